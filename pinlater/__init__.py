@@ -1,0 +1,3 @@
+"""PinLater: an asynchronous job system."""
+
+__version__ = "0.1.0"
