@@ -1,0 +1,12 @@
+"""A prefork master: pools of forked children, kept alive, watched, reloaded and drained.
+
+It knows nothing of what the children do. See README.md beside the package.
+"""
+
+from pinlater_supervisor.birth import ThreadsRunningError
+from pinlater_supervisor.child import Child
+from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, ChildExit
+from pinlater_supervisor.pool import Pool
+from pinlater_supervisor.supervisor import Supervisor
+
+__all__ = ["EX_CONFIG", "EX_UNAVAILABLE", "Child", "ChildExit", "Pool", "Supervisor", "ThreadsRunningError"]

@@ -1,0 +1,138 @@
+"""What runs in the child: its view of itself and of the wish to stop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from time import monotonic
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from pinlater_supervisor import signals
+from pinlater_supervisor.cell import DRAINING, STOPPING_NOW
+
+if TYPE_CHECKING:
+    from pinlater_supervisor.process import Process
+
+Hook = Callable[[], object]
+
+_STATUS_SECONDS = 1.0
+
+
+class Child:
+    """Handed to `Pool.run` in the forked process.
+
+    Attributes:
+        pool: name of the pool.
+        slot: smallest number that was free in the pool; no other living child of the pool has it.
+        generation: how many reloads the supervisor had seen when this child started.
+        pid: process id.
+        wakeup_fd: becomes readable when a stop is asked for; one byte comes per stage (drain, stop now).
+            For poll() next to a socket. It stays readable until the byte is read.
+    """
+
+    def __init__(self, process: Process, title: str, doorbell: int) -> None:
+        self.pool = process.pool.name
+        self.slot = process.slot
+        self.generation = process.generation
+        self.pid = 0
+        self.wakeup_fd = -1
+        self._wakeup_writer = -1
+        self._title = title
+        self._cell = process.cell
+        self._doorbell = doorbell
+        self._status_shown_at = 0.0
+        self._drain_hook: Hook | None = None
+        self._stop_now_hook: Hook | None = None
+        self._reopen_hook: Hook | None = None
+
+    @property
+    def draining(self) -> bool:
+        """True once the child should take no more work, finish what it has, and return from `run`."""
+        return self._cell.stage >= DRAINING
+
+    @property
+    def stopping_now(self) -> bool:
+        """True once the child should drop what it does: it is killed within about two seconds."""
+        return self._cell.stage >= STOPPING_NOW
+
+    def ready(self) -> None:
+        """Tell the master that boot is over. Deaths before this count as failures to start."""
+        self._cell.set_ready()
+        signals.ring(self._doorbell)
+
+    def beat(self) -> None:
+        """Give a sign of life; costs less than a microsecond. See `Pool.hang_seconds`."""
+        self._cell.beat()
+
+    def status(self, text: str) -> None:
+        """Say in a few words what goes on; shown by systemd and in the log on SIGUSR2. Cheap to repeat."""
+        self._cell.set_status(text)
+        now = monotonic()
+        if now - self._status_shown_at >= _STATUS_SECONDS:
+            self._status_shown_at = now
+            signals.ring(self._doorbell)
+
+    def title(self, text: str) -> None:
+        """Show `text` after the pool's title in the process list."""
+        set_title(f"{self._title}: {text}" if text else self._title)
+
+    def on_drain(self, hook: Hook) -> None:
+        """Call `hook` in the main thread when a stop is asked for, at once if it already was.
+
+        It runs as a signal handler, between any two instructions: set a flag, wake a loop. What it
+        raises appears in the code that was interrupted.
+        """
+        self._drain_hook = hook
+        if self.draining:
+            self._fire_drain()
+
+    def on_stop_now(self, hook: Hook) -> None:
+        """Like `on_drain`, for the second stage."""
+        self._stop_now_hook = hook
+        if self.stopping_now:
+            self._fire_stop_now()
+
+    def on_reopen(self, hook: Hook) -> None:
+        """Call `hook` like a signal handler when logs should be opened anew (SIGUSR1)."""
+        self._reopen_hook = hook
+
+    def awake(self) -> None:
+        """Become the running process: called once, by the machinery, right after the fork."""
+        self.pid = os.getpid()
+        self.wakeup_fd, self._wakeup_writer = signals.nonblocking_pipe()
+        self._cell.beat()
+        self.title("")
+
+    def heard_term(self, _number: int, _frame: FrameType | None) -> None:
+        self._cell.raise_stage(DRAINING)
+        signals.ring(self._wakeup_writer)
+        self._fire_drain()
+
+    def heard_quit(self, _number: int, _frame: FrameType | None) -> None:
+        self._cell.raise_stage(STOPPING_NOW)
+        signals.ring(self._wakeup_writer)
+        self._fire_drain()
+        self._fire_stop_now()
+
+    def heard_reopen(self, _number: int, _frame: FrameType | None) -> None:
+        if self._reopen_hook is not None:
+            self._reopen_hook()
+
+    def _fire_drain(self) -> None:
+        hook, self._drain_hook = self._drain_hook, None
+        if hook is not None:
+            hook()
+
+    def _fire_stop_now(self) -> None:
+        hook, self._stop_now_hook = self._stop_now_hook, None
+        if hook is not None:
+            hook()
+
+
+def set_title(title: str) -> None:
+    # Imported late: it costs time that a program's --help should not pay. It writes over the memory that
+    # /proc/<pid>/environ shows; os.environ is not touched.
+    from setproctitle import setproctitle
+
+    setproctitle(title)

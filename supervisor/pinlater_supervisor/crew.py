@@ -1,0 +1,90 @@
+"""The living children of one pool: how many there should be, and how many there are."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from typing import TYPE_CHECKING
+
+from pinlater_supervisor.backoff import Backoff
+from pinlater_supervisor.cell import Cell
+from pinlater_supervisor.process import Process
+
+if TYPE_CHECKING:
+    from pinlater_supervisor.exits import ChildExit
+    from pinlater_supervisor.pool import Pool
+
+
+class Crew:
+    """Compares the wanted number with the actual one; starting and stopping is the supervisor's part."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.size = pool.size
+        self.generation = 0
+        self.finished = 0
+        self.members: dict[int, Process] = {}
+        self._backoff = Backoff(pool.size)
+        self._held_until: list[float] = []
+
+    @property
+    def wanted(self) -> int:
+        return max(0, self.size - self.finished)
+
+    @property
+    def ready_count(self) -> int:
+        return sum(process.is_ready for process in self.members.values() if not process.is_stopping)
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether all children wanted of the present generation are ready."""
+        return sum(process.is_ready for process in self._current()) >= self.wanted
+
+    @property
+    def is_finished(self) -> bool:
+        return not self.pool.restart and self.wanted == 0 and not self.members
+
+    def missing(self, now: float) -> int:
+        """How many children may be started now."""
+        self._held_until = [moment for moment in self._held_until if moment > now]
+        missing = self.wanted - len(self._current()) - len(self._held_until)
+        if not self.pool.overlap:
+            missing = min(missing, self.wanted - len(self.members))
+        return max(0, missing)
+
+    def surplus(self) -> list[Process]:
+        """Children to retire, oldest first: too many, or replaced by ready ones of a new generation."""
+        current = self._current()
+        outdated = [p for p in self.members.values() if not p.is_stopping and p.generation < self.generation]
+        ready = sum(process.is_ready for process in current)
+        keep = max(0, self.wanted - ready) if self.pool.overlap else 0
+        return outdated[: max(0, len(outdated) - keep)] + current[: max(0, len(current) - self.wanted)]
+
+    def next_start_at(self) -> list[float]:
+        """When replacements that are held back become due."""
+        return self._held_until
+
+    def newcomer(self) -> Process:
+        """A process that is not forked yet."""
+        taken = {process.slot for process in self.members.values()}
+        slot = next(number for number in count() if number not in taken)
+        stretch = 1.0 - self.pool.recycle_jitter * random.random()  # noqa: S311 - spreads load, guards nothing
+        return Process(self.pool, slot, self.generation, Cell(), stretch)
+
+    def note_exit(self, ended: ChildExit, now: float) -> None:
+        """Decide whether and when a replacement follows."""
+        if ended.stopping:
+            return
+        if ended.is_clean and not self.pool.restart:
+            self.finished += 1
+            return
+        delay = self._backoff.delay_seconds(ended, now)
+        if delay > 0:
+            self.hold_back(now + delay)
+
+    def hold_back(self, until: float) -> None:
+        """Start one child less until then."""
+        self._held_until.append(until)
+
+    def _current(self) -> list[Process]:
+        return [p for p in self.members.values() if not p.is_stopping and p.generation == self.generation]

@@ -1,0 +1,88 @@
+"""Telling systemd how we are: the sd_notify protocol, without a library."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import MutableMapping
+from math import inf
+from time import clock_gettime_ns
+
+log = logging.getLogger("pinlater_supervisor")
+
+
+class Notifier:
+    """Sends states to the socket that systemd names in the environment; silent without one.
+
+    The variables are taken out of `environ`, so that children do not speak for the service.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
+        address = environ.pop("NOTIFY_SOCKET", "")
+        self._socket = _connect(address) if address else None
+        self._watchdog_seconds = _watchdog_seconds(environ)
+        self._beat_at = 0.0 if self._socket and self._watchdog_seconds else inf
+        self._status = ""
+
+    def ready(self) -> None:
+        self._send("READY=1")
+
+    def status(self, text: str) -> None:
+        """One line on what goes on; sent when it differs from the last one."""
+        if text != self._status:
+            self._status = text
+            self._send(f"STATUS={text}")
+
+    def reloading(self) -> None:
+        # systemd compares with its own clock to tell this reload from an earlier one.
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={clock_gettime_ns(_CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self, seconds: float) -> None:
+        """Announce the stop, and that it may take `seconds`, whatever the unit file says."""
+        self._send(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={round(seconds * 1e6)}")
+
+    def beat(self, now: float) -> float:
+        """Feed the watchdog at half its interval; when to come again, inf if nobody waits."""
+        if now >= self._beat_at:
+            self._beat_at = now + self._watchdog_seconds / 2
+            self._send("WATCHDOG=1")
+        return self._beat_at
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _send(self, message: str) -> None:
+        if self._socket is None:
+            return
+        try:
+            self._socket.send(message.encode("utf-8", errors="replace"))
+        except OSError as error:
+            log.warning("cannot notify systemd of %s: %s", message.split("\n", 1)[0], error)
+
+
+_CLOCK_MONOTONIC = 1
+
+
+def _connect(address: str) -> socket.socket | None:
+    # A name in the abstract name space is written with @ for its leading NUL byte.
+    path = "\0" + address[1:] if address.startswith("@") else address
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    link.setblocking(False)
+    try:
+        link.connect(path)
+    except OSError as error:
+        log.warning("cannot reach NOTIFY_SOCKET %s: %s", address, error)
+        link.close()
+        return None
+    return link
+
+
+def _watchdog_seconds(environ: MutableMapping[str, str]) -> float:
+    interval = environ.pop("WATCHDOG_USEC", "")
+    pid = environ.pop("WATCHDOG_PID", "")
+    if not interval.isdecimal() or (pid and pid != str(os.getpid())):
+        return 0.0
+    return int(interval) / 1e6

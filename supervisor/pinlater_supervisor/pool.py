@@ -1,0 +1,59 @@
+"""What one kind of child is, and how many of them there should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pinlater_supervisor.child import Child
+
+Run = Callable[["Child"], "int | None"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Pool:
+    """Children of one kind, kept at `size`.
+
+    Attributes:
+        name: how the pool is called in logs and in `ChildExit.pool`.
+        run: the child's life, called in the forked process; its result is the exit code, None means 0.
+        size: how many children there should be.
+        title: beginning of the children's process title; the supervisor's name and `name` if empty.
+        stop_order: pools stop in rising order; an order is asked to stop once all lower ones are gone.
+        hang_seconds: longest silence between two `Child.beat()` of a ready child before it is killed.
+        ready_seconds: longest time from the fork to `Child.ready()` before the child is killed.
+        max_age_seconds: a child older than this is drained and replaced.
+        max_rss_bytes: a child with more resident memory than this is drained and replaced.
+        rss_ceiling_bytes: a child with more resident memory than this is killed at once.
+        recycle_jitter: limits of age and memory are spread by up to this fraction, so that children
+            started together are not replaced together.
+        restart: whether a child that ends with 0 is replaced; a crashed one is replaced in any case.
+        overlap: whether a replacement may run beside the child it replaces. Children that own something
+            exclusively (a file, a port) say no: the old one is gone before the new one starts.
+    """
+
+    name: str
+    run: Run
+    size: int = 1
+    title: str = ""
+    stop_order: int = 0
+    hang_seconds: float | None = None
+    ready_seconds: float | None = None
+    max_age_seconds: float | None = None
+    max_rss_bytes: int | None = None
+    rss_ceiling_bytes: int | None = None
+    recycle_jitter: float = 0.1
+    restart: bool = True
+    overlap: bool = True
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError(f"pool {self.name!r}: size is {self.size}, it must be 0 or more")
+        if not 0 <= self.recycle_jitter < 1:
+            raise ValueError(f"pool {self.name!r}: recycle_jitter is {self.recycle_jitter}, not in [0, 1)")
+        for limit in ("hang_seconds", "ready_seconds", "max_age_seconds", "max_rss_bytes", "rss_ceiling_bytes"):
+            value = getattr(self, limit)
+            if value is not None and value <= 0:
+                raise ValueError(f"pool {self.name!r}: {limit} is {value}, it must be above 0 (None: no limit)")

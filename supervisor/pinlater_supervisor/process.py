@@ -1,0 +1,97 @@
+"""The master's handle of one child."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from pinlater_supervisor.birth import DUMP_SIGNAL
+from pinlater_supervisor.cell import DRAINING, STOPPING_NOW
+
+if TYPE_CHECKING:
+    from pinlater_supervisor.cell import Cell
+    from pinlater_supervisor.pool import Pool
+
+
+class Process:
+    """A child that has not been reaped: what is known of it, and what can be done to it.
+
+    Attributes:
+        hurry_at: when it will be told to stop now, on the monotonic clock.
+        kill_at: when it will be killed, for `kill_reason`.
+        stretch: its own factor on the pool's limits of age and memory, a little below 1.
+        retire_reason: why it was asked to stop, None if it was not.
+        killed: why the master killed it, None if it did not.
+    """
+
+    def __init__(self, pool: Pool, slot: int, generation: int, cell: Cell, stretch: float = 1.0) -> None:
+        self.pool = pool
+        self.slot = slot
+        self.generation = generation
+        self.cell = cell
+        self.stretch = stretch
+        self.pid = 0
+        self.started_at = monotonic()
+        self.hurry_at = inf
+        self.kill_at = inf
+        self.kill_reason = ""
+        self.memory_check_at = 0.0
+        self.is_weighed = False
+        self.is_born_heavy = False
+        self.is_dumped = False
+        self.retire_reason: str | None = None
+        self.killed: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.pool.name}[{self.slot}] pid {self.pid}"
+
+    @property
+    def is_ready(self) -> bool:
+        return self.cell.is_ready
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.retire_reason is not None
+
+    def ask_to_stop(self, reason: str, *, deadline: float, warning_seconds: float) -> None:
+        """Let it finish its work by `deadline`, with a last call `warning_seconds` before it is killed."""
+        self.hurry_at = min(self.hurry_at, deadline - warning_seconds)
+        self.kill_by(deadline, "drain deadline")
+        if not self.is_stopping:
+            self.retire_reason = reason
+            self.cell.raise_stage(DRAINING)
+            self.signal(signal.SIGTERM)
+
+    def hurry(self, reason: str) -> None:
+        """Tell it to drop its work."""
+        self.hurry_at = inf
+        self.retire_reason = self.retire_reason or reason
+        self.cell.raise_stage(STOPPING_NOW)
+        self.signal(signal.SIGQUIT)
+
+    def kill_by(self, moment: float, reason: str) -> None:
+        if moment < self.kill_at:
+            self.kill_at, self.kill_reason = moment, reason
+
+    def kill(self, reason: str) -> None:
+        """End it and all it started that is still in its process group."""
+        self.killed = self.killed or reason
+        self.hurry_at = self.kill_at = inf
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.signal(signal.SIGKILL)
+
+    def dump(self) -> None:
+        """Make it write the stacks of its threads to stderr, also if it was stopped."""
+        self.is_dumped = True
+        self.signal(DUMP_SIGNAL)
+        self.signal(signal.SIGCONT)
+
+    def signal(self, number: int) -> None:
+        # Not reaped yet, so the pid cannot belong to anyone else.
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)

@@ -1,0 +1,87 @@
+"""Signals of the master, as a queue to read when there is time.
+
+No Python code runs in a handler: the interpreter's C handler writes the number into a pipe, which the main
+loop selects on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+HANDLED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGHUP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+)
+
+
+class SignalQueue:
+    """Collects `HANDLED` signals while open; puts the former handlers back when closed."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = nonblocking_pipe()
+        self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._former: dict[int, Any] = {number: signal.signal(number, _noted) for number in HANDLED}
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def drain(self) -> list[int]:
+        """The signals that came since the last call, oldest first."""
+        return list(drain_pipe(self._reader))
+
+    def close(self) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.set_wakeup_fd(self._former_fd)
+        self.close_pipe()
+
+    def close_pipe(self) -> None:
+        """Let go of the pipe only: what a forked child does, which sets handlers of its own."""
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """Python writes to the wake-up pipe only for signals that have a handler."""
+
+
+@contextmanager
+def blocked() -> Iterator[None]:
+    """Hold signals back around a fork: a child must not answer one with its parent's handlers and pipe."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def nonblocking_pipe() -> tuple[int, int]:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    return reader, writer
+
+
+def ring(writer: int) -> None:
+    """Wake whoever selects on the other end. A full pipe will wake them anyway."""
+    with suppress(OSError):
+        os.write(writer, b"\0")
+
+
+def drain_pipe(reader: int) -> bytes:
+    try:
+        return os.read(reader, 65536)
+    except BlockingIOError:
+        return b""

@@ -1,0 +1,362 @@
+"""The master: signals, reaping, reconciling the wanted children with the living ones."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
+from signal import SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from pinlater_supervisor import birth, signals
+from pinlater_supervisor.child import Child, set_title
+from pinlater_supervisor.crew import Crew
+from pinlater_supervisor.drain import Drain, warning_seconds
+from pinlater_supervisor.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE, ChildExit, peak_rss_bytes, split_status
+from pinlater_supervisor.memory import OomCounter
+from pinlater_supervisor.notify import Notifier
+from pinlater_supervisor.reaper import reap
+from pinlater_supervisor.watch import Watch
+
+if TYPE_CHECKING:
+    from resource import struct_rusage
+
+    from pinlater_supervisor.pool import Pool
+    from pinlater_supervisor.process import Process
+
+log = logging.getLogger("pinlater_supervisor")
+
+FORK_RETRY_SECONDS = 1.0
+"""After the system had no process to give."""
+NOTIFY_MARGIN_SECONDS = 5.0
+"""What systemd is asked for on top of the time that draining may take."""
+
+
+class Supervisor:
+    """Keeps pools of forked children running until it is told to stop.
+
+    1. Turns signals into wishes (see README.md for the list).
+    2. Reaps children, says why they ended, and calls `on_exit` before their slot is used again.
+    3. Starts what is missing and retires what is too much.
+    4. Holds children to the limits of their pool.
+
+    It has no threads and runs no code of the children's work. Between events it sleeps.
+    """
+
+    def __init__(
+        self,
+        pools: Sequence[Pool],
+        *,
+        name: str,
+        drain_seconds: float = 30.0,
+        quick_seconds: float = 2.0,
+        on_exit: Callable[[ChildExit], object] | None = None,
+        on_reload: Callable[[], object] | None = None,
+        on_reopen: Callable[[], object] | None = None,
+    ) -> None:
+        """Describe the processes; nothing starts before `run`.
+
+        Args:
+            pools: kinds of children; SIGTTIN and SIGTTOU change the size of the first.
+            name: of the program, for process titles and logs.
+            drain_seconds: what children have to finish their work after SIGTERM, and when they are
+                replaced; after that they are killed with all they started.
+            quick_seconds: what the children of one stop order have after SIGINT or SIGQUIT.
+            on_exit: called in the master for each child that ended, before its slot is used again.
+            on_reload: called in the master on SIGHUP, before the new generation is started.
+            on_reopen: called in the master on SIGUSR1, to open its log files anew.
+        """
+        if not pools:
+            raise ValueError("a supervisor needs at least one pool")
+        names = [pool.name for pool in pools]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two pools share a name: {', '.join(names)}")
+        self.name = name
+        self.drain_seconds = drain_seconds
+        self.quick_seconds = quick_seconds
+        self.on_exit = on_exit
+        self.on_reload = on_reload
+        self.on_reopen = on_reopen
+        self._crews = [Crew(pool) for pool in pools]
+        self._watch = Watch(self._retire)
+        self._drain: Drain | None = None
+        self._has_started = False
+        self._is_reloading = False
+
+    def run(self) -> int:
+        """Supervise until stopped; the exit code for the program.
+
+        0 after an ordered stop or when all children of pools without restart have finished, 78 if a
+        child cannot boot, 69 if one lacks something at the first start.
+
+        Raises:
+            ThreadsRunningError: this process has threads already, so it cannot fork safely.
+        """
+        birth.refuse_threads()
+        self._open()
+        try:
+            while True:
+                due = self._turn(monotonic())
+                if self._drain is not None and self._drain.is_over:
+                    return self._drain.exit_code
+                self._sleep_until(due)
+        finally:
+            self._close()
+
+    def _open(self) -> None:
+        set_title(f"{self.name}: master")
+        self._signals = signals.SignalQueue()
+        self._doorbell, self._doorbell_writer = signals.nonblocking_pipe()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._signals, selectors.EVENT_READ)
+        self._selector.register(self._doorbell, selectors.EVENT_READ)
+        self._notifier = Notifier()
+        self._oom = OomCounter()
+        self._answers: dict[int, Callable[[], None]] = {
+            SIGTERM: self._stop,
+            SIGINT: self._stop_quickly,
+            SIGQUIT: self._stop_quickly,
+            SIGHUP: self._reload,
+            SIGTTIN: self._grow,
+            SIGTTOU: self._shrink,
+            SIGUSR1: self._reopen,
+            SIGUSR2: self._dump,
+            SIGCHLD: lambda: None,
+        }
+
+    def _close(self) -> None:
+        for process in self._processes():
+            # Only after an error in the master itself: nothing may be left behind.
+            process.kill("the master failed")
+            with suppress(ChildProcessError):
+                os.waitpid(process.pid, 0)
+        self._signals.close()
+        self._let_go()
+        os.close(self._doorbell_writer)
+
+    def _let_go(self) -> None:
+        self._selector.close()
+        self._notifier.close()
+        os.close(self._doorbell)
+
+    def _turn(self, now: float) -> float:
+        """Do all there is to do; when the next thing is due, inf if only an event can bring one."""
+        for number in self._signals.drain():
+            if number in self._answers:
+                self._answers[number]()
+        self._reap(now)
+        if self._drain is not None:
+            self._drain.advance(now)
+        self._reconcile(now)
+        due = [self._watch.look(process, now) for process in self._processes()]
+        due += [moment for crew in self._crews for moment in crew.next_start_at()]
+        self._report()
+        return min(self._notifier.beat(now), *due, inf)
+
+    def _sleep_until(self, due: float) -> None:
+        timeout = None if due == inf else max(0.0, due - monotonic())
+        self._selector.select(timeout)
+        signals.drain_pipe(self._doorbell)
+
+    def _processes(self) -> list[Process]:
+        return [process for crew in self._crews for process in crew.members.values()]
+
+    # Children that ended
+
+    def _reap(self, now: float) -> None:
+        crews = {pid: crew for crew in self._crews for pid in crew.members}
+        for pid, status, usage in reap(crews):
+            if pid in crews:
+                self._bury(crews[pid], crews[pid].members[pid], status, usage, now)
+
+    def _bury(self, crew: Crew, process: Process, status: int, usage: struct_rusage, now: float) -> None:
+        ended = self._exit_of(process, status, usage)
+        self._say(ended)
+        if self.on_exit is not None:
+            self._call(self.on_exit, ended)
+        del crew.members[process.pid]
+        process.cell.close()
+        crew.note_exit(ended, now)
+        self._judge(crew, ended)
+
+    def _exit_of(self, process: Process, status: int, usage: struct_rusage) -> ChildExit:
+        code, number = split_status(status)
+        return ChildExit(
+            pool=process.pool.name,
+            slot=process.slot,
+            pid=process.pid,
+            generation=process.generation,
+            code=code,
+            signal=number,
+            peak_rss_bytes=peak_rss_bytes(usage),
+            run_seconds=monotonic() - process.started_at,
+            was_ready=process.is_ready,
+            stopping=process.is_stopping,
+            killed_by_master=process.killed,
+            oom_suspected=self._oom.has_grown() and process.killed is None,
+        )
+
+    def _say(self, ended: ChildExit) -> None:
+        level = logging.INFO if ended.is_expected else logging.ERROR
+        log.log(level, "%s[%d] pid %d %s", ended.pool, ended.slot, ended.pid, ended.in_words())
+
+    def _judge(self, crew: Crew, ended: ChildExit) -> None:
+        """Stop everything when starting again cannot help, or when all the work is done."""
+        if self._drain is not None:
+            return
+        finite = [crew for crew in self._crews if not crew.pool.restart]
+        if finite and all(crew.is_finished for crew in finite):
+            log.info("all work is done")
+            self._begin_stop(EX_OK)
+        elif ended.was_ready or ended.stopping:
+            return
+        elif ended.code == EX_UNAVAILABLE and not self._has_started:
+            self._begin_stop(EX_UNAVAILABLE)
+        elif ended.code == EX_CONFIG:
+            self._cannot_boot(crew)
+
+    def _cannot_boot(self, crew: Crew) -> None:
+        if not self._has_started or crew.ready_count == 0:
+            log.error("pool %s cannot boot; stopping", crew.pool.name)
+            self._begin_stop(EX_CONFIG)
+            return
+        log.error("new children of pool %s cannot boot; those that run go on", crew.pool.name)
+        if self._is_reloading:
+            self._reloaded()
+
+    # Wanted and actual children
+
+    def _reconcile(self, now: float) -> None:
+        for crew in self._crews:
+            if self._drain is not None and not self._drain.keeps(crew):
+                continue
+            for process in crew.surplus():
+                self._retire(process, "replaced" if process.generation < crew.generation else "one less is wanted")
+            for _ in range(crew.missing(now)):
+                self._start(crew, now)
+
+    def _start(self, crew: Crew, now: float) -> None:
+        process = crew.newcomer()
+        title = crew.pool.title or f"{self.name}: {crew.pool.name}"
+        child = Child(process, title, self._doorbell_writer)
+        try:
+            process.pid = birth.fork(child, crew.pool.run, self._leave_master)
+        except OSError as error:
+            process.cell.close()
+            log.error("cannot start a child of pool %s: %s; trying again", crew.pool.name, error)  # noqa: TRY400 - expected, the trace says nothing
+            crew.hold_back(now + FORK_RETRY_SECONDS)
+            return
+        crew.members[process.pid] = process
+        log.info("%s started", process)
+
+    def _leave_master(self) -> None:
+        """In a child: close what only the master may use."""
+        self._signals.close_pipe()
+        self._let_go()
+        for process in self._processes():
+            process.cell.close()
+
+    def _retire(self, process: Process, reason: str) -> None:
+        log.info("%s: asked to stop: %s", process, reason)
+        process.ask_to_stop(
+            reason,
+            deadline=monotonic() + self.drain_seconds,
+            warning_seconds=warning_seconds(self.drain_seconds),
+        )
+
+    # Answers to signals
+
+    def _stop(self) -> None:
+        if self._drain is None:
+            log.info("stopping: children may finish their work within %g s", self.drain_seconds)
+            self._begin_stop(EX_OK)
+        else:
+            self._stop_quickly()
+
+    def _stop_quickly(self) -> None:
+        if self._drain is None:
+            self._begin_stop(EX_OK)
+        assert self._drain is not None
+        if self._drain.is_quick:
+            self._drain.cut_off()
+        else:
+            log.info("stopping quickly")
+            self._drain.hurry(monotonic())
+
+    def _begin_stop(self, exit_code: int) -> None:
+        self._drain = Drain(
+            self._crews,
+            exit_code=exit_code,
+            deadline=monotonic() + self.drain_seconds,
+            seconds=self.drain_seconds,
+            quick_seconds=self.quick_seconds,
+        )
+        self._notifier.stopping(self.drain_seconds + NOTIFY_MARGIN_SECONDS)
+
+    def _reload(self) -> None:
+        if self._drain is not None:
+            return
+        log.info("reloading: starting a new generation")
+        self._is_reloading = True
+        self._notifier.reloading()
+        if self.on_reload is not None:
+            self._call(self.on_reload)
+        for crew in self._crews:
+            crew.generation += 1
+
+    def _grow(self) -> None:
+        self._resize(+1)
+
+    def _shrink(self) -> None:
+        self._resize(-1)
+
+    def _resize(self, step: int) -> None:
+        crew = self._crews[0]
+        crew.size = max(1, crew.size + step)
+        log.info("pool %s: %d children wanted", crew.pool.name, crew.size)
+
+    def _reopen(self) -> None:
+        if self.on_reopen is not None:
+            self._call(self.on_reopen)
+        for process in self._processes():
+            process.signal(SIGUSR1)
+
+    def _dump(self) -> None:
+        for process in self._processes():
+            log.info("%s: %s; its stacks follow on stderr", process, process.cell.status or "no status")
+            process.signal(birth.DUMP_SIGNAL)
+
+    def _call(self, hook: Callable[..., object], *arguments: object) -> None:
+        """A hook that fails is its own problem, never the children's."""
+        try:
+            hook(*arguments)
+        except Exception:
+            log.exception("the hook %r failed", hook)
+
+    # What systemd is told
+
+    def _report(self) -> None:
+        if self._drain is not None:
+            self._notifier.status(f"stopping, {len(self._processes())} children left")
+            return
+        self._notifier.status(", ".join(self._state(crew) for crew in self._crews))
+        if not all(crew.is_renewed for crew in self._crews):
+            return
+        if not self._has_started:
+            self._has_started = True
+            self._notifier.ready()
+        elif self._is_reloading:
+            self._reloaded()
+
+    def _reloaded(self) -> None:
+        self._is_reloading = False
+        self._notifier.ready()
+
+    def _state(self, crew: Crew) -> str:
+        texts = [process.cell.status for process in crew.members.values()] if crew.size == 1 else []
+        state = f"{crew.pool.name} {crew.ready_count}/{crew.wanted}"
+        return " ".join([state, *filter(None, texts)])

@@ -1,0 +1,112 @@
+"""Rules that every child is held to: deadlines, boot time, signs of life, age, memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING
+
+from pinlater_supervisor import memory
+
+if TYPE_CHECKING:
+    from pinlater_supervisor.process import Process
+
+log = logging.getLogger("pinlater_supervisor")
+
+DUMP_SECONDS = 0.5
+"""What a hung child gets to write its stacks before it is killed; it is a C handler that writes them."""
+MEMORY_SECONDS = 1.0
+"""Between two looks at a child's memory."""
+
+Retire = Callable[["Process", str], None]
+
+
+class Watch:
+    """Looks at children when something may be due. Every rule tells when it wants to look again."""
+
+    def __init__(self, retire: Retire) -> None:
+        self._retire = retire
+        self._rules = (self._deadline, self._boot, self._silence, self._age, self._weight)
+
+    def look(self, process: Process, now: float) -> float:
+        """Apply the rules; the moment of the next look on the monotonic clock, inf if none is due ever."""
+        return min(inf if process.killed else rule(process, now) for rule in self._rules)
+
+    def _deadline(self, process: Process, now: float) -> float:
+        if now >= process.kill_at:
+            kill(process, process.kill_reason)
+        elif now >= process.hurry_at:
+            process.hurry("drain deadline is near")
+        return min(process.hurry_at, process.kill_at)
+
+    def _boot(self, process: Process, now: float) -> float:
+        limit = process.pool.ready_seconds
+        if limit is None or process.is_ready:
+            return inf
+        if now >= process.started_at + limit:
+            self._dump_and_kill(process, now, f"not ready after {limit:g} s")
+            return process.kill_at
+        return process.started_at + limit
+
+    def _silence(self, process: Process, now: float) -> float:
+        limit = process.pool.hang_seconds
+        if limit is None or not process.is_ready:
+            return inf
+        due = process.cell.beat_seconds + limit
+        if now >= due:
+            self._dump_and_kill(process, now, f"hung: no sign of life for {limit:g} s")
+            return process.kill_at
+        return due
+
+    def _dump_and_kill(self, process: Process, now: float, reason: str) -> None:
+        if process.is_dumped:
+            return
+        log.error("%s: %s; stacks follow, then it is killed", process, reason)
+        process.dump()
+        process.kill_by(now + DUMP_SECONDS, reason)
+
+    def _age(self, process: Process, now: float) -> float:
+        limit = process.pool.max_age_seconds
+        if limit is None or process.is_stopping or not process.is_ready:
+            return inf
+        due = process.started_at + limit * process.stretch
+        if now >= due:
+            self._retire(process, f"reached its age of {limit:g} s")
+            return inf
+        return due
+
+    def _weight(self, process: Process, now: float) -> float:
+        pool = process.pool
+        if pool.max_rss_bytes is None and pool.rss_ceiling_bytes is None:
+            return inf
+        if now >= process.memory_check_at or (process.is_ready and not process.is_weighed):
+            process.memory_check_at = now + MEMORY_SECONDS
+            self._weigh(process, memory.rss_bytes(process.pid))
+        return process.memory_check_at
+
+    def _weigh(self, process: Process, rss_bytes: int) -> None:
+        ceiling, limit = process.pool.rss_ceiling_bytes, process.pool.max_rss_bytes
+        if ceiling is not None and rss_bytes > ceiling:
+            kill(process, f"memory ceiling of {ceiling / 1e6:.0f} MB")
+        elif limit is not None and process.is_ready and not process.is_stopping:
+            self._weigh_against(process, rss_bytes, limit * process.stretch)
+
+    def _weigh_against(self, process: Process, rss_bytes: int, limit: float) -> None:
+        if process.is_weighed and rss_bytes > limit and not process.is_born_heavy:
+            self._retire(process, f"grew to {rss_bytes / 1e6:.0f} MB of memory")
+        elif not process.is_weighed and rss_bytes > limit:
+            # A replacement would be as big: recycling would go round and round.
+            process.is_born_heavy = True
+            log.error(
+                "%s: takes %.0f MB when it starts, more than its limit of %.0f MB; raise max_rss_bytes. "
+                "It is not recycled for its memory",
+                *(process, rss_bytes / 1e6, limit / 1e6),
+            )
+        process.is_weighed = True
+
+
+def kill(process: Process, reason: str) -> None:
+    """Kill a child with a line in the log."""
+    log.error("%s: killed: %s", process, reason)
+    process.kill(reason)
