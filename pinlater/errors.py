@@ -1,0 +1,217 @@
+"""Every error a user of PinLater can meet, as one tree.
+
+::
+
+    PinLaterError
+    ├── ServiceError                 the server answered with an error code
+    │   ├── ClientError              4xx: the caller has to change something
+    │   │   ├── ContinuationInvalid  PasswordInvalid   QueueNameInvalid  QueueNameTooLong
+    │   │   └── QueueNotFound        PriorityNotSupported  DequeueRateLimited  EnqueueRejected
+    │   └── ServerError              5xx: the service has to recover
+    │       └── UnknownError         NoHealthyShards   ShardConnectionFailed
+    ├── CallError                    no usable answer came
+    │   ├── ServerUnavailable        no server could be reached
+    │   ├── CallTimeout              the answer did not come within the deadline
+    │   └── ProtocolError            the peer does not speak our Thrift
+    ├── JobError                     a statement about one job
+    │   ├── Retry                    run again after the given time, instead of the class's backoff
+    │   ├── Discard                  give the job up now, whatever attempts remain
+    │   ├── BodyInvalid              the body is not a record of a registered job class
+    │   └── BodyTooLarge
+    └── ConfigError                  a setting, file or option is wrong; programs exit with 78
+
+    JobInterrupted(BaseException)    a drain asks the running job to stop here
+
+The codes are those of the wire contract's ``ErrorCode``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+EXIT_UNAVAILABLE = 69
+"""Exit status of a program whose server or store cannot be reached (``EX_UNAVAILABLE``)."""
+
+EXIT_CONFIG = 78
+"""Exit status of a program that was set up wrongly (``EX_CONFIG``)."""
+
+
+class PinLaterError(Exception):
+    """Root of all errors of this package, ``JobInterrupted`` excepted."""
+
+
+class ServiceError(PinLaterError):
+    """The server understood the call and refused it.
+
+    Attributes:
+        code: number of the wire contract's ``ErrorCode``.
+        code_name: its name, such as ``QUEUE_NOT_FOUND``.
+    """
+
+    code: ClassVar[int] = 500
+    code_name: ClassVar[str] = "UNKNOWN"
+
+
+class ClientError(ServiceError):
+    """The call is at fault; sending it again unchanged cannot help."""
+
+
+class ContinuationInvalid(ClientError):
+    """A scan was continued with something that no scan has returned."""
+
+    code = 400
+    code_name = "CONTINUATION_INVALID"
+
+
+class PasswordInvalid(ClientError):
+    """The admin password is wrong, or the server has none configured."""
+
+    code = 403
+    code_name = "PASSWORD_INVALID"
+
+
+class QueueNameInvalid(ClientError):
+    """A queue name has characters other than letters, digits and underscore."""
+
+    code = 410
+    code_name = "QUEUE_NAME_INVALID"
+
+
+class QueueNameTooLong(ClientError):
+    """A queue name is longer than every store can keep."""
+
+    code = 411
+    code_name = "QUEUE_NAME_TOO_LONG"
+
+
+class QueueNotFound(ClientError):
+    """No queue of that name was created."""
+
+    code = 413
+    code_name = "QUEUE_NOT_FOUND"
+
+
+class PriorityNotSupported(ClientError):
+    """A priority is outside 1..NUM_PRIORITY_LEVELS."""
+
+    code = 416
+    code_name = "PRIORITY_NOT_SUPPORTED"
+
+
+class DequeueRateLimited(ClientError):
+    """The queue is paused, or has handed out all that its rate allows for now."""
+
+    code = 429
+    code_name = "DEQUEUE_RATE_LIMITED"
+
+
+class EnqueueRejected(ClientError):
+    """The server does not take this job, for instance because its body is too large."""
+
+    code = 430
+    code_name = "ENQUEUE_REJECTED"
+
+
+class ServerError(ServiceError):
+    """The service is at fault; the same call may work later."""
+
+
+class UnknownError(ServerError):
+    """Anything that has no code of its own; the message says what."""
+
+
+class NoHealthyShards(ServerError):
+    """No shard of the store is left that could take the call."""
+
+    code = 501
+    code_name = "NO_HEALTHY_SHARDS"
+
+
+class ShardConnectionFailed(ServerError):
+    """A shard did not answer, also after retries."""
+
+    code = 502
+    code_name = "SHARD_CONNECTION_FAILED"
+
+
+SERVICE_ERRORS: dict[int, type[ServiceError]] = {
+    kind.code: kind
+    for kind in (
+        ContinuationInvalid,
+        PasswordInvalid,
+        QueueNameInvalid,
+        QueueNameTooLong,
+        QueueNotFound,
+        PriorityNotSupported,
+        DequeueRateLimited,
+        EnqueueRejected,
+        UnknownError,
+        NoHealthyShards,
+        ShardConnectionFailed,
+    )
+}
+"""Error code of the wire -> the exception a client raises."""
+
+
+def service_error(code: int, message: str) -> ServiceError:
+    """Return the exception for an error code; a code we do not know becomes ``UnknownError``."""
+    return SERVICE_ERRORS.get(code, UnknownError)(message)
+
+
+class CallError(PinLaterError):
+    """No usable answer came; whether the server carried the call out is not known."""
+
+
+class ServerUnavailable(CallError):
+    """No server of the set could be reached, or the connection broke."""
+
+
+class CallTimeout(CallError):
+    """The answer did not come within the call's deadline."""
+
+
+class ProtocolError(CallError):
+    """The peer sent bytes that are not the expected Thrift message, or refused ours."""
+
+
+class JobError(PinLaterError):
+    """Says something about one job."""
+
+
+class Retry(JobError):
+    """Raised by a job: this attempt failed, try again ``after`` seconds instead of the policy's delay.
+
+    Args:
+        after: seconds until the next attempt; None leaves the delay to the class's backoff.
+        reason: text for the job's status.
+    """
+
+    def __init__(self, after: float | None = None, reason: str = "") -> None:
+        if after is not None and after < 0:
+            raise ValueError(f"Retry(after={after}): the delay is in seconds and cannot be negative")
+        super().__init__(reason or (f"retry after {after:g} s" if after is not None else "retry"))
+        self.after = after
+        self.reason = reason
+
+
+class Discard(JobError):
+    """Raised by a job: give it up now; it becomes FAILED whatever attempts remain."""
+
+
+class BodyInvalid(JobError):
+    """A body does not decode into the record of a registered job class."""
+
+
+class BodyTooLarge(JobError):
+    """A body is larger than the configured limit."""
+
+
+class ConfigError(PinLaterError):
+    """A setting, file or option is wrong; the message says which, and what to write instead."""
+
+
+class JobInterrupted(BaseException):
+    """The running job is asked to stop here; it goes on later from its checkpoint, no attempt spent.
+
+    Not an ``Exception``, so that a job's own ``except Exception`` does not swallow it.
+    """

@@ -1,0 +1,114 @@
+"""A bounded walk over a Thrift message, for those that the fast reader does not take.
+
+thriftpy2's decoder believes a container's element count. Where the elements have a width, the end of
+the frame stops it soon. Elements without one (void, stop, unknown types) let a message of sixty bytes
+keep it busy for minutes, and millions of one-byte structs fill the memory. So a message with anything
+unexpected in it is walked here, before it is decoded as a whole.
+"""
+
+from __future__ import annotations
+
+MAX_DEPTH = 64
+"""Levels of structs and containers, as in Apache Thrift and thriftpy2."""
+
+MAX_ELEMENTS = 250_000
+"""Elements of all containers of one message together: what this many structs take still fits in memory."""
+
+_FIXED_WIDTHS = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
+_STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
+_BINARY_ALIAS = 18
+_LEAST_WIDTHS = {**_FIXED_WIDTHS, _STRING: 4, _BINARY_ALIAS: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
+
+
+class MalformedMessage(ValueError):
+    """The bytes are no Thrift message, or one made to exhaust its reader."""
+
+
+def check_message(frame: bytes) -> None:
+    """Return if decoding ``frame`` takes time and memory in proportion to its size.
+
+    Raises:
+        MalformedMessage: it would not, or the message is damaged.
+    """
+    _Walk(frame).message()
+
+
+class _Walk:
+    """One walk: position, and how many elements may still come."""
+
+    def __init__(self, frame: bytes) -> None:
+        self._frame = frame
+        self._end = len(frame)
+        self._position = 0
+        self._elements_left = MAX_ELEMENTS
+
+    def message(self) -> None:
+        first = self._i32()
+        if first < 0:  # a version word: name, sequence id
+            self._skip(self._i32())
+        else:  # the old form: name, type, sequence id
+            self._skip(first + 1)
+        self._skip(4)
+        self._struct(MAX_DEPTH)
+
+    def _skip(self, count: int) -> None:
+        if count < 0 or count > self._end - self._position:
+            raise MalformedMessage(f"a length of {count} reaches outside the message")
+        self._position += count
+
+    def _i32(self) -> int:
+        start = self._position
+        self._skip(4)
+        return int.from_bytes(self._frame[start : start + 4], "big", signed=True)
+
+    def _byte(self) -> int:
+        self._skip(1)
+        return self._frame[self._position - 1]
+
+    def _struct(self, depth: int) -> None:
+        if depth <= 0:
+            raise MalformedMessage(f"nested deeper than {MAX_DEPTH} levels")
+        frame, widths = self._frame, _FIXED_WIDTHS
+        while kind := self._byte():
+            width = widths.get(kind)
+            if width is not None:
+                self._skip(2 + width)
+            elif kind in {_STRING, _BINARY_ALIAS}:
+                start = self._position + 2
+                self._skip(6 + int.from_bytes(frame[start : start + 4], "big", signed=True))
+            else:
+                self._skip(2)
+                self._value(kind, depth - 1)
+
+    def _value(self, kind: int, depth: int) -> None:
+        if kind == _STRUCT:
+            self._struct(depth)
+        elif kind == _MAP:
+            self._elements((self._byte(), self._byte()), depth)
+        elif kind in {_SET, _LIST}:
+            self._elements((self._byte(),), depth)
+        elif kind in {_STRING, _BINARY_ALIAS}:
+            self._skip(self._i32())
+        elif kind in _FIXED_WIDTHS:
+            self._skip(_FIXED_WIDTHS[kind])
+        else:
+            raise MalformedMessage(f"there is no Thrift type {kind}")
+
+    def _elements(self, kinds: tuple[int, ...], depth: int) -> None:
+        if depth <= 0:
+            raise MalformedMessage(f"nested deeper than {MAX_DEPTH} levels")
+        count = self._i32()
+        if count == 0:  # some writers leave the element type of an empty container void
+            return
+        least = sum(_LEAST_WIDTHS.get(kind, 0) for kind in kinds)
+        if not all(kind in _LEAST_WIDTHS for kind in kinds) or count < 0 or count * least > self._end - self._position:
+            raise MalformedMessage(f"a container of {count} elements of type {kinds} does not fit into the message")
+        self._elements_left -= count * len(kinds)
+        if self._elements_left < 0:
+            raise MalformedMessage(f"more than {MAX_ELEMENTS} elements in one message; send smaller batches")
+        if all(kind in _FIXED_WIDTHS for kind in kinds):
+            self._skip(count * least)
+            return
+        for _ in range(count):
+            for kind in kinds:
+                self._value(kind, depth - 1)

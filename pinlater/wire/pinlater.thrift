@@ -1,0 +1,233 @@
+/*
+ * The PinLater service: jobs go in (enqueue), are handed out (dequeue) and settled (ack).
+ *
+ * Ids below 100 are the original contract and never change. Ids from 100 up are additions of this
+ * implementation: all optional, so a client of the original never notices and a server of the original
+ * skips them. `string` and `binary` are the same on the wire; checkpoint.newBody is declared binary here
+ * so that any bytes survive.
+ */
+namespace py thrift_libs
+namespace java com.pinterest.pinlater.thrift
+namespace cpp pinterest.pinlater
+
+const string CONTINUATION_START = "0"
+const string CONTINUATION_END = "-1"
+
+enum ErrorCode {
+  CONTINUATION_INVALID = 400,
+  PASSWORD_INVALID = 403,
+  QUEUE_NAME_INVALID = 410,
+  QUEUE_NAME_TOO_LONG = 411,
+  QUEUE_NOT_FOUND = 413,
+  PRIORITY_NOT_SUPPORTED = 416,
+  DEQUEUE_RATE_LIMITED = 429,
+  ENQUEUE_REJECTED = 430,
+  UNKNOWN = 500,
+  NO_HEALTHY_SHARDS = 501,
+  SHARD_CONNECTION_FAILED = 502,
+}
+
+enum PinLaterJobState {
+  PENDING = 0,
+  IN_PROGRESS = 1,
+  SUCCEEDED = 2,
+  FAILED = 3,
+}
+
+struct RequestContext {
+  // Who calls, by habit service:host. Part of the claim descriptor; checkpoints without one are matched by it.
+  1: required string source,
+  // For logs only.
+  2: optional string requestId = "",
+}
+
+struct PinLaterJob {
+  1: required binary body,
+  // 1 is served first.
+  2: optional byte priority = 1,
+  // Epoch milliseconds; absent = now.
+  3: optional i64 runAfterTimestampMillis,
+  // The first attempt included.
+  4: optional i32 numAttemptsAllowed = 2,
+  5: optional string customStatus = "",
+}
+
+struct PinLaterEnqueueRequest {
+  1: required string queueName,
+  2: required list<PinLaterJob> jobs,
+}
+
+struct PinLaterEnqueueResponse {
+  // In the order of the request's jobs.
+  1: required list<string> jobDescriptors,
+}
+
+struct PinLaterJobAckInfo {
+  1: required string jobDescriptor,
+  2: optional string appendCustomStatus = "",
+  // Of a failure that leads to a retry.
+  3: optional i64 retryDelayMillis = 0,
+  // Fencing: when given, it must be the job's present claim, or the ack changes nothing.
+  100: optional string claimDescriptor,
+  // Of a failure: FAILED now, whatever attempts remain.
+  101: optional bool isFinal,
+}
+
+struct PinLaterJobAckRequest {
+  1: required string queueName,
+  2: optional list<PinLaterJobAckInfo> jobsSucceeded,
+  3: optional list<PinLaterJobAckInfo> jobsFailed,
+}
+
+struct PinLaterDequeueRequest {
+  1: required string queueName,
+  2: required i32 limit,
+  // Acks that ride along; carried out even when the dequeue is refused.
+  3: optional PinLaterJobAckRequest jobAckRequest,
+  // Look, do not claim.
+  4: optional bool dryRun = false,
+  // Share of the shards to visit.
+  5: optional double coverage = 1.0,
+  // Long poll: without a job, the answer may wait this long. Another request on the same connection ends it.
+  100: optional i32 waitMillis,
+  // Lease of these claims: without ack or checkpoint for this long, the job is given to somebody else.
+  101: optional i32 claimTimeoutMillis,
+}
+
+struct PinLaterDequeueMetadata {
+  1: optional i32 attemptsAllowed,
+  2: optional i32 attemptsRemaining,
+  // The claim's token; send it back with acks and checkpoints.
+  100: optional string claimDescriptor,
+  101: optional i64 createdAtTimestampMillis,
+  // When the job became due.
+  102: optional i64 runAfterTimestampMillis,
+}
+
+struct PinLaterDequeueResponse {
+  // Descriptor -> body, in the order of dequeueing. Both maps are absent when there is no job.
+  1: optional map<string, binary> jobs,
+  2: optional map<string, PinLaterDequeueMetadata> jobMetadata,
+}
+
+struct PinLaterCheckpointJobRequest {
+  1: required string jobDescriptor,
+  2: optional binary newBody,
+  // Give the job back, no attempt spent.
+  3: optional bool moveToPending = false,
+  // Epoch milliseconds; absent = now.
+  4: optional i64 runAfterTimestampMillis,
+  // Sets both allowed and remaining.
+  5: optional i32 numOfAttemptsAllowed,
+  6: optional string prependCustomStatus,
+  // Fencing: when given, it must be the job's present claim; otherwise the caller's source must be the claim's.
+  100: optional string claimDescriptor,
+  // Wins over newBody; for clients whose IDL says string there.
+  101: optional binary newBodyBytes,
+}
+
+struct PinLaterCheckpointJobsRequest {
+  1: required string queueName,
+  2: required list<PinLaterCheckpointJobRequest> requests,
+}
+
+struct PinLaterLookupJobRequest {
+  1: required list<string> jobDescriptors,
+  2: optional bool includeBody = false,
+}
+
+struct PinLaterJobInfo {
+  1: required string jobDescriptor,
+  2: required PinLaterJobState jobState,
+  10: required i32 attemptsAllowed,
+  3: required i32 attemptsRemaining,
+  4: required string customStatus,
+  5: required i64 createdAtTimestampMillis,
+  6: optional i64 runAfterTimestampMillis,
+  7: optional i64 updatedAtTimestampMillis,
+  8: optional string claimDescriptor,
+  9: optional binary body,
+}
+
+struct PinLaterGetJobCountRequest {
+  1: required string queueName,
+  2: required PinLaterJobState jobState,
+  // Absent = all levels.
+  3: optional byte priority,
+  4: optional bool countFutureJobs = false,
+  5: optional string bodyRegexToMatch,
+}
+
+struct PinLaterScanJobsRequest {
+  1: required string queueName,
+  2: required PinLaterJobState jobState,
+  // Absent = all levels.
+  3: optional byte priority,
+  4: optional bool scanFutureJobs = false,
+  5: optional string continuation = CONTINUATION_START,
+  6: optional i32 limit = 100,
+  7: optional string bodyRegexToMatch,
+}
+
+struct PinLaterScanJobsResponse {
+  1: required list<PinLaterJobInfo> scannedJobs,
+  2: optional string continuation = CONTINUATION_END,
+}
+
+struct PinLaterRetryFailedJobsRequest {
+  1: required string queueName,
+  2: optional byte priority = 1,
+  3: optional i32 attemptsToAllow = 1,
+  4: optional i64 runAfterTimestampMillis,
+  5: optional i32 limit = 1000,
+}
+
+struct PinLaterDeleteJobsRequest {
+  1: required string queueName,
+  2: required PinLaterJobState jobState,
+  3: optional byte priority = 1,
+  4: optional string bodyRegexToMatch,
+  5: optional i32 limit = 1000,
+}
+
+// Addition: gives back, no attempt spent, every claim that one source still holds.
+struct PinLaterReleaseClaimsRequest {
+  1: required string queueName,
+  // RequestContext.source of the dequeues, matched exactly.
+  2: required string claimSource,
+}
+
+exception PinLaterException {
+  1: required ErrorCode errorCode,
+  2: required string message,
+}
+
+service PinLater {
+  void createQueue(1: RequestContext context, 2: string name)
+    throws (1: PinLaterException e),
+  void deleteQueue(1: RequestContext context, 2: string name, 3: string password)
+    throws (1: PinLaterException e),
+  PinLaterEnqueueResponse enqueueJobs(1: RequestContext context, 2: PinLaterEnqueueRequest request)
+    throws (1: PinLaterException e),
+  PinLaterDequeueResponse dequeueJobs(1: RequestContext context, 2: PinLaterDequeueRequest request)
+    throws (1: PinLaterException e),
+  void ackDequeuedJobs(1: RequestContext context, 2: PinLaterJobAckRequest request)
+    throws (1: PinLaterException e),
+  void checkpointJobs(1: RequestContext context, 2: PinLaterCheckpointJobsRequest request)
+    throws (1: PinLaterException e),
+  map<string, PinLaterJobInfo> lookupJobs(1: RequestContext context, 2: PinLaterLookupJobRequest request)
+    throws (1: PinLaterException e),
+  i32 getJobCount(1: RequestContext context, 2: PinLaterGetJobCountRequest request)
+    throws (1: PinLaterException e),
+  set<string> getQueueNames(1: RequestContext context)
+    throws (1: PinLaterException e),
+  PinLaterScanJobsResponse scanJobs(1: RequestContext context, 2: PinLaterScanJobsRequest request)
+    throws (1: PinLaterException e),
+  i32 retryFailedJobs(1: RequestContext context, 2: PinLaterRetryFailedJobsRequest request)
+    throws (1: PinLaterException e),
+  i32 deleteJobs(1: RequestContext context, 2: PinLaterDeleteJobsRequest request)
+    throws (1: PinLaterException e),
+  // Addition.
+  i32 releaseClaims(1: RequestContext context, 2: PinLaterReleaseClaimsRequest request)
+    throws (1: PinLaterException e),
+}
