@@ -1,0 +1,137 @@
+"""Jobs <-> bodies on the queue.
+
+A body is a JSON object: the record's fields, its class under ``"job"``, and, of a workflow, what its steps
+returned under ``"$steps"``::
+
+    {"job": "ImportCatalog", "url": "https://…", "$steps": {"download": "/tmp/catalog.csv"}}
+
+A queue fed by other programs may hold any bytes; a ``RawJob`` class takes them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import msgspec
+
+from pinlater.errors import BodyInvalid, ConfigError
+from pinlater.job import Job, RawJob
+
+Steps = Mapping[str, Any]
+"""Name of a finished step -> what it returned, as JSON can carry it."""
+
+_encode = msgspec.json.encode
+
+
+class _Saved(msgspec.Struct):
+    steps: dict[str, Any] = msgspec.field(name="$steps", default_factory=dict)
+
+
+_saved_decoder = msgspec.json.Decoder(_Saved)
+
+
+class _Tag(msgspec.Struct):
+    job: str
+
+
+_tag_decoder = msgspec.json.Decoder(_Tag)
+
+
+def encode_body(job: Job, steps: Steps | None = None) -> bytes:
+    """Return the body of ``job``, with the results of its finished steps.
+
+    Raises:
+        BodyInvalid: a field or result holds something that JSON cannot carry.
+    """
+    if isinstance(job, RawJob):
+        return job.body
+    try:
+        body = _encode(job)
+        if steps:
+            body = body[:-1] + b',"$steps":' + _encode(steps) + b"}"
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error
+    return body
+
+
+def saved_steps(body: bytes) -> dict[str, Any]:
+    """Return the finished steps kept in a body."""
+    return _saved_decoder.decode(body).steps
+
+
+class JobCodec:
+    """Decodes the bodies of the job classes that a program knows.
+
+    Raises:
+        ConfigError: two classes share a name, or a queue has a ``RawJob`` class beside others.
+    """
+
+    def __init__(self, kinds: Iterable[type[Job]]) -> None:
+        self._kinds: dict[str, type[Job]] = {}
+        self._raw: dict[str, type[RawJob]] = {}
+        for kind in kinds:
+            self._add(kind)
+        typed = [kind for kind in self._kinds.values() if not issubclass(kind, RawJob)]
+        self._decoder = msgspec.json.Decoder(reduce(or_, typed)) if typed else None
+
+    def _add(self, kind: type[Job]) -> None:
+        options = kind.job_options
+        twin = self._kinds.setdefault(options.name, kind)
+        if twin is not kind:
+            raise ConfigError(
+                f"two job classes are named {options.name!r}: {_where(twin)} and {_where(kind)}; "
+                f'give one of them another name: class {kind.__name__}(Job, name="…")'
+            )
+        if issubclass(kind, RawJob):
+            rival = self._raw.setdefault(options.queue, kind)
+            if rival is not kind:
+                raise ConfigError(
+                    f"queue {options.queue!r} has two raw job classes, {_where(rival)} and {_where(kind)}; "
+                    "a raw body does not say which one it is for, so give each a queue of its own"
+                )
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues of all classes, sorted."""
+        return sorted({kind.job_options.queue for kind in self._kinds.values()})
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all classes, sorted."""
+        return sorted(self._kinds)
+
+    def decode(self, queue: str, body: bytes) -> Job:
+        """Return the job that a body of ``queue`` holds.
+
+        Raises:
+            BodyInvalid: it holds none of the known classes; the message says why and what to do.
+        """
+        raw = self._raw.get(queue)
+        if raw is not None:
+            return raw(body=body)
+        try:
+            if self._decoder is not None:
+                job: Job = self._decoder.decode(body)
+                return job
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BodyInvalid(self._why(queue, body, error)) from error
+        raise BodyInvalid(f"queue {queue!r} has a job, but this worker knows no job class for it")
+
+    def _why(self, queue: str, body: bytes, error: Exception) -> str:
+        try:
+            name = _tag_decoder.decode(body).job
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return (
+                f"queue {queue!r} has a body that is no job of ours ({error}); if another program writes it, "
+                "define a RawJob class for this queue"
+            )
+        if name not in self._kinds:
+            return f"no job class is named {name!r} here (known: {', '.join(self.names)}); load its module, too"
+        return f"the body of a {name} does not fit its class: {error}"
+
+
+def _where(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

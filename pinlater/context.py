@@ -1,0 +1,63 @@
+"""What a running job can ask of its worker."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class JobContext(ABC):
+    """Handed to ``Job.run``; tests pass a ``FakeContext`` instead.
+
+    Attributes:
+        descriptor: the job's address, ``queue:s1:p1:42``; the same for all its attempts.
+        queue: queue that it came from.
+        attempt: number of this attempt, 1 for the first.
+        attempts_allowed: attempts in all.
+        log: a logger that puts job, queue and attempt on every line.
+    """
+
+    descriptor: str
+    queue: str
+    attempt: int
+    attempts_allowed: int
+    log: logging.LoggerAdapter[logging.Logger]
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether the job is given up if this attempt fails."""
+        return self.attempt >= self.attempts_allowed
+
+    @property
+    @abstractmethod
+    def is_draining(self) -> bool:
+        """Whether the worker wants to stop; the next ``checkpoint`` will interrupt the job."""
+
+    @abstractmethod
+    def checkpoint(self, *, flush: bool = False) -> None:
+        """Save the job's record, so that a later attempt goes on from here.
+
+        Cheap: it is really sent at most once per ``heartbeat`` seconds of the class, or with ``flush``.
+
+        Raises:
+            JobInterrupted: the worker drains; the record is saved and the job goes on elsewhere, no attempt spent.
+            BodyInvalid: a field holds something that JSON cannot carry.
+            BodyTooLarge: the record is larger than the server takes.
+        """
+
+    @abstractmethod
+    def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run one step of a workflow, once: its result is saved, and later attempts get it without a run.
+
+        The result has to be JSON (text, numbers, booleans, None, lists, dicts). A step that was running when
+        its process died runs again.
+
+        Raises:
+            JobInterrupted: as ``checkpoint`` does, before the step starts.
+            BodyInvalid: the result is not JSON.
+        """

@@ -1,0 +1,120 @@
+"""Job classes: a job is a typed record whose fields are its arguments, and its body on the queue.
+
+The class's options stand in its header::
+
+    class SendWelcomeEmail(Job, queue="email", attempts=5, backoff=Exponential(first=2, cap=600)):
+        user_id: int
+
+        def run(self, context: JobContext) -> None: ...
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from pinlater.backoff import Backoff, Exponential
+
+if TYPE_CHECKING:
+    from pinlater.context import JobContext
+
+QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+"""What a queue may be called (wire contract §6.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a class header says about how its jobs are queued and run.
+
+    Attributes:
+        name: name of the class on the wire; moving or renaming the Python class does not change it.
+        queue: queue that jobs of the class go to, unless an enqueue says otherwise.
+        attempts: attempts in all, the first included.
+        backoff: delay before the next attempt of a failed job.
+        priority: 1 is served first.
+        heartbeat: seconds between two checkpoints that are really sent; see ``JobContext.checkpoint``.
+    """
+
+    name: str
+    queue: str
+    attempts: int = 4
+    backoff: Backoff = Exponential(first=1.0, cap=3600.0)
+    priority: int = 1
+    heartbeat: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not QUEUE_NAME.fullmatch(self.queue):
+            raise TypeError(f"job {self.name}: queue={self.queue!r} may only have letters, digits and underscore")
+        if self.attempts < 1:
+            raise TypeError(f"job {self.name}: attempts={self.attempts} counts the first one and must be at least 1")
+        if not 1 <= self.priority <= 127:
+            raise TypeError(f"job {self.name}: priority={self.priority} must be between 1 (served first) and 127")
+        if self.heartbeat < 0:
+            raise TypeError(f"job {self.name}: heartbeat={self.heartbeat} is in seconds and cannot be negative")
+
+
+_OPTION_NAMES = frozenset(JobOptions.__dataclass_fields__)
+
+
+def _default_queue(name: str) -> str:
+    """``SendWelcomeEmail`` -> ``send_welcome_email``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+class _JobType(msgspec.StructMeta):
+    """Takes the job's options out of the class header; the rest is msgspec's."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **header: Any) -> Any:
+        options = {key: header.pop(key) for key in list(header) if key in _OPTION_NAMES}
+        is_root = not any(isinstance(base, _JobType) for base in bases)
+        if not is_root:
+            wire_name = options.setdefault("name", name)
+            header.setdefault("tag_field", "job")
+            header.setdefault("tag", wire_name)
+            header.setdefault("kw_only", True)
+        try:
+            kind = super().__new__(mcls, name, bases, namespace, **header)
+        except TypeError as error:
+            raise TypeError(f"job class {name}: {error}") from None
+        if not is_root:
+            options.setdefault("queue", _default_queue(options["name"]))
+            inherited = getattr(kind, "job_options", None)
+            kind.job_options = replace(inherited, **options) if inherited else JobOptions(**options)
+        return kind
+
+
+class Job(msgspec.Struct, kw_only=True, metaclass=_JobType):
+    """Base of all job classes.
+
+    The fields of a subclass are the job's arguments, in types that JSON can carry (msgspec checks them when
+    a body is decoded). Class options: see ``JobOptions``; the queue's name is made from the class name when
+    none is given.
+    """
+
+    job_options: ClassVar[JobOptions]
+
+    def run(self, context: JobContext) -> Any:
+        """Do the work; ``async def`` is welcome, too.
+
+        Returning means success. Raising means that the attempt failed and, as long as attempts remain, that
+        the job runs again after the class's backoff. ``Retry`` and ``Discard`` say otherwise.
+        """
+        raise TypeError(f"job class {type(self).__name__} does not define run(self, context)")
+
+
+class RawJob(Job):
+    """Base of job classes whose body is bytes of some other program's making, not our JSON.
+
+    A queue that is fed in another language has one such class, and no other: nothing in the body says
+    which class it is for.
+    """
+
+    body: bytes
+
+
+def is_concrete(kind: object) -> bool:
+    """Whether ``kind`` is a job class that defines ``run`` itself or inherits it from one that does."""
+    return isinstance(kind, type) and issubclass(kind, Job) and kind.run is not Job.run
