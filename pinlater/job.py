@@ -25,6 +25,9 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 """What a queue may be called (wire contract §6.1)."""
 
 
+DEFAULT_BACKOFF = Exponential(first=1.0, cap=3600.0)
+
+
 @dataclass(frozen=True, slots=True)
 class JobOptions:
     """What a class header says about how its jobs are queued and run.
@@ -41,7 +44,7 @@ class JobOptions:
     name: str
     queue: str
     attempts: int = 4
-    backoff: Backoff = Exponential(first=1.0, cap=3600.0)
+    backoff: Backoff = DEFAULT_BACKOFF
     priority: int = 1
     heartbeat: float = 5.0
 
@@ -64,8 +67,10 @@ def _default_queue(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
-class _JobType(msgspec.StructMeta):
+class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
     """Takes the job's options out of the class header; the rest is msgspec's."""
+
+    job_options: JobOptions
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **header: Any) -> Any:
         options = {key: header.pop(key) for key in list(header) if key in _OPTION_NAMES}
@@ -96,7 +101,7 @@ class Job(msgspec.Struct, kw_only=True, metaclass=_JobType):
 
     job_options: ClassVar[JobOptions]
 
-    def run(self, context: JobContext) -> Any:
+    def run(self, context: JobContext) -> Any:  # noqa: ARG002 - for those who override it
         """Do the work; ``async def`` is welcome, too.
 
         Returning means success. Raising means that the attempt failed and, as long as attempts remain, that
