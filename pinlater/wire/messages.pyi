@@ -95,6 +95,7 @@ class PinLaterDequeueRequest:
     coverage: float
     waitMillis: int | None
     claimTimeoutMillis: int | None
+    otherQueueNames: list[str] | None
     def __init__(
         self,
         queueName: str | None = ...,
@@ -104,6 +105,7 @@ class PinLaterDequeueRequest:
         coverage: float = ...,
         waitMillis: int | None = ...,
         claimTimeoutMillis: int | None = ...,
+        otherQueueNames: list[str] | None = ...,
     ) -> None: ...
 
 class PinLaterDequeueMetadata:

@@ -92,6 +92,8 @@ struct PinLaterDequeueRequest {
   100: optional i32 waitMillis,
   // Lease of these claims: without ack or checkpoint for this long, the job is given to somebody else.
   101: optional i32 claimTimeoutMillis,
+  // Further queues to take jobs from when queueName has none, in this order; their names stand in the descriptors.
+  102: optional list<string> otherQueueNames,
 }
 
 struct PinLaterDequeueMetadata {
