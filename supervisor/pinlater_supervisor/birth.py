@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
-import faulthandler
 import gc
 import logging
 import os
@@ -16,17 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from pinlater_supervisor import signals
+from pinlater_supervisor import linux, signals
 from pinlater_supervisor.child import Child
+from pinlater_supervisor.exits import EX_OK, EX_SOFTWARE
+from pinlater_supervisor.hearing import hear
 from pinlater_supervisor.pool import Run
 
 log = logging.getLogger("pinlater_supervisor")
-
-DUMP_SIGNAL = signal.SIGUSR2
-STDERR = 2
-
-_PR_SET_PDEATHSIG = 1
-_EX_SOFTWARE = 70
 
 
 class ThreadsRunningError(RuntimeError):
@@ -82,7 +76,7 @@ def fork(child: Child, run: Run, leave_master: Callable[[], None]) -> int:
 
 
 def _live(child: Child, run: Run, leave_master: Callable[[], None], master: int) -> NoReturn:
-    code = _EX_SOFTWARE
+    code = EX_SOFTWARE
     try:
         _settle(child, leave_master, master)
         code = _run(child, run)
@@ -97,7 +91,7 @@ def _settle(child: Child, leave_master: Callable[[], None], master: int) -> None
     _die_with(master)
     leave_master()
     child.awake()
-    _hear_signals(child)
+    hear(child)
     _read_nothing()
     # Objects of the master are never garbage here: leaving their pages alone keeps them shared.
     gc.freeze()
@@ -108,28 +102,10 @@ def _settle(child: Child, leave_master: Callable[[], None], master: int) -> None
 
 
 def _die_with(master: int) -> None:
-    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    linux.die_with_parent()
     if os.getppid() != master:
         # It died before the line above; nobody would tell us.
-        os._exit(_EX_SOFTWARE)
-
-
-def _hear_signals(child: Child) -> None:
-    signal.set_wakeup_fd(-1)
-    for number in signals.HANDLED:
-        signal.signal(number, signal.SIG_DFL)
-    # Only the master decides when a child stops, whatever a terminal sends to all.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # As every Python process: a broken pipe is an OSError. `subprocess` gives programs the default back.
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, child.heard_term)
-    signal.signal(signal.SIGQUIT, child.heard_quit)
-    signal.signal(signal.SIGUSR1, child.heard_reopen)
-    faulthandler.enable(STDERR)
-    faulthandler.register(DUMP_SIGNAL, STDERR, all_threads=True)
+        os._exit(EX_SOFTWARE)
 
 
 def _read_nothing() -> None:
@@ -141,14 +117,23 @@ def _read_nothing() -> None:
 
 def _run(child: Child, run: Run) -> int:
     try:
-        return run(child) or 0
+        return _exit_code(run(child))
     except SystemExit as leaving:
         if leaving.code is None or isinstance(leaving.code, int):
-            return (leaving.code or 0) & 0xFF
+            return _exit_code(leaving.code)
         log.error("%s[%d]: %s", child.pool, child.slot, leaving.code)  # noqa: TRY400 - a message, not a failure
     except BaseException:
         log.exception("%s[%d]: died of an exception", child.pool, child.slot)
+    finally:
+        child.forget_hooks()
     return 1
+
+
+def _exit_code(result: object) -> int:
+    """What does not fit the eight bits of an exit code must not wrap round to 0, success."""
+    if result is None:
+        return EX_OK
+    return result if isinstance(result, int) and 0 <= result <= 255 else 1
 
 
 def _leave(code: int) -> NoReturn:

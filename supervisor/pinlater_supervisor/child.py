@@ -119,6 +119,10 @@ class Child:
         if self._reopen_hook is not None:
             self._reopen_hook()
 
+    def forget_hooks(self) -> None:
+        """Once `run` is over, nothing may break into the child's way out."""
+        self._drain_hook = self._stop_now_hook = self._reopen_hook = None
+
     def _fire_drain(self) -> None:
         hook, self._drain_hook = self._drain_hook, None
         if hook is not None:

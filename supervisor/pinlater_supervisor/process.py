@@ -9,8 +9,9 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from pinlater_supervisor.birth import DUMP_SIGNAL
+from pinlater_supervisor import descendants
 from pinlater_supervisor.cell import DRAINING, STOPPING_NOW
+from pinlater_supervisor.hearing import DUMP_SIGNAL
 
 if TYPE_CHECKING:
     from pinlater_supervisor.cell import Cell
@@ -81,6 +82,7 @@ class Process:
         """End it and all it started that is still in its process group."""
         self.killed = self.killed or reason
         self.hurry_at = self.kill_at = inf
+        descendants.kill_below(self.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.signal(signal.SIGKILL)

@@ -32,7 +32,7 @@ class SignalQueue:
     def __init__(self) -> None:
         self._reader, self._writer = nonblocking_pipe()
         self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._former: dict[int, Any] = {number: signal.signal(number, _noted) for number in HANDLED}
+        self._former: dict[int, Any] = {number: signal.signal(number, noted) for number in HANDLED}
 
     def fileno(self) -> int:
         return self._reader
@@ -53,7 +53,7 @@ class SignalQueue:
         os.close(self._writer)
 
 
-def _noted(_number: int, _frame: FrameType | None) -> None:
+def noted(_number: int, _frame: FrameType | None) -> None:
     """Python writes to the wake-up pipe only for signals that have a handler."""
 
 

@@ -6,17 +6,25 @@ import logging
 import os
 import selectors
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from math import inf
-from signal import SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2
+from signal import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from pinlater_supervisor import birth, signals
+from pinlater_supervisor import birth, descendants, linux, signals
 from pinlater_supervisor.child import Child, set_title
 from pinlater_supervisor.crew import Crew
 from pinlater_supervisor.drain import Drain, warning_seconds
-from pinlater_supervisor.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE, ChildExit, peak_rss_bytes, split_status
+from pinlater_supervisor.exits import (
+    EX_CONFIG,
+    EX_OK,
+    EX_SOFTWARE,
+    EX_UNAVAILABLE,
+    ChildExit,
+    peak_rss_bytes,
+    split_status,
+)
+from pinlater_supervisor.hearing import DUMP_SIGNAL
 from pinlater_supervisor.memory import OomCounter
 from pinlater_supervisor.notify import Notifier
 from pinlater_supervisor.reaper import reap
@@ -114,6 +122,9 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._signals, selectors.EVENT_READ)
         self._selector.register(self._doorbell, selectors.EVENT_READ)
+        # Children of the program that uses us are its own affair, before and after.
+        self._strangers = descendants.children()
+        linux.adopt_orphans(True)
         self._notifier = Notifier()
         self._oom = OomCounter()
         self._answers: dict[int, Callable[[], None]] = {
@@ -129,11 +140,11 @@ class Supervisor:
         }
 
     def _close(self) -> None:
+        # Children of ours are left only after an error in the master itself; orphans may be at any time.
         for process in self._processes():
-            # Only after an error in the master itself: nothing may be left behind.
             process.kill("the master failed")
-            with suppress(ChildProcessError):
-                os.waitpid(process.pid, 0)
+        descendants.sweep(self._strangers)
+        linux.adopt_orphans(False)
         self._signals.close()
         self._let_go()
         os.close(self._doorbell_writer)
@@ -197,7 +208,7 @@ class Supervisor:
             was_ready=process.is_ready,
             stopping=process.is_stopping,
             killed_by_master=process.killed,
-            oom_suspected=self._oom.has_grown() and process.killed is None,
+            oom_suspected=self._oom.has_grown() and number == SIGKILL and process.killed is None,
         )
 
     def _say(self, ended: ChildExit) -> None:
@@ -245,10 +256,12 @@ class Supervisor:
         child = Child(process, title, self._doorbell_writer)
         try:
             process.pid = birth.fork(child, crew.pool.run, self._leave_master)
-        except OSError as error:
+        except (OSError, birth.ThreadsRunningError) as error:
+            log.error("cannot start a child of pool %s: %s", crew.pool.name, error)  # noqa: TRY400 - expected, the trace says nothing
             process.cell.close()
-            log.error("cannot start a child of pool %s: %s; trying again", crew.pool.name, error)  # noqa: TRY400 - expected, the trace says nothing
             crew.hold_back(now + FORK_RETRY_SECONDS)
+            if isinstance(error, birth.ThreadsRunningError) and self._drain is None:
+                self._begin_stop(EX_SOFTWARE)
             return
         crew.members[process.pid] = process
         log.info("%s started", process)
@@ -328,7 +341,7 @@ class Supervisor:
     def _dump(self) -> None:
         for process in self._processes():
             log.info("%s: %s; its stacks follow on stderr", process, process.cell.status or "no status")
-            process.signal(birth.DUMP_SIGNAL)
+            process.signal(DUMP_SIGNAL)
 
     def _call(self, hook: Callable[..., object], *arguments: object) -> None:
         """A hook that fails is its own problem, never the children's."""

@@ -1,0 +1,128 @@
+"""Children that cannot boot, and masters that must not fork."""
+
+import os
+import signal
+
+
+def test_exit_78_before_ready_stops_everything_with_78(start):
+    master = start("""
+        def run(child):
+            say("the file is missing")
+            return 78
+
+        supervise(Pool(name="jobs", size=2, run=run), Pool(name="keeper", run=worker, stop_order=1))
+    """)
+    assert master.wait() == 78
+    assert "the file is missing" in master.said
+    assert "cannot boot" in master.log
+
+
+def test_exit_69_counts_in_the_first_start_only(start):
+    master = start("""
+        def run(child):
+            if os.path.exists(sys.argv[0] + ".started"):
+                open(sys.argv[0] + ".again", "a").write("x")
+                if os.path.getsize(sys.argv[0] + ".again") <= 2:
+                    return 69
+            open(sys.argv[0] + ".started", "w").close()
+            child.ready()
+            say("ready")
+            time.sleep(0.05)
+            if not os.path.exists(sys.argv[0] + ".again"):
+                return 1
+            wait(child)
+
+        supervise(Pool(name="jobs", run=run))
+    """)
+    master.expect("ready")
+    master.expect("ready")
+    assert master.stop() == 0
+    assert sum("exited with 69" in line for line in master.said) == 2
+
+
+def test_exit_69_in_the_first_start_returns_69(start):
+    master = start('supervise(Pool(name="jobs", run=lambda child: 69))')
+    assert master.wait() == 69
+
+
+def test_exit_78_after_ready_is_a_crash_like_others(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            say("ready")
+            if not os.path.exists(sys.argv[0] + ".once"):
+                open(sys.argv[0] + ".once", "w").close()
+                return 78
+            wait(child)
+
+        supervise(Pool(name="jobs", run=run))
+    """)
+    master.expect("ready")
+    master.expect("ready")
+    assert master.stop() == 0
+
+
+def test_a_crash_loop_slows_down_and_leaves_other_pools_alone(start):
+    master = start("""
+        crashes = []
+
+        def told(ended):
+            if ended.pool == "broken":
+                crashes.append(time.monotonic())
+                if len(crashes) == 6:
+                    say("gaps", *(f"{b - a:.3f}" for a, b in zip(crashes, crashes[1:])))
+            else:
+                say("exit", ended.pool, ended.slot)
+
+        supervise(Pool(name="broken", run=lambda child: 1), Pool(name="sound", run=worker), on_exit=told)
+    """)
+    sound = int(master.expect("ready sound 0")[3])
+    gaps = [float(gap) for gap in master.expect("gaps")[1:]]
+    # At once, then 0.1, 0.2, 0.4, 0.8 s; only the lower bounds are certain.
+    assert all(gap >= least for gap, least in zip(gaps, [0, 0.1, 0.2, 0.4, 0.8], strict=True))
+    os.kill(sound, signal.SIGKILL)
+    master.expect("exit sound 0")
+    master.expect("ready sound 0")
+    assert master.stop() == 0
+
+
+def test_a_master_with_threads_refuses_to_fork(start):
+    master = start("""
+        import threading
+        threading.Thread(target=time.sleep, args=(2,), name="metrics", daemon=True).start()
+        supervise(Pool(name="jobs", run=worker))
+    """)
+    assert master.wait() == 1
+    assert "cannot fork safely: the master also runs the thread(s) metrics" in master.log
+    assert not any(line.startswith("ready") for line in master.said)
+
+
+def test_a_thread_that_comes_later_ends_in_an_ordered_stop(start):
+    master = start("""
+        import threading
+
+        def start_thread():
+            threading.Thread(target=time.sleep, args=(60,), name="metrics", daemon=True).start()
+
+        supervise(Pool(name="jobs", run=worker), on_reload=start_thread)
+    """)
+    master.expect("ready jobs 0")
+    master.send(signal.SIGHUP)
+    master.expect("drained jobs 0")
+    assert master.wait() == 70
+    assert "cannot fork safely" in master.log
+
+
+def test_a_master_that_fails_leaves_nothing_behind(start):
+    master = start("""
+        class Broken(Supervisor):
+            def _dump(self):
+                raise MemoryError("broken")
+
+        say("code", Broken([Pool(name="jobs", size=2, run=worker)], name="test").run())
+    """)
+    master.expect("ready")
+    master.expect("ready")
+    master.send(signal.SIGUSR2)
+    assert master.wait() == 1
+    assert "MemoryError" in master.log

@@ -1,0 +1,115 @@
+"""Children that hang, grow or age."""
+
+import os
+import signal
+
+
+def test_a_hung_child_is_dumped_and_killed(start):
+    master = start("""
+        def stuck_in_a_loop(child):
+            child.ready()
+            if child.slot == 0 and not os.path.exists(sys.argv[0] + ".hung"):
+                open(sys.argv[0] + ".hung", "w").close()
+                while True:
+                    pass
+            say("beating")
+            while not child.draining:
+                child.beat()
+                time.sleep(0.01)
+
+        supervise(Pool(name="jobs", run=stuck_in_a_loop, hang_seconds=0.3))
+    """)
+    assert "killed by SIGKILL (hung: no sign of life for 0.3 s)" in " ".join(master.expect("exit jobs 0"))
+    assert "in stuck_in_a_loop" in master.log
+    master.expect("beating")
+    assert master.stop() == 0
+
+
+def test_a_stopped_child_is_found_and_replaced(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            say("ready", child.pid)
+            while not child.draining:
+                child.beat()
+                time.sleep(0.01)
+
+        supervise(Pool(name="jobs", run=run, hang_seconds=1))
+    """)
+    os.kill(int(master.expect("ready")[1]), signal.SIGSTOP)
+    assert "hung" in " ".join(master.expect("exit jobs 0"))
+    assert "Current thread" in master.log
+    master.expect("ready")
+    assert master.stop() == 0
+
+
+def test_a_child_that_is_never_ready_is_killed(start):
+    master = start("""
+        def run(child):
+            if child.slot == 0 and not os.path.exists(sys.argv[0] + ".late"):
+                open(sys.argv[0] + ".late", "w").close()
+                time.sleep(60)
+            worker(child)
+
+        supervise(Pool(name="jobs", run=run, ready_seconds=0.5))
+    """)
+    assert "not ready after 0.5 s" in " ".join(master.expect("exit jobs 0"))
+    master.expect("ready jobs 0")
+    assert master.stop() == 0
+
+
+def test_a_child_is_recycled_by_age_beside_its_replacement(start):
+    master = start("""
+        def told(ended):
+            say("exit", ended.stopping, ended.killed_by_master, ended.code)
+
+        supervise(Pool(name="jobs", run=worker, max_age_seconds=0.3), on_exit=told)
+    """)
+    for _ in range(2):
+        master.expect("ready jobs")
+        assert master.expect("exit")[1:] == ["True", "None", "0"]
+    assert "reached its age" in master.log
+    assert master.stop() == 0
+
+
+def test_a_child_that_grew_is_recycled(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            say("ready")
+            if not os.path.exists(sys.argv[0] + ".grown"):
+                open(sys.argv[0] + ".grown", "w").close()
+                time.sleep(0.2)
+                ballast = bytearray(120_000_000)
+            wait(child)
+
+        supervise(Pool(name="jobs", run=run, max_rss_bytes=80_000_000, recycle_jitter=0))
+    """)
+    assert "exited with 0" in " ".join(master.expect("exit jobs 0"))
+    assert "of memory" in master.log
+    assert master.stop() == 0
+
+
+def test_a_limit_below_the_size_at_start_is_reported_not_looped_on(start):
+    master = start('supervise(Pool(name="jobs", run=worker, max_rss_bytes=1_000_000))')
+    master.expect("ready jobs 0")
+    master.expect_log("raise max_rss_bytes")
+    assert master.stop() == 0
+    assert sum(line.startswith("ready") for line in master.said) == 1
+
+
+def test_the_memory_ceiling_kills(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            say("ready")
+            if not os.path.exists(sys.argv[0] + ".burst"):
+                open(sys.argv[0] + ".burst", "w").close()
+                ballast = bytearray(120_000_000)
+            wait(child)
+
+        supervise(Pool(name="jobs", run=run, rss_ceiling_bytes=80_000_000))
+    """)
+    assert "killed by SIGKILL (memory ceiling of 80 MB)" in " ".join(master.expect("exit jobs 0"))
+    master.expect("ready")
+    assert master.stop() == 0

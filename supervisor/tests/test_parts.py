@@ -1,0 +1,166 @@
+"""Parts that need no process: back-off, words, counters, settings."""
+
+import ast
+import signal
+import sys
+from math import inf
+from pathlib import Path
+
+import pinlater_supervisor
+import pytest
+from pinlater_supervisor import ChildExit, Pool, Supervisor
+from pinlater_supervisor.backoff import Backoff
+from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
+from pinlater_supervisor.memory import OomCounter
+
+
+def ended(**facts):
+    plain = {
+        "pool": "jobs",
+        "slot": 0,
+        "pid": 1,
+        "generation": 0,
+        "code": None,
+        "signal": None,
+        "peak_rss_bytes": 212_000_000,
+        "run_seconds": 3.2,
+        "was_ready": True,
+        "stopping": False,
+    }
+    return ChildExit(**{**plain, **facts})
+
+
+class TestBackoff:
+    def delays(self, backoff, exits, now=100.0, pause=0.0):
+        delays = []
+        for one in exits:
+            delays.append(backoff.delay_seconds(one, now))
+            now += delays[-1] + pause
+        return delays
+
+    def test_unready_children_wait_up_to_ten_seconds(self):
+        crash = ended(code=1, was_ready=False, run_seconds=0.1)
+        assert self.delays(Backoff(1), [crash] * 9) == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
+
+    def test_ready_children_wait_up_to_one_second(self):
+        crash = ended(signal=9, run_seconds=0.1)
+        assert self.delays(Backoff(1), [crash] * 7) == [0, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+    def test_each_slot_has_its_first_crash_free(self):
+        crash = ended(signal=9, run_seconds=0.1)
+        assert self.delays(Backoff(2), [crash] * 6) == [0, 0, 0.1, 0.1, 0.2, 0.2]
+
+    def test_a_calm_time_forgets(self):
+        crash = ended(signal=9, run_seconds=0.1)
+        assert self.delays(Backoff(1), [crash] * 3, pause=6.0) == [0, 0, 0]
+
+    def test_a_child_that_ran_long_is_replaced_at_once(self):
+        assert self.delays(Backoff(1), [ended(signal=9, run_seconds=60)] * 5) == [0] * 5
+
+    def test_a_child_that_leaves_of_its_own_will_is_no_crash_but_no_storm_either(self):
+        delays = self.delays(Backoff(1), [ended(code=0, run_seconds=0.04)] * 3)
+        assert delays == pytest.approx([0.06] * 3)
+
+    def test_many_crashes_do_not_overflow(self):
+        crash = ended(code=1, was_ready=False, run_seconds=0.1)
+        assert self.delays(Backoff(1), [crash] * 5000)[-1] == 10.0
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("facts", "words"),
+        [
+            ({"signal": 9}, "killed by SIGKILL (perhaps out of memory)"),
+            ({"signal": 9, "oom_suspected": True}, "killed by SIGKILL (out of memory)"),
+            ({"signal": 9, "killed_by_master": "drain deadline"}, "killed by SIGKILL (drain deadline)"),
+            ({"signal": 11}, "killed by SIGSEGV"),
+            ({"signal": 40}, "killed by signal 40"),
+            ({"code": 0}, "exited with 0"),
+            ({"code": 1, "was_ready": False}, "exited with 1 (before it was ready)"),
+            ({"code": 78, "was_ready": False}, "exited with 78 (cannot boot)"),
+        ],
+    )
+    def test_cause(self, facts, words):
+        assert ended(**facts).in_words() == f"{words}, peak 212 MB, ran 3.2 s"
+
+    def test_expected(self):
+        assert ended(code=0).is_expected
+        assert ended(signal=signal.SIGTERM, stopping=True).is_expected
+        assert not ended(signal=signal.SIGTERM).is_expected
+        assert not ended(signal=9, stopping=True, killed_by_master="drain deadline").is_expected
+        assert not ended(code=1).is_expected
+
+
+class TestOomCounter:
+    def test_growth_is_told_once(self, tmp_path):
+        events = tmp_path / "memory.events"
+        events.write_text("low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\n")
+        counter = OomCounter([events])
+        assert not counter.has_grown()
+        events.write_text("low 0\nhigh 0\nmax 4\noom 2\noom_kill 2\n")
+        assert counter.has_grown()
+        assert not counter.has_grown()
+
+    def test_no_file_no_suspicion(self, tmp_path):
+        assert not OomCounter([tmp_path / "gone"]).has_grown()
+
+
+class TestCell:
+    def test_stages_only_rise(self):
+        cell = Cell()
+        cell.raise_stage(STOPPING_NOW)
+        cell.raise_stage(DRAINING)
+        assert cell.stage == STOPPING_NOW
+        cell.close()
+
+    def test_status_is_cut_and_never_fails(self):
+        cell = Cell()
+        cell.set_status("\ud800" + "ü" * 1000)
+        assert cell.status.startswith("?üü")
+        assert len(cell.status.encode()) <= 515
+        cell.set_status("short")
+        assert cell.status == "short"
+        cell.close()
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        "wrong", [{"size": -1}, {"recycle_jitter": 1.0}, {"hang_seconds": 0}, {"max_rss_bytes": -1}]
+    )
+    def test_a_bad_pool_is_refused(self, wrong):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Pool(name="jobs", run=lambda child: 0, **wrong)
+
+    def test_pools_need_names_of_their_own(self):
+        pool = Pool(name="jobs", run=lambda child: 0)
+        with pytest.raises(ValueError, match="share a name"):
+            Supervisor([pool, pool], name="test")
+        with pytest.raises(ValueError, match="at least one"):
+            Supervisor([], name="test")
+
+
+class TestPackage:
+    home = Path(pinlater_supervisor.__file__).parent
+
+    def test_it_imports_nothing_but_itself_and_what_it_declares(self):
+        allowed = {*sys.stdlib_module_names, "psutil", "setproctitle", "pinlater_supervisor"}
+        for path in self.home.glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                assert {name.split(".")[0] for name in names} <= allowed, path.name
+
+    def test_exported_names_exist(self):
+        assert all(hasattr(pinlater_supervisor, name) for name in pinlater_supervisor.__all__)
+
+    def test_the_folder_is_not_a_package(self):
+        # It would hide supervisord, whose import name is `supervisor`.
+        assert not (self.home.parent / "__init__.py").exists()
+
+    def test_infinity_is_never_due(self):
+        from pinlater_supervisor.process import Process
+
+        cell = Cell()
+        process = Process(Pool(name="jobs", run=lambda child: 0), 0, 0, cell)
+        assert process.kill_at == process.hurry_at == inf
+        cell.close()

@@ -1,0 +1,175 @@
+"""Stopping: stage by stage, by one deadline, and at once when asked twice."""
+
+import os
+import signal
+import time
+
+import psutil
+
+DEAF = """
+        def deaf(child):
+            child.ready()
+            say("ready", child.pool, child.slot, child.pid)
+            while True:
+                time.sleep(60)
+"""
+
+
+def test_term_drains_pools_in_their_order(start):
+    master = start("""
+        supervise(
+            Pool(name="keeper", run=worker, stop_order=1),
+            Pool(name="jobs", size=2, run=worker),
+        )
+    """)
+    master.expect_all("ready keeper 0", "ready jobs 0", "ready jobs 1")
+    assert master.stop() == 0
+    drained = [line.split()[:2] for line in master.said if line.startswith(("drained", "exit"))]
+    assert drained.index(["drained", "keeper"]) > max(
+        number for number, words in enumerate(drained) if words == ["exit", "jobs"]
+    )
+
+
+def test_a_later_pool_is_kept_alive_while_an_earlier_one_drains(start):
+    master = start("""
+        def slow(child):
+            child.ready()
+            say("ready", child.pool, child.slot)
+            wait(child)
+            say("draining", child.pool)
+            while not os.path.exists(sys.argv[0] + ".enough"):
+                time.sleep(0.01)
+
+        def keeper(child):
+            if os.path.exists(sys.argv[0] + ".killed"):
+                open(sys.argv[0] + ".enough", "w").close()
+            worker(child)
+
+        supervise(Pool(name="jobs", run=slow), Pool(name="keeper", run=keeper, stop_order=1),
+                  on_exit=lambda ended: open(sys.argv[0] + ".killed", "w").close())
+    """)
+    keeper = int(master.expect("ready keeper")[3])
+    master.send(signal.SIGTERM)
+    master.expect("draining jobs")
+    os.kill(keeper, signal.SIGKILL)
+    assert int(master.expect("ready keeper")[3]) != keeper
+    master.expect("drained keeper")
+    assert master.wait() == 0
+
+
+def test_the_deadline_kills_the_deaf_and_leaves_time_for_the_next_pool(start):
+    master = start(
+        DEAF
+        + """
+        def keeper(child):
+            worker(child)
+            say("keeper tidied up")
+
+        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=keeper, stop_order=1), drain_seconds=1)
+    """
+    )
+    master.expect_all("ready jobs 0", "ready keeper 0")
+    assert master.stop() == 0
+    told = [line for line in master.said if line.startswith("exit jobs")]
+    assert "killed by SIGKILL (drain deadline)" in told[0]
+    assert master.said.index(told[0]) < master.said.index("keeper tidied up")
+
+
+def test_a_child_hears_the_second_stage_before_it_is_killed(start):
+    master = start("""
+        def run(child):
+            child.on_drain(lambda: say("hook drain", child.draining, child.stopping_now))
+            child.on_stop_now(lambda: say("hook now", child.stopping_now))
+            child.ready()
+            say("ready")
+            while not child.stopping_now:
+                select.select([child.wakeup_fd], [], [])
+                os.read(child.wakeup_fd, 1)
+                say("stage", child.draining, child.stopping_now)
+
+        supervise(Pool(name="jobs", run=run), drain_seconds=2)
+    """)
+    master.expect("ready")
+    assert master.stop() == 0
+    stages = [line for line in master.said if line.startswith(("hook", "stage"))]
+    assert sorted(stages) == ["hook drain True False", "hook now True", "stage True False", "stage True True"]
+
+
+def test_int_tells_children_to_drop_their_work(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            say("ready")
+            wait(child)
+            while not child.stopping_now:
+                time.sleep(0.01)
+            say("dropped")
+
+        supervise(Pool(name="jobs", run=run), Pool(name="keeper", run=worker, stop_order=1))
+    """)
+    master.expect_all("ready", "ready keeper")
+    master.send(signal.SIGINT)
+    master.expect("dropped")
+    master.expect("drained keeper")
+    assert master.wait() == 0
+
+
+def test_quit_kills_the_deaf_after_a_short_grace(start):
+    master = start(DEAF + '        supervise(Pool(name="jobs", run=deaf), quick_seconds=0.2)')
+    master.expect("ready")
+    master.send(signal.SIGQUIT)
+    assert "quick stop" in " ".join(master.expect("exit jobs 0"))
+    assert master.wait() == 0
+
+
+def test_a_second_term_is_quick_and_a_third_immediate(start):
+    master = start(DEAF + '        supervise(Pool(name="jobs", run=deaf), quick_seconds=600, drain_seconds=600)')
+    master.expect("ready")
+    for words in ("children may finish their work", "stopping quickly"):
+        master.send(signal.SIGTERM)
+        master.expect_log(words)
+    master.send(signal.SIGTERM)
+    assert "stop was asked for again" in " ".join(master.expect("exit jobs 0"))
+    assert master.wait() == 0
+
+
+def test_a_stop_reaches_a_child_that_was_stopped(start):
+    master = start('supervise(Pool(name="jobs", run=worker), drain_seconds=0.5)')
+    os.kill(int(master.expect("ready")[3]), signal.SIGSTOP)
+    assert master.stop() == 0
+    assert any("drain deadline" in line for line in master.said)
+
+
+def test_a_stop_before_children_are_ready(start):
+    master = start("""
+        def slow_boot(child):
+            say("booting")
+            while not child.draining:
+                time.sleep(0.01)
+            say("gave up")
+
+        supervise(Pool(name="jobs", run=slow_boot))
+    """)
+    master.expect("booting")
+    assert master.stop() == 0
+    assert "gave up" in master.said
+
+
+def test_children_do_not_outlive_a_killed_master(start, gone):
+    master = start('supervise(Pool(name="jobs", size=2, run=worker))')
+    pids = [master.expect("ready")[3] for _ in range(2)]
+    master.send(signal.SIGKILL)
+    assert master.wait() == -signal.SIGKILL
+    for pid in pids:
+        gone(pid)
+
+
+def test_an_idle_master_sleeps(start):
+    master = start('supervise(Pool(name="jobs", run=worker))')
+    master.expect("ready")
+    process = psutil.Process(master.pid)
+    seen = process.num_ctx_switches().voluntary
+    time.sleep(0.5)
+    # One more for the turn that was under way; a polling loop would have had many.
+    assert process.num_ctx_switches().voluntary - seen <= 2
+    assert master.stop() == 0
