@@ -1,0 +1,209 @@
+"""One blocking connection: calls out, replies in, in the same order (wire contract §1)."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from typing import Any, Self
+
+from pinlater.client.address import Address
+from pinlater.client.sockets import connect, unavailable
+from pinlater.errors import CallTimeout, ProtocolError, ServerUnavailable
+from pinlater.wire.codec import Codec
+from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
+from pinlater.wire.guard import MalformedMessage
+
+MAX_REPLY_BYTES = 256 << 20
+"""Largest reply taken. A dequeue may bring many large bodies; beyond this, the peer is no PinLater server."""
+
+_READ_BYTES = 1 << 18
+_LAST_SEQUENCE_ID = 2**31 - 1
+
+
+class Connection:
+    """One TCP connection: frames out, frames in; to be used by one thread at a time.
+
+    Several calls may be in flight. A failure that leaves it open which reply belongs to which call closes the
+    connection, so that a late reply is never taken for another call's; make a new one then.
+
+    Args:
+        address: server to connect to, at once.
+        connect_timeout: seconds until giving up to connect.
+        codec: one to share with other connections of the same thread.
+
+    Raises:
+        ServerUnavailable: it cannot be reached within ``connect_timeout``.
+    """
+
+    def __init__(self, address: Address, *, connect_timeout: float = 2.0, codec: Codec | None = None) -> None:
+        self.address = address
+        self._codec = codec or Codec()
+        self._socket = connect(address, connect_timeout)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._splitter = FrameSplitter(MAX_REPLY_BYTES)
+        self._calls: deque[tuple[str, int]] = deque()
+        self._replies: deque[bytes] = deque()
+        self._sequence_id = 0
+        self._open = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be sent."""
+        return self._open
+
+    @property
+    def in_flight(self) -> int:
+        """Number of calls sent whose reply was not received yet."""
+        return len(self._calls)
+
+    @property
+    def has_buffered_reply(self) -> bool:
+        """Whether ``receive`` would return without reading from the network."""
+        return bool(self._replies)
+
+    def is_stale(self) -> bool:
+        """Whether the server has closed the connection, or sent something, while no call was in flight."""
+        return not self._open or bool(self._poll.poll(0))
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, to wait for replies with others; -1 once closed.
+
+        Look at ``has_buffered_reply`` first: a reply read already does not make the descriptor readable.
+        """
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close; replies still to come are lost. The other end of a fork keeps its copy."""
+        self._open = False
+        self._socket.close()
+
+    def send(self, method: str, arguments: Any, timeout: float = 5.0) -> int:
+        """Send a call without waiting for its reply.
+
+        While the server takes no more bytes, replies are read, so that both sides never wait for each other.
+
+        Args:
+            method: name as in the wire contract.
+            arguments: its argument struct, ``arguments_of(method)(...)``.
+            timeout: seconds until all of it must have been taken by the network.
+
+        Returns:
+            The sequence id.
+
+        Raises:
+            ProtocolError: a field has a value its type cannot carry, or all is too large; nothing was sent.
+            ServerUnavailable: the connection is lost; closed.
+            CallTimeout: the server stopped reading; closed.
+        """
+        self._check_open()
+        number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
+        frame = self._codec.encode_call(method, number, arguments)
+        if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
+            raise ProtocolError(f"{method}: {len(frame)} bytes are more than a server takes; send fewer jobs at once")
+        self._calls.append((method, number))
+        sent = self._write(frame)
+        if sent < len(frame):
+            self._write_rest(memoryview(frame)[sent:], time.monotonic() + timeout)
+        return number
+
+    def receive(self, timeout: float) -> Any:
+        """Return the reply to the oldest call in flight; None of a void method.
+
+        Args:
+            timeout: seconds to wait for it.
+
+        Raises:
+            ServiceError: the server refused the call; the connection stays usable.
+            CallTimeout: no reply in time; closed.
+            ServerUnavailable: the connection is lost; closed.
+            ProtocolError: something else than the reply came; closed.
+        """
+        if not self._calls:
+            raise RuntimeError("receive() without a call in flight")
+        if not self._replies:
+            self._read_reply(timeout)
+        method, number = self._calls.popleft()
+        try:
+            return self._codec.decode_reply(self._replies.popleft(), method, number)
+        except MalformedMessage as error:
+            self.close()
+            raise ProtocolError(f"{self.address}: {error}") from error
+        except ProtocolError:
+            self.close()
+            raise
+
+    def call(self, method: str, arguments: Any, timeout: float = 5.0) -> Any:
+        """Send a call and return its reply; ``timeout`` seconds for both. Raises what they raise.
+
+        No other call may be in flight.
+        """
+        if self._calls:
+            raise RuntimeError("call() while other calls are in flight; use receive()")
+        deadline = time.monotonic() + timeout
+        self.send(method, arguments, timeout)
+        return self.receive(deadline - time.monotonic())
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ServerUnavailable(f"{self.address}: the connection is closed")
+
+    def _write(self, data: bytes | memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _write_rest(self, rest: memoryview, deadline: float) -> None:
+        self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
+        while rest:
+            if self._wait(deadline) & ~select.POLLOUT:
+                self._read()
+            rest = rest[self._write(rest) :]
+        self._poll.modify(self._socket, select.POLLIN)
+
+    def _read_reply(self, timeout: float) -> None:
+        self._check_open()
+        deadline = time.monotonic() + timeout
+        while not self._replies:
+            self._wait(deadline)
+            self._read()
+
+    def _read(self) -> None:
+        data = b""
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise self._lost(error) from error
+        if not data:
+            raise self._lost(ConnectionResetError("the server closed the connection"))
+        try:
+            self._replies.extend(self._splitter.feed(data))
+        except FrameTooLarge as error:
+            self.close()
+            raise ProtocolError(f"{self.address} is no PinLater server: {error}") from error
+
+    def _wait(self, deadline: float) -> int:
+        """Return the poll events of the socket."""
+        remaining = deadline - time.monotonic()
+        events = self._poll.poll(max(remaining, 0.0) * 1000)
+        if events:
+            return events[0][1]
+        self.close()
+        method = self._calls[0][0] if self._calls else "call"
+        raise CallTimeout(f"{self.address}: no reply to {method} in time")
+
+    def _lost(self, error: OSError) -> ServerUnavailable:
+        self.close()
+        return unavailable(self.address, error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,87 @@
+"""A small framed server for tests: real sockets, real bytes, replies by a function."""
+
+import contextlib
+import socket
+import threading
+
+from pinlater.client.address import Address
+from pinlater.errors import ServiceError
+from pinlater.wire.codec import UNKNOWN_METHOD, Codec
+from pinlater.wire.framing import FrameSplitter
+
+
+class FakeServer:
+    """Answers every call with ``answer(call)``: a reply, a ServiceError to send, or one of the strings below.
+
+    ``"silence"`` answers nothing, ``"hang up"`` closes the connection, ``"unknown"`` says UNKNOWN_METHOD,
+    bytes go out as they are.
+    """
+
+    def __init__(self, answer, address=("127.0.0.1", 0)):
+        self.answer = answer
+        self.calls = []
+        self.connections = []
+        self._listener = socket.create_server(address)
+        self.address = Address(*self._listener.getsockname()[:2])
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    @property
+    def methods(self):
+        return [call.method for call in self.calls]
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                self.connections.append(sock)
+                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock):
+        codec, splitter = Codec(), FrameSplitter()
+        with contextlib.suppress(OSError), sock:
+            while data := sock.recv(1 << 16):
+                for frame in splitter.feed(data):
+                    call = codec.decode_call(frame)
+                    self.calls.append(call)
+                    answer = self.answer(call)
+                    if answer == "hang up":
+                        return
+                    if answer != "silence":
+                        sock.sendall(_encode(codec, call, answer))
+
+    def hang_up(self):
+        """Close every connection, as a server does that restarts."""
+        for sock in self.connections:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self.connections.clear()
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.hang_up()
+        self._thread.join(5)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def _encode(codec, call, answer):
+    if isinstance(answer, bytes):
+        return answer
+    if isinstance(answer, ServiceError):
+        return codec.encode_service_error(call.method, call.sequence_id, answer)
+    if answer == "unknown":
+        return codec.encode_application_error(call.method, call.sequence_id, UNKNOWN_METHOD, "unknown method")
+    return codec.encode_reply(call.method, call.sequence_id, answer)
+
+
+def free_address():
+    """Return an address where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return Address(*sock.getsockname()[:2])
