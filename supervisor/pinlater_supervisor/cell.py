@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import mmap
+from math import inf
 from time import monotonic_ns
 
 RUNNING, DRAINING, STOPPING_NOW = 0, 1, 2
 
-_BEAT, _READY, _STAGE, _LENGTH = range(4)
+_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _LOOK_AT = range(6)
 _TEXT = 64
 _TEXT_MAX_BYTES = 512
+_NEVER = 2**64 - 1
 
 
 class Cell:
@@ -18,6 +20,7 @@ class Cell:
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._words = memoryview(self._memory)[:_TEXT].cast("Q")
+        self._words[_KILL_AT] = self._words[_LOOK_AT] = _NEVER
 
     def beat(self) -> None:
         """Note that the child lives. The monotonic clock is the same one in all processes of a host."""
@@ -35,6 +38,20 @@ class Cell:
     def set_ready(self) -> None:
         self.beat()
         self._words[_READY] = 1
+
+    @property
+    def kill_at_seconds(self) -> float:
+        """When the child wants to be killed, on `time.monotonic()`; inf if it does not."""
+        return _seconds(self._words[_KILL_AT])
+
+    def set_kill_at(self, moment: float) -> bool:
+        """Set by the child; whether the master would look too late if nobody woke it."""
+        self._words[_KILL_AT] = _nanoseconds(moment)
+        return self._words[_KILL_AT] < self._words[_LOOK_AT]
+
+    def set_look_at(self, moment: float) -> None:
+        """Set by the master: when it will look at `kill_at_seconds` again."""
+        self._words[_LOOK_AT] = _nanoseconds(moment)
 
     @property
     def stage(self) -> int:
@@ -58,3 +75,11 @@ class Cell:
     def close(self) -> None:
         self._words.release()
         self._memory.close()
+
+
+def _seconds(word: int) -> float:
+    return inf if word == _NEVER else word / 1e9
+
+
+def _nanoseconds(moment: float) -> int:
+    return _NEVER if moment == inf else max(0, round(moment * 1e9))

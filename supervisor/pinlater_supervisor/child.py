@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -64,6 +65,15 @@ class Child:
     def beat(self) -> None:
         """Give a sign of life; costs less than a microsecond. See `Pool.hang_seconds`."""
         self._cell.beat()
+
+    def kill_at(self, moment: float | None) -> None:
+        """Ask to be killed, after a dump of the stacks, at `moment` on `time.monotonic()`; None: never.
+
+        The last call counts, so a time-out per task is one call before each task and costs a
+        microsecond: the master is woken only when a moment comes before the one it waits for.
+        """
+        if self._cell.set_kill_at(inf if moment is None else moment):
+            signals.ring(self._doorbell)
 
     def status(self, text: str) -> None:
         """Say in a few words what goes on; shown by systemd and in the log on SIGUSR2. Cheap to repeat."""

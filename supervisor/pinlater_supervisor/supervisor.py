@@ -357,12 +357,10 @@ class Supervisor:
             self._notifier.status(f"stopping, {len(self._processes())} children left")
             return
         self._notifier.status(", ".join(self._state(crew) for crew in self._crews))
-        if not all(crew.is_renewed for crew in self._crews):
-            return
-        if not self._has_started:
+        if not self._has_started and all(crew.ready_count >= crew.wanted for crew in self._crews):
             self._has_started = True
             self._notifier.ready()
-        elif self._is_reloading:
+        if self._is_reloading and all(crew.is_renewed for crew in self._crews):
             self._reloaded()
 
     def _reloaded(self) -> None:

@@ -1,4 +1,4 @@
-"""Rules that every child is held to: deadlines, boot time, signs of life, age, memory."""
+"""Rules that every child is held to: deadlines, boot time, signs of life, time-outs, age, memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Watch:
 
     def __init__(self, retire: Retire) -> None:
         self._retire = retire
-        self._rules = (self._deadline, self._boot, self._silence, self._age, self._weight)
+        self._rules = (self._deadline, self._boot, self._silence, self._overtime, self._age, self._weight)
 
     def look(self, process: Process, now: float) -> float:
         """Apply the rules; the moment of the next look on the monotonic clock, inf if none is due ever."""
@@ -57,6 +57,16 @@ class Watch:
         if now >= due:
             self._dump_and_kill(process, now, f"hung: no sign of life for {limit:g} s")
             return process.kill_at
+        return due
+
+    def _overtime(self, process: Process, now: float) -> float:
+        # Announced before the child's wish is read: a wish that comes in between rings the bell.
+        process.cell.set_look_at(inf)
+        due = process.cell.kill_at_seconds
+        if now >= due:
+            self._dump_and_kill(process, now, "time-out")
+            return process.kill_at
+        process.cell.set_look_at(due)
         return due
 
     def _dump_and_kill(self, process: Process, now: float, reason: str) -> None:

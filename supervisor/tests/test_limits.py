@@ -43,6 +43,35 @@ def test_a_stopped_child_is_found_and_replaced(start):
     assert master.stop() == 0
 
 
+def test_a_child_is_killed_at_the_moment_it_named(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            child.kill_at(time.monotonic() + 600)
+            child.kill_at(time.monotonic() + 0.2)
+            child.kill_at(None)
+            say("ready", child.slot)
+            if not os.path.exists(sys.argv[0] + ".late"):
+                open(sys.argv[0] + ".late", "w").close()
+                child.kill_at(time.monotonic() + 600)
+                time.sleep(0.1)
+                child.kill_at(time.monotonic() + 0.1)
+                a_slow_task()
+            time.sleep(0.5)
+            say("still here")
+            wait(child)
+
+        def a_slow_task():
+            time.sleep(600)
+
+        supervise(Pool(name="jobs", run=run))
+    """)
+    assert "killed by SIGKILL (time-out)" in " ".join(master.expect("exit jobs 0"))
+    assert "in a_slow_task" in master.log
+    master.expect("still here")
+    assert master.stop() == 0
+
+
 def test_a_child_that_is_never_ready_is_killed(start):
     master = start("""
         def run(child):

@@ -18,6 +18,10 @@ class Systemd:
         self._socket.settimeout(20)
         self._socket.bind("\0" + address[1:] if address.startswith("@") else address)
 
+    def expect_sooner_or_later(self, text: str) -> None:
+        if not any(text in message for message in self.heard):
+            self.expect(text)
+
     def expect(self, text: str) -> str:
         """The next message with this text in it."""
         while True:
@@ -50,10 +54,9 @@ def test_a_life_is_told(start, systemd):
         NOTIFY_SOCKET=systemd.address,
     )
     systemd.expect("READY=1")
-    assert "STATUS=jobs 1/1 serving, many 2/2" in systemd.heard
+    systemd.expect_sooner_or_later("STATUS=jobs 1/1 serving, many 2/2")
     assert "WATCHDOG=1" not in systemd.heard
-    assert master.expect("environ")[1] == "[]"
-    master.expect_all("ready jobs 0", "ready many 0", "ready many 1")
+    master.expect_all("environ []", "ready jobs 0", "ready many 0", "ready many 1")
     master.send(signal.SIGHUP)
     reloading = dict(line.split("=") for line in systemd.expect("RELOADING=1").splitlines())
     assert int(reloading["MONOTONIC_USEC"]) > 0

@@ -1,7 +1,9 @@
 """Parts that need no process: back-off, words, counters, settings."""
 
 import ast
+import os
 import signal
+import subprocess
 import sys
 from math import inf
 from pathlib import Path
@@ -123,6 +125,19 @@ class TestCell:
         cell.close()
 
 
+class TestKillAt:
+    def test_the_bell_is_rung_only_for_a_moment_before_the_masters_next_look(self):
+        cell = Cell()
+        assert cell.set_kill_at(20.0)
+        cell.set_look_at(20.0)
+        assert not cell.set_kill_at(21.0)
+        assert cell.set_kill_at(19.5)
+        assert cell.kill_at_seconds == 19.5
+        assert not cell.set_kill_at(inf)
+        assert cell.kill_at_seconds == inf
+        cell.close()
+
+
 class TestSettings:
     @pytest.mark.parametrize(
         "wrong", [{"size": -1}, {"recycle_jitter": 1.0}, {"hang_seconds": 0}, {"max_rss_bytes": -1}]
@@ -156,6 +171,17 @@ class TestPackage:
     def test_the_folder_is_not_a_package(self):
         # It would hide supervisord, whose import name is `supervisor`.
         assert not (self.home.parent / "__init__.py").exists()
+
+    def test_importing_it_loads_only_what_every_run_needs(self):
+        probe = "import pinlater_supervisor, sys; print(*{'psutil', 'setproctitle'} & set(sys.modules))"
+        found = subprocess.run(
+            [sys.executable, "-c", probe],
+            env={**os.environ, "PYTHONPATH": str(self.home.parent)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert found.stdout.strip() == ""
 
     def test_infinity_is_never_due(self):
         from pinlater_supervisor.process import Process
