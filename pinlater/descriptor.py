@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from pinlater.errors import UnknownError
 
-_FORM = re.compile(r"([A-Za-z0-9_]+):s([^:]+):p(\d{1,9}):(\d{1,19})", re.ASCII)
+_HEAD = re.compile(r"([A-Za-z0-9_]+):s([^:]+):p(\d{1,9})", re.ASCII)
+_MAX_ID = 2**63 - 1
 
 
 class JobDescriptor(NamedTuple):
@@ -38,8 +40,24 @@ class JobDescriptor(NamedTuple):
         Raises:
             UnknownError: ``text`` is no descriptor (the original answers UNKNOWN, too).
         """
-        match = _FORM.fullmatch(text)
-        if match is None:
-            raise UnknownError(f"malformed job descriptor {text[:200]!r}: expected queue:s<shard>:p<priority>:<id>")
-        queue, shard, priority, local_id = match.groups()
-        return cls(queue, shard, int(priority), int(local_id))
+        head, _, number = text.rpartition(":")
+        if not (number.isascii() and number.isdigit() and len(number) < 20):
+            raise _malformed(text)
+        queue, shard, priority = _parse_head(head)
+        local_id = int(number)
+        if local_id > _MAX_ID:
+            raise _malformed(text)
+        return cls(queue, shard, priority, local_id)
+
+
+@lru_cache(maxsize=4096)  # few heads, millions of ids
+def _parse_head(head: str) -> tuple[str, str, int]:
+    match = _HEAD.fullmatch(head)
+    if match is None:
+        raise _malformed(head)
+    queue, shard, priority = match.groups()
+    return queue, shard, int(priority)
+
+
+def _malformed(text: str) -> UnknownError:
+    return UnknownError(f"malformed job descriptor {text[:200]!r}: expected queue:s<shard>:p<priority>:<id>")

@@ -1,0 +1,208 @@
+"""What a store has to do: one verb per Thrift verb, in batches, written as state before -> state after.
+
+The rules of the calls (validation, limits, defaults, rate limits) are the service's, above; a backend may
+rely on them. Every verb that names a queue raises ``QueueNotFound`` when there is none. All times are
+milliseconds since the epoch by the store's own clock. All verbs are atomic: done whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from pinlater.descriptor import JobDescriptor
+
+MAX_STATUS_CHARACTERS = 5000
+"""Custom status is cut to this, on every store."""
+
+MAX_QUEUE_NAME_CHARACTERS = 58
+"""Longest queue name that every store can keep (MySQL: ``plq_<shard>_<name>`` has to fit into 64)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store does beyond, or short of, the common contract.
+
+    Attributes:
+        name: of the store, for people.
+        is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
+            served in the transaction that stores the job; nobody else writes to the store.
+    """
+
+    name: str
+    is_serial: bool
+
+
+class NewJob(NamedTuple):
+    """A job to be stored as PENDING. ``run_after_ms`` None means now."""
+
+    body: bytes
+    priority: int
+    run_after_ms: int | None
+    attempts: int
+    status: str
+
+
+class Claim(NamedTuple):
+    """How jobs are claimed: the claim descriptor, and how long it lasts without a sign of life."""
+
+    descriptor: str
+    lease_ms: int
+
+
+class ClaimedJob(NamedTuple):
+    """A job that was handed out (or, in a dry run, would be)."""
+
+    descriptor: str
+    body: bytes
+    attempts_allowed: int
+    attempts_remaining: int
+    created_at_ms: int
+    run_after_ms: int
+
+
+class Dequeued(NamedTuple):
+    """Jobs in the order (priority, run_after, id); when fewer than wanted, when the next one falls due."""
+
+    jobs: list[ClaimedJob]
+    next_due_ms: int | None
+
+
+class Ack(NamedTuple):
+    """The end of one attempt. ``claim`` None: matched by state alone, as the original does."""
+
+    job: JobDescriptor
+    claim: str | None
+    status: str
+    retry_delay_ms: int
+    is_final: bool
+
+
+class Checkpoint(NamedTuple):
+    """A sign of life of one claimed job, with what it wants changed.
+
+    Matched by ``claim`` when given, otherwise by ``source``, the source part of the present claim.
+    """
+
+    job: JobDescriptor
+    claim: str | None
+    source: str
+    body: bytes | None
+    move_to_pending: bool
+    run_after_ms: int | None
+    attempts: int | None
+    status: str
+
+
+class Settled(NamedTuple):
+    """How many of the given acks or checkpoints changed a job, and when the next retry falls due."""
+
+    changed: int
+    stale: int
+    due_ms: int | None = None
+
+
+class JobRecord(NamedTuple):
+    """All that is known of a job."""
+
+    descriptor: str
+    state: int
+    attempts_allowed: int
+    attempts_remaining: int
+    status: str
+    created_at_ms: int
+    run_after_ms: int
+    updated_at_ms: int
+    claim: str | None
+    body: bytes | None
+
+
+class JobFilter(NamedTuple):
+    """Which jobs of a queue: one state, one or all priorities, due or future ones (None: both), a body pattern."""
+
+    state: int
+    priority: int | None = None
+    is_future: bool | None = None
+    body_regex: str | None = None
+
+
+class Page(NamedTuple):
+    """Part of a scan; ``position`` resumes it, None at the end."""
+
+    jobs: list[JobRecord]
+    position: tuple[int, int] | None
+
+
+class Expired(NamedTuple):
+    """How many expired claims of one queue went which way."""
+
+    queue: str
+    retried: int
+    failed: int
+
+
+class Backend(Protocol):
+    """A store of jobs."""
+
+    capabilities: Capabilities
+
+    async def create_queue(self, queue: str) -> None:
+        """No queue -> an empty queue; a queue -> itself."""
+
+    async def delete_queue(self, queue: str) -> None:
+        """A queue with all its jobs -> none; none -> none."""
+
+    async def queue_names(self) -> set[str]:
+        """Return the names of all queues."""
+
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+        """Nothing -> PENDING. Return descriptors in the order of ``jobs``. Not safe to repeat: stores again."""
+
+    async def dequeue_jobs(self, queue: str, limit: int, claim: Claim, *, want_next_due: bool = False) -> Dequeued:
+        """PENDING and due -> IN_PROGRESS under ``claim``, up to ``limit``."""
+
+    async def peek_jobs(self, queue: str, limit: int) -> list[ClaimedJob]:
+        """Return what a dequeue would hand out; change nothing."""
+
+    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+        """IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, one attempt less; or FAILED at the last.
+
+        Safe to repeat.
+        """
+
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+        """IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING, no attempt spent. Safe to repeat."""
+
+    async def release_claims(self, queue: str, source: str) -> int:
+        """IN_PROGRESS under any claim of ``source`` -> PENDING, no attempt spent. Return how many."""
+
+    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+        """Return the records in the order of ``jobs``; None for those not there."""
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
+        """Return how many jobs match, counting up to a bound per priority."""
+
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: tuple[int, int] | None) -> Page:
+        """Return the next jobs that match, latest run_after first."""
+
+    async def retry_failed_jobs(
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+    ) -> int:
+        """FAILED -> PENDING with ``attempts`` remaining, the oldest first. Return how many."""
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
+        """Matching jobs -> gone. Return how many."""
+
+    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        """IN_PROGRESS with an expired claim -> PENDING, one attempt less, or FAILED at the last.
+
+        While the server is younger than ``quiet_ms``, claims whose lease is longer than its age are spared:
+        their holders had no time yet to renew them.
+        """
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> tuple[int, int]:
+        """SUCCEEDED and FAILED since longer than the given times -> gone. Return how many of each."""
+
+    async def close(self) -> None:
+        """Finish what was submitted and let go of the store."""

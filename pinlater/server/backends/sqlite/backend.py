@@ -1,0 +1,220 @@
+"""The SQLite store as a ``Backend``: names become ids here, and work goes to the writer or the readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound, UnknownError
+from pinlater.server.backends.contract import (
+    Ack,
+    Capabilities,
+    Checkpoint,
+    Claim,
+    ClaimedJob,
+    Dequeued,
+    Expired,
+    JobFilter,
+    JobRecord,
+    NewJob,
+    Page,
+    Settled,
+)
+from pinlater.server.backends.sqlite import looking, upkeep
+from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
+from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
+from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.queues import Queue, create, drop
+from pinlater.server.backends.sqlite.readers import Readers
+from pinlater.server.backends.sqlite.settle import AckRequest, settle
+from pinlater.server.backends.sqlite.store import Store
+from pinlater.server.backends.sqlite.writer import CommitStats, Writer
+
+SHARD = "1"
+"""The one shard of this store."""
+
+FILE_NAME = "pinlater.db"
+
+_VERBS = (
+    create,
+    drop,
+    settle,
+    checkpoint,
+    release,
+    enqueue,
+    upkeep.retry,
+    upkeep.reap,
+    claim,
+    upkeep.delete,
+    upkeep.collect,
+)
+"""In the order within a transaction: what makes jobs claimable stands before ``claim``."""
+
+
+class SqliteBackend:
+    """Jobs in one file.
+
+    Make it within the event loop that is to use it.
+
+    Args:
+        data_dir: folder of the file.
+        priority_levels: priorities are 1 to this.
+        now_ms: the clock of the store.
+        synchronous: see ``Store``.
+        count_limit: counts stop at this number per priority.
+        regex_seconds: time for the body patterns of one call.
+        on_commit: is told of each transaction.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+
+    capabilities = Capabilities(name="sqlite", is_serial=True)
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        priority_levels: int,
+        now_ms: Callable[[], int],
+        synchronous: str = "FULL",
+        count_limit: int = 100_000,
+        regex_seconds: float = 2.0,
+        on_commit: Callable[[CommitStats], None] = lambda _: None,
+    ) -> None:
+        self._priority_levels = priority_levels
+        self._now_ms = now_ms
+        self._count_limit = count_limit
+        self._regex_seconds = regex_seconds
+        self._store = Store(data_dir / FILE_NAME, synchronous)
+        connection = self._store.writer()
+        self._queues = {
+            name: self._queue(queue_id, name) for queue_id, name in connection.execute(QUERIES["queues"]).fetchall()
+        }
+        self._writer = Writer(connection, _VERBS, now_ms, on_commit)
+        self._readers = Readers(self._store.reader)
+
+    @property
+    def waiting(self) -> int:
+        """Write requests that have no result yet."""
+        return self._writer.waiting
+
+    # Queues
+
+    async def create_queue(self, queue: str) -> None:
+        if queue not in self._queues:
+            queue_id = await self._writer.submit(create, queue)
+            self._queues[queue] = self._queue(queue_id, queue)
+
+    async def delete_queue(self, queue: str) -> None:
+        if self._queues.pop(queue, None):
+            await self._writer.submit(drop, queue)
+
+    async def queue_names(self) -> set[str]:
+        return set(self._queues)
+
+    def _queue(self, queue_id: int, name: str) -> Queue:
+        prefixes = tuple(f"{name}:s{SHARD}:p{priority}:" for priority in range(1, self._priority_levels + 1))
+        return Queue(queue_id, name, prefixes)
+
+    def _named(self, queue: str) -> Queue:
+        try:
+            return self._queues[queue]
+        except KeyError:
+            raise QueueNotFound(
+                f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})"
+            ) from None
+
+    # The life of jobs
+
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+        at = self._named(queue)
+        if not jobs:
+            return []
+        first_id = await self._writer.submit(enqueue, EnqueueRequest(at.id, jobs))
+        prefixes = at.prefixes
+        return [f"{prefixes[job.priority - 1]}{local_id}" for local_id, job in enumerate(jobs, first_id)]
+
+    async def dequeue_jobs(self, queue: str, limit: int, claim_as: Claim, *, want_next_due: bool = False) -> Dequeued:
+        at = self._named(queue)
+        request = ClaimRequest(at.id, at.prefixes, limit, claim_as.descriptor, claim_as.lease_ms, want_next_due)
+        dequeued: Dequeued = await self._writer.submit(claim, request)
+        return dequeued
+
+    async def peek_jobs(self, queue: str, limit: int) -> list[ClaimedJob]:
+        return await self._readers.run(looking.peek, self._named(queue), self._now_ms(), limit)
+
+    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+        at = self._named(queue)
+        for ack in (*succeeded, *failed):
+            _check_shard(ack.job)
+        settled: Settled = await self._writer.submit(settle, AckRequest(at.id, succeeded, failed))
+        return settled
+
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+        at = self._named(queue)
+        for item in checkpoints:
+            _check_shard(item.job)
+        settled: Settled = await self._writer.submit(checkpoint, CheckpointRequest(at.id, checkpoints))
+        return settled
+
+    async def release_claims(self, queue: str, source: str) -> int:
+        released: int = await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
+        return released
+
+    # Looking
+
+    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+        for job in jobs:
+            _check_shard(job)
+        addresses = [
+            (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None for job in jobs
+        ]
+        return await self._readers.run(looking.lookup, addresses, include_body)
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
+        return await self._readers.run(looking.count, self._search(queue, which), self._count_limit)
+
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: tuple[int, int] | None) -> Page:
+        return await self._readers.run(looking.scan, self._search(queue, which), limit, position)
+
+    def _search(self, queue: str, which: JobFilter) -> looking.Search:
+        return looking.Search(self._named(queue), which, self._now_ms(), self._regex_seconds)
+
+    # By hand and by the monitor
+
+    async def retry_failed_jobs(
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+    ) -> int:
+        request = upkeep.RetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit)
+        moved: int = await self._writer.submit(upkeep.retry, request)
+        return moved
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
+        search = self._search(queue, which)
+        ids = await self._readers.run(looking.ids_of, search, limit)
+        deleted: int = await self._writer.submit(upkeep.delete, upkeep.DeleteRequest(search.queue.id, which.state, ids))
+        return deleted
+
+    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        reaped = await self._writer.submit(upkeep.reap, upkeep.ReapRequest(limit, server_age_ms, quiet_ms))
+        names = {queue.id: queue.name for queue in self._queues.values()}
+        return [Expired(names[queue_id], retried, failed) for queue_id, retried, failed in reaped if queue_id in names]
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> tuple[int, int]:
+        request = upkeep.CollectRequest(succeeded_ttl_ms, failed_ttl_ms, limit)
+        collected: tuple[int, int] = await self._writer.submit(upkeep.collect, request)
+        return collected
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._readers.close)
+        self._store.close()
+
+
+def _check_shard(job: JobDescriptor) -> None:
+    if job.shard != SHARD:
+        raise UnknownError(f"job descriptor {job}: there is no shard {job.shard!r} here, only {SHARD!r}")

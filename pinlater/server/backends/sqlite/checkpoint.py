@@ -1,0 +1,99 @@
+"""Checkpoints: a sign of life, progress, or a job given back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.server.backends.contract import Checkpoint, Settled
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+from pinlater.server.claims import source_of
+
+_HOLDER = QUERIES["claim_of_job"]
+_CHECKPOINT = QUERIES["checkpoint_job"]
+_RENEW = QUERIES["renew_jobs"]
+
+
+class CheckpointRequest(NamedTuple):
+    """The checkpoints of one call, all for one queue."""
+
+    queue_id: int
+    checkpoints: Sequence[Checkpoint]
+
+
+class ReleaseRequest(NamedTuple):
+    """Gives back all that one source holds in a queue."""
+
+    queue_id: int
+    source: str
+
+
+def checkpoint(transaction: Transaction, requests: Sequence[CheckpointRequest]) -> list[Settled]:
+    """Apply each call's checkpoints to the jobs that its claims, or its source, hold."""
+    return [_checkpoint_call(transaction, request) for request in requests]
+
+
+def release(transaction: Transaction, requests: Sequence[ReleaseRequest]) -> list[int]:
+    """Give back all claims of each source, no attempt spent; return how many."""
+    return [_release_one(transaction, request) for request in requests]
+
+
+def _checkpoint_call(transaction: Transaction, request: CheckpointRequest) -> Settled:
+    renewals: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    changed = 0
+    due: int | None = None
+    for item in request.checkpoints:
+        if item.claim is not None and _is_renewal(item):
+            renewals[item.claim, item.job.priority].append(item.job.local_id)
+        elif _apply(transaction, request.queue_id, item):
+            changed += 1
+            if item.move_to_pending:
+                run_after = transaction.now if item.run_after_ms is None else item.run_after_ms
+                due = run_after if due is None else min(due, run_after)
+    for (claim, priority), ids in renewals.items():
+        changed += transaction.run(_RENEW, (request.queue_id, transaction.now, id_list(ids), claim, priority))
+    return Settled(changed, len(request.checkpoints) - changed, due)
+
+
+def _is_renewal(item: Checkpoint) -> bool:
+    """Whether the checkpoint only says that its job is alive: one statement does for all of those."""
+    return (
+        item.body is None
+        and not item.move_to_pending
+        and item.run_after_ms is None
+        and item.attempts is None
+        and not item.status
+    )
+
+
+def _apply(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
+    holder = transaction.rows(_HOLDER, (queue_id, item.job.local_id, item.job.priority))
+    if not holder or not _is_held(holder[0][0], item):
+        return False
+    run_after = transaction.now if item.run_after_ms is None else item.run_after_ms
+    transaction.run(
+        _CHECKPOINT,
+        (
+            queue_id,
+            transaction.now,
+            item.job.local_id,
+            item.body,
+            item.move_to_pending,
+            run_after,
+            item.attempts,
+            item.status,
+        ),
+    )
+    return True
+
+
+def _is_held(claim: str, item: Checkpoint) -> bool:
+    return claim == item.claim if item.claim is not None else source_of(claim) == item.source
+
+
+def _release_one(transaction: Transaction, request: ReleaseRequest) -> int:
+    held = transaction.rows(QUERIES["claims_of_queue"], (request.queue_id,))
+    ids = [local_id for local_id, claim in held if source_of(claim) == request.source]
+    return transaction.run(QUERIES["release_jobs"], (request.queue_id, transaction.now, id_list(ids))) if ids else 0

@@ -1,0 +1,153 @@
+"""Reading: lookup, count, scan. Runs in the readers' threads, on what is committed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from pinlater.server.backends.body_pattern import BodyPattern
+from pinlater.server.backends.contract import JobFilter, JobRecord, Page
+from pinlater.server.backends.sqlite.claim import in_order
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.queues import Queue
+from pinlater.wire.messages import IN_PROGRESS, PENDING
+
+_BEGIN, _END = -(2**63), 2**63 - 1
+_PAGE_ROWS = 500
+
+Position = tuple[int, int] | None
+"""(run_after, id) of the last job seen; None at the start."""
+
+
+class _Rows(NamedTuple):
+    """A query for jobs of one state: its name and the parameters that follow the common ones."""
+
+    kind: str
+    more: tuple[int, ...]
+
+
+def _rows_of(state: int) -> _Rows:
+    if state == PENDING:
+        return _Rows("pending", ())
+    return _Rows("claimed", ()) if state == IN_PROGRESS else _Rows("finished", (state,))
+
+
+def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int) -> list[Any]:
+    """Return what a dequeue would hand out."""
+    jobs: list[Any] = []
+    for priority, prefix in enumerate(queue.prefixes, 1):
+        rows = connection.execute(QUERIES["peek_jobs"], (queue.id, now, priority, limit - len(jobs))).fetchall()
+        jobs += in_order(prefix, rows)
+    return jobs
+
+
+def lookup(
+    connection: sqlite3.Connection, addresses: Sequence[tuple[Queue, int, int] | None], include_body: bool
+) -> list[JobRecord | None]:
+    """Return the records at the addresses (queue, priority, id); None for those not there."""
+    return [address and _lookup_one(connection, *address, include_body) for address in addresses]
+
+
+def _lookup_one(
+    connection: sqlite3.Connection, queue: Queue, priority: int, local_id: int, include_body: bool
+) -> JobRecord | None:
+    row = connection.execute(QUERIES["lookup_job"], (queue.id, local_id, priority, include_body)).fetchone()
+    return None if row is None else _record(queue, row)
+
+
+def _record(queue: Queue, row: Any) -> JobRecord:
+    local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, body = row
+    descriptor = f"{queue.name}:s1:p{priority}:{local_id}"
+    return JobRecord(descriptor, state, allowed, remaining, status, created_at, run_after, updated_at, claim, body)
+
+
+class Search(NamedTuple):
+    """What a count, scan or deletion looks for.
+
+    Attributes:
+        queue: in this queue.
+        which: these jobs.
+        now: what "due" and "future" are measured by.
+        seconds: for searching bodies, all in all.
+    """
+
+    queue: Queue
+    which: JobFilter
+    now: int
+    seconds: float
+
+    @property
+    def priorities(self) -> Sequence[int]:
+        priority = self.which.priority
+        return range(1, len(self.queue.prefixes) + 1) if priority is None else [priority]
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first run_after that matches, and the first after it that does not."""
+        if self.which.is_future is None:
+            return _BEGIN, _END
+        return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now + 1)
+
+    def pattern(self) -> BodyPattern | None:
+        return BodyPattern(self.which.body_regex, self.seconds) if self.which.body_regex else None
+
+
+def count(connection: sqlite3.Connection, search: Search, cap: int) -> int:
+    """Return how many jobs match, at most ``cap`` per priority."""
+    if search.which.body_regex:
+        return sum(1 for _ in _matching(connection, search, cap))
+    kind, more = _rows_of(search.which.state)
+    sql = QUERIES[f"count_{kind}"]
+    return sum(
+        connection.execute(sql, (search.queue.id, priority, *search.bounds, cap, *more)).fetchone()[0]
+        for priority in search.priorities
+    )
+
+
+def scan(connection: sqlite3.Connection, search: Search, limit: int, position: Position) -> Page:
+    """Return the next jobs that match, latest run_after first, without their bodies."""
+    found = list(_matching(connection, search, limit + 1, position))
+    found.sort(key=_rank, reverse=True)
+    last = _rank(found[limit - 1]) if len(found) > limit else None
+    return Page([record._replace(body=None) for _, record in found[:limit]], last)
+
+
+def _rank(entry: tuple[int, JobRecord]) -> tuple[int, int]:
+    return entry[1].run_after_ms, entry[0]
+
+
+def ids_of(connection: sqlite3.Connection, search: Search, limit: int) -> list[int]:
+    """Return the ids of jobs that match, for a deletion."""
+    return [local_id for local_id, _ in _matching(connection, search, limit)][:limit]
+
+
+def _matching(
+    connection: sqlite3.Connection, search: Search, wanted: int, position: Position = None
+) -> Iterator[tuple[int, JobRecord]]:
+    """Yield (id, record) of up to ``wanted`` jobs of each priority, latest run_after first."""
+    pattern = search.pattern()
+    for priority in search.priorities:
+        matches = (
+            (row[0], _record(search.queue, row))
+            for row in _walk(connection, search, priority, min(wanted, _PAGE_ROWS), position)
+            if pattern is None or pattern.matches(row[10])
+        )
+        yield from islice(matches, wanted)
+
+
+def _walk(
+    connection: sqlite3.Connection, search: Search, priority: int, rows_at_once: int, position: Position
+) -> Iterator[Any]:
+    """Yield rows page by page, so that no read transaction stays open for long."""
+    kind, more = _rows_of(search.which.state)
+    sql = QUERIES[f"scan_{kind}"]
+    run_after, local_id = position or (_END, _END)
+    while True:
+        parameters = (search.queue.id, priority, *search.bounds, rows_at_once, run_after, local_id, *more)
+        rows = connection.execute(sql, parameters).fetchall()
+        yield from rows
+        if len(rows) < rows_at_once:
+            return
+        local_id, run_after = rows[-1][0], rows[-1][7]

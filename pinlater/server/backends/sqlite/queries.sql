@@ -1,0 +1,214 @@
+-- Every statement that the SQLite store runs. Parameters are numbered: ?1 queue id and ?2 now where they occur.
+-- `state` is compared with literals so that SQLite sees that a partial index applies; NOT INDEXED where jobs are
+-- addressed by id, so that it never walks an index instead.
+
+-- name: insert_jobs
+-- Completed by queries.insert_jobs(): VALUES rows follow.
+INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
+                  attempts_allowed, attempts_remaining, custom_status, body)
+VALUES
+
+-- name: claim_jobs
+-- ?3 priority, ?4 claim, ?5 expires, ?6 lease, ?7 limit. RETURNING comes in no promised order.
+UPDATE jobs NOT INDEXED SET state = 1, claim = ?4, claim_expires = ?5, claim_lease = ?6, updated_at = ?2
+WHERE id IN (
+    SELECT id FROM jobs
+    WHERE state = 0 AND queue_id = ?1 AND priority = ?3 AND run_after <= ?2
+    ORDER BY run_after, id LIMIT ?7
+)
+RETURNING run_after, id, body, attempts_allowed, attempts_remaining, created_at
+
+-- name: peek_jobs
+-- What claim_jobs would take. ?3 priority, ?4 limit.
+SELECT run_after, id, body, attempts_allowed, attempts_remaining, created_at FROM jobs
+WHERE state = 0 AND queue_id = ?1 AND priority = ?3 AND run_after <= ?2
+ORDER BY run_after, id LIMIT ?4
+
+-- name: next_due
+-- When the next job of a priority falls due. ?3 priority.
+SELECT run_after FROM jobs
+WHERE state = 0 AND queue_id = ?1 AND priority = ?3 AND run_after > ?2
+ORDER BY run_after LIMIT 1
+
+-- name: succeed_jobs
+-- Success acks of one claim and priority, as a JSON list of ids: ?3 ids, ?4 claim or NULL for any, ?5 priority.
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL
+WHERE id IN (SELECT value FROM json_each(?3))
+  AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
+
+-- name: succeed_job
+-- One success ack with a status: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status.
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL,
+                custom_status = substr(custom_status || ?6, 1, 5000)
+WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
+
+-- name: fail_job
+-- One failure ack: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 retry at, ?8 whether it is final.
+-- With attempts left: PENDING at ?7, one attempt less, claim cleared. Without: FAILED, claim kept.
+UPDATE jobs NOT INDEXED SET
+    state = iif(?8 OR attempts_remaining <= 1, 3, 0),
+    run_after = iif(?8 OR attempts_remaining <= 1, run_after, ?7),
+    claim = iif(?8 OR attempts_remaining <= 1, claim, NULL),
+    attempts_remaining = max(attempts_remaining - 1, 0),
+    claim_expires = NULL,
+    updated_at = ?2,
+    custom_status = substr(custom_status || ?6, 1, 5000)
+WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
+
+-- name: claim_of_job
+-- Who holds a job: ?2 id, ?3 priority.
+SELECT claim FROM jobs NOT INDEXED WHERE id = ?2 AND state = 1 AND queue_id = ?1 AND priority = ?3
+
+-- name: checkpoint_job
+-- The claim was checked before: ?3 id, ?4 body or NULL, ?5 whether back to PENDING, ?6 run after,
+-- ?7 attempts or NULL, ?8 status to prepend.
+UPDATE jobs NOT INDEXED SET
+    body = coalesce(?4, body),
+    state = iif(?5, 0, 1),
+    run_after = ?6,
+    attempts_allowed = coalesce(?7, attempts_allowed),
+    attempts_remaining = coalesce(?7, attempts_remaining),
+    claim = iif(?5, NULL, claim),
+    claim_expires = iif(?5, NULL, ?2 + claim_lease),
+    updated_at = ?2,
+    custom_status = substr(?8 || custom_status, 1, 5000)
+WHERE id = ?3 AND state = 1 AND queue_id = ?1
+
+-- name: renew_jobs
+-- Checkpoints that only show life, of one claim: ?3 ids as a JSON list, ?4 claim, ?5 priority.
+UPDATE jobs NOT INDEXED SET run_after = ?2, claim_expires = ?2 + claim_lease, updated_at = ?2
+WHERE id IN (SELECT value FROM json_each(?3))
+  AND state = 1 AND queue_id = ?1 AND priority = ?5 AND claim = ?4
+
+-- name: claims_of_queue
+-- Every claim now held in a queue, by a walk over what workers hold.
+SELECT id, claim FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id = ?1
+
+-- name: release_jobs
+-- ?3 ids as a JSON list.
+UPDATE jobs NOT INDEXED SET state = 0, claim = NULL, claim_expires = NULL, updated_at = ?2
+WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
+
+-- name: lookup_job
+-- ?2 id, ?3 priority, ?4 whether the body is wanted.
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, iif(?4, body, NULL)
+FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
+
+-- name: count_pending
+-- ?2 priority, ?3 and ?4 bounds of run_after, ?5 cap.
+SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_pending
+    WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4 LIMIT ?5)
+
+-- name: count_claimed
+SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claimed
+    WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4 LIMIT ?5)
+
+-- name: count_finished
+-- ?6 state.
+SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
+    WHERE state >= 2 AND state = ?6 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4 LIMIT ?5)
+
+-- name: scan_pending
+-- Latest run_after first, from a position on: ?2 priority, ?3 and ?4 bounds of run_after, ?5 limit,
+-- ?6 and ?7 the position (run_after, id) before which to go on.
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, body
+FROM jobs INDEXED BY jobs_pending
+WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4
+  AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
+ORDER BY run_after DESC, id DESC LIMIT ?5
+
+-- name: scan_claimed
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, body
+FROM jobs INDEXED BY jobs_claimed
+WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4
+  AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
+ORDER BY run_after DESC, id DESC LIMIT ?5
+
+-- name: scan_finished
+-- ?8 state.
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, body
+FROM jobs INDEXED BY jobs_finished
+WHERE state >= 2 AND state = ?8 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4
+  AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
+ORDER BY run_after DESC, id DESC LIMIT ?5
+
+-- name: failed_jobs
+-- Those to retry: ?2 priority, ?3 limit.
+SELECT id FROM jobs INDEXED BY jobs_finished
+WHERE state >= 2 AND state = 3 AND queue_id = ?1 AND priority = ?2
+ORDER BY run_after, id LIMIT ?3
+
+-- name: retry_jobs
+-- ?3 ids as a JSON list, ?4 attempts, ?5 run after.
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, run_after = ?5, updated_at = ?2, claim = NULL
+WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
+
+-- name: delete_jobs
+-- ?1 queue id, ?2 ids as a JSON list, ?3 state.
+DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?2)) AND state = ?3 AND queue_id = ?1
+
+-- name: expired_claims
+-- ?1 now, ?2 age of the server, ?3 longest lease that is waited for after a start, ?4 limit.
+SELECT id, queue_id, attempts_remaining FROM jobs INDEXED BY jobs_claimed
+WHERE state = 1 AND claim_expires <= ?1 AND (?2 >= ?3 OR min(claim_lease, ?3) <= ?2)
+ORDER BY claim_expires LIMIT ?4
+
+-- name: expire_jobs
+-- ?1 now, ?2 ids as a JSON list.
+UPDATE jobs NOT INDEXED SET
+    state = iif(attempts_remaining <= 1, 3, 0),
+    run_after = iif(attempts_remaining <= 1, run_after, ?1),
+    claim = iif(attempts_remaining <= 1, claim, NULL),
+    attempts_remaining = max(attempts_remaining - 1, 0),
+    claim_expires = NULL,
+    updated_at = ?1
+WHERE id IN (SELECT value FROM json_each(?2)) AND state = 1
+
+-- name: collect_finished
+-- ?1 state, ?2 finished before, ?3 limit.
+DELETE FROM jobs NOT INDEXED WHERE id IN (
+    SELECT id FROM jobs INDEXED BY jobs_settled
+    WHERE state >= 2 AND state = ?1 AND updated_at < ?2 ORDER BY updated_at LIMIT ?3
+)
+
+-- name: oldest_of_queue
+-- Jobs of a deleted queue, state by state so that the indexes serve: ?1 queue id, ?2 limit.
+SELECT id FROM (SELECT id FROM jobs INDEXED BY jobs_pending WHERE state = 0 AND queue_id = ?1 LIMIT ?2)
+UNION ALL
+SELECT id FROM (SELECT id FROM jobs INDEXED BY jobs_finished WHERE state >= 2 AND queue_id = ?1 LIMIT ?2)
+UNION ALL
+SELECT id FROM (SELECT id FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id = ?1 LIMIT ?2)
+LIMIT ?2
+
+-- name: delete_by_id
+-- ?1 ids as a JSON list.
+DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?1))
+
+-- name: queues
+SELECT id, name FROM queues WHERE name IS NOT NULL
+
+-- name: deleted_queues
+SELECT id FROM queues WHERE name IS NULL
+
+-- name: create_queue
+-- ?1 name, ?2 now.
+INSERT INTO queues (name, created_at) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING
+
+-- name: queue_id
+SELECT id FROM queues WHERE name = ?1
+
+-- name: delete_queue
+UPDATE queues SET name = NULL WHERE name = ?1
+
+-- name: forget_queue
+DELETE FROM queues WHERE id = ?1 AND name IS NULL
+
+-- name: next_job_id
+SELECT max((SELECT value FROM settings WHERE name = 'next_job_id'), coalesce((SELECT max(id) + 1 FROM jobs), 1))
+
+-- name: reserve_job_ids
+UPDATE settings SET value = ?1 WHERE name = 'next_job_id'

@@ -1,0 +1,34 @@
+"""Queues: made, deleted, known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import Transaction
+
+
+class Queue(NamedTuple):
+    """A queue as the store keeps it. ``prefixes`` are the heads of its descriptors, of priority 1 first."""
+
+    id: int
+    name: str
+    prefixes: tuple[str, ...]
+
+
+def create(transaction: Transaction, requests: Sequence[str]) -> list[int]:
+    """Make the queues that are not there; return the ids of all."""
+    return [_create_one(transaction, name) for name in requests]
+
+
+def _create_one(transaction: Transaction, name: str) -> int:
+    transaction.run(QUERIES["create_queue"], (name, transaction.now))
+    return int(transaction.rows(QUERIES["queue_id"], (name,))[0][0])
+
+
+def drop(transaction: Transaction, requests: Sequence[str]) -> list[None]:
+    """Make the queues nameless: nothing finds them any more, and the monitor removes their jobs bit by bit."""
+    for name in requests:
+        transaction.run(QUERIES["delete_queue"], (name,))
+    return [None for _ in requests]

@@ -1,0 +1,65 @@
+"""Acks: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.server.backends.contract import Ack, Settled
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+
+_SUCCEED_MANY = QUERIES["succeed_jobs"]
+_SUCCEED_ONE = QUERIES["succeed_job"]
+_FAIL_ONE = QUERIES["fail_job"]
+
+
+class AckRequest(NamedTuple):
+    """The acks of one call, all for one queue."""
+
+    queue_id: int
+    succeeded: Sequence[Ack]
+    failed: Sequence[Ack]
+
+
+def settle(transaction: Transaction, requests: Sequence[AckRequest]) -> list[Settled]:
+    """Settle each call's jobs; those that are not in progress, or under another claim, stay as they are."""
+    return [_settle_one(transaction, request) for request in requests]
+
+
+def _settle_one(transaction: Transaction, request: AckRequest) -> Settled:
+    changed = _succeed(transaction, request.queue_id, request.succeeded)
+    changed += _fail(transaction, request.queue_id, request.failed)
+    stale = len(request.succeeded) + len(request.failed) - changed
+    due = min((transaction.now + max(ack.retry_delay_ms, 0) for ack in request.failed), default=None)
+    return Settled(changed, stale, due)
+
+
+def _succeed(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> int:
+    """Most acks have no text, and a whole batch the same claim: those go in one statement."""
+    alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
+    apart: list[tuple[object, ...]] = []
+    for (_, _, priority, local_id), claim, status, _, _ in acks:
+        if status:
+            apart.append((queue_id, transaction.now, local_id, claim, priority, status))
+        else:
+            alike[claim, priority].append(local_id)
+    changed = sum(
+        transaction.run(_SUCCEED_MANY, (queue_id, transaction.now, id_list(ids), claim, priority))
+        for (claim, priority), ids in alike.items()
+    )
+    return changed + (transaction.run_many(_SUCCEED_ONE, apart) if apart else 0)
+
+
+def _fail(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> int:
+    if not acks:
+        return 0
+    now = transaction.now
+    return transaction.run_many(
+        _FAIL_ONE,
+        (
+            (queue_id, now, local_id, claim, priority, status, now + max(delay, 0), is_final)
+            for (_, _, priority, local_id), claim, status, delay, is_final in acks
+        ),
+    )

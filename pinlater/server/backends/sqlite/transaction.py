@@ -1,0 +1,76 @@
+"""What the verbs of one transaction share."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+from pinlater.server.backends.sqlite.queries import QUERIES
+
+ID_BLOCK = 100_000
+"""How many ids are reserved at once; what a crash leaves of a block is never used."""
+
+
+class IdBlock:
+    """Gives out job ids that were never given out before, also not to jobs that are gone by now."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._end = 0
+
+    def take(self, connection: sqlite3.Connection, count: int) -> int:
+        """Return the first of ``count`` consecutive ids."""
+        if self._next + count > self._end:
+            self._reserve(connection, count)
+        first = self._next
+        self._next += count
+        return first
+
+    def _reserve(self, connection: sqlite3.Connection, count: int) -> None:
+        if not self._end:
+            self._next = connection.execute(QUERIES["next_job_id"]).fetchone()[0]
+        self._end = self._next + count + ID_BLOCK
+        connection.execute(QUERIES["reserve_job_ids"], (self._end,))
+
+    def forget(self) -> None:
+        """Read the store again at the next take: the reservation may have been rolled back."""
+        self._next = self._end = 0
+
+
+class Transaction:
+    """One write transaction.
+
+    Attributes:
+        now: its time in epoch milliseconds, the same for all its verbs.
+        ids: source of job ids.
+    """
+
+    __slots__ = ("_connection", "ids", "now")
+
+    def __init__(self, connection: sqlite3.Connection, now: int, ids: IdBlock) -> None:
+        self._connection = connection
+        self.now = now
+        self.ids = ids
+
+    def take_ids(self, count: int) -> int:
+        """Return the first of ``count`` new job ids."""
+        return self.ids.take(self._connection, count)
+
+    def run(self, sql: str, parameters: Iterable[Any]) -> int:
+        """Execute a statement; return how many rows it changed."""
+        return self._connection.execute(sql, parameters).rowcount  # type: ignore[arg-type]
+
+    def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
+        """Execute a statement; return all its rows."""
+        return self._connection.execute(sql, parameters).fetchall()  # type: ignore[arg-type]
+
+    def run_many(self, sql: str, parameters: Iterable[Any]) -> int:
+        """Execute a statement for each set of parameters; return how many rows changed in all."""
+        return self._connection.executemany(sql, parameters).rowcount
+
+
+def id_list(ids: Iterable[int]) -> str:
+    """Return ids in the form that the queries take: a JSON list."""
+    return json.dumps(list(ids))

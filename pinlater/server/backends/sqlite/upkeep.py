@@ -1,0 +1,104 @@
+"""What happens to jobs without a worker: retries and deletions by hand, expiry, collection."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+from pinlater.wire.messages import FAILED, SUCCEEDED
+
+
+class RetryRequest(NamedTuple):
+    """FAILED -> PENDING, up to ``limit`` jobs of one priority."""
+
+    queue_id: int
+    priority: int
+    attempts: int
+    run_after_ms: int | None
+    limit: int
+
+
+class DeleteRequest(NamedTuple):
+    """The given jobs, as long as they are still in that state -> gone."""
+
+    queue_id: int
+    state: int
+    ids: Sequence[int]
+
+
+class ReapRequest(NamedTuple):
+    """Ends up to ``limit`` expired claims; see the contract for the others."""
+
+    limit: int
+    server_age_ms: int
+    quiet_ms: int
+
+
+class CollectRequest(NamedTuple):
+    """Removes what has been finished for longer than this, up to ``limit`` of each kind."""
+
+    succeeded_ttl_ms: int
+    failed_ttl_ms: int
+    limit: int
+
+
+def retry(transaction: Transaction, requests: Sequence[RetryRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it moved."""
+    return [_retry_one(transaction, request) for request in requests]
+
+
+def _retry_one(transaction: Transaction, request: RetryRequest) -> int:
+    rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, request.limit))
+    run_after = transaction.now if request.run_after_ms is None else request.run_after_ms
+    ids = id_list(row[0] for row in rows)
+    return transaction.run(QUERIES["retry_jobs"], (request.queue_id, transaction.now, ids, request.attempts, run_after))
+
+
+def delete(transaction: Transaction, requests: Sequence[DeleteRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it removed."""
+    return [
+        transaction.run(QUERIES["delete_jobs"], (request.queue_id, id_list(request.ids), request.state))
+        for request in requests
+    ]
+
+
+def reap(transaction: Transaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
+    """End expired claims; return (queue id, back to PENDING, FAILED) of each queue that had any."""
+    return [_reap_one(transaction, request) for request in requests]
+
+
+def _reap_one(transaction: Transaction, request: ReapRequest) -> list[tuple[int, int, int]]:
+    rows = transaction.rows(
+        QUERIES["expired_claims"], (transaction.now, request.server_age_ms, request.quiet_ms, request.limit)
+    )
+    if not rows:
+        return []
+    transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(row[0] for row in rows)))
+    retried = Counter(queue_id for _, queue_id, remaining in rows if remaining > 1)
+    failed = Counter(queue_id for _, queue_id, remaining in rows if remaining <= 1)
+    return [(queue_id, retried[queue_id], failed[queue_id]) for queue_id in retried.keys() | failed.keys()]
+
+
+def collect(transaction: Transaction, requests: Sequence[CollectRequest]) -> list[tuple[int, int]]:
+    """Remove what has been finished for long enough, and some jobs of deleted queues."""
+    return [_collect_one(transaction, request) for request in requests]
+
+
+def _collect_one(transaction: Transaction, request: CollectRequest) -> tuple[int, int]:
+    sql, now = QUERIES["collect_finished"], transaction.now
+    succeeded = transaction.run(sql, (SUCCEEDED, now - request.succeeded_ttl_ms, request.limit))
+    failed = transaction.run(sql, (FAILED, now - request.failed_ttl_ms, request.limit))
+    for (queue_id,) in transaction.rows(QUERIES["deleted_queues"]):
+        _sweep(transaction, queue_id, request.limit)
+    return succeeded, failed
+
+
+def _sweep(transaction: Transaction, queue_id: int, limit: int) -> None:
+    rows = transaction.rows(QUERIES["oldest_of_queue"], (queue_id, limit))
+    if rows:
+        transaction.run(QUERIES["delete_by_id"], (id_list(row[0] for row in rows),))
+    else:
+        transaction.run(QUERIES["forget_queue"], (queue_id,))

@@ -1,0 +1,184 @@
+"""The writer: one thread, one connection, one commit for everything that waits.
+
+While a transaction is being written, all that arrives is gathered for the next. When nothing is being
+written, a request goes through at once. Two hand-overs between threads carry a whole transaction, however
+many calls are in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pinlater.errors import ServiceError, UnknownError
+from pinlater.server.backends.sqlite.transaction import IdBlock, Transaction
+
+log = logging.getLogger(__name__)
+
+Verb = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
+"""Carries out all requests of one kind in a transaction; returns a result for each."""
+
+MAX_REQUESTS = 2000
+"""Most requests in one transaction, so that no caller waits for too many others."""
+
+
+class _Item(NamedTuple):
+    order: int
+    verb: Verb
+    request: Any
+    future: asyncio.Future[Any]
+
+
+class CommitStats(NamedTuple):
+    """What one transaction carried: requests, and how long it took in seconds."""
+
+    requests: int
+    seconds: float
+
+
+class Writer:
+    """Carries out verbs in transactions.
+
+    Args:
+        connection: to be used by this writer alone from now on.
+        verbs: all verbs, in the order in which a transaction carries them out: what makes jobs claimable
+            stands before what claims, so that a job stored for a waiting dequeue is handed over at once.
+        now_ms: the clock of the store.
+        on_commit: is told of each transaction, in the event loop.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        verbs: Sequence[Verb],
+        now_ms: Callable[[], int],
+        on_commit: Callable[[CommitStats], None],
+    ) -> None:
+        self._connection = connection
+        self._order = {verb: position for position, verb in enumerate(verbs)}
+        self._now_ms = now_ms
+        self._on_commit = on_commit
+        self._ids = IdBlock()
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[_Item] = []
+        self._inbox: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have no result yet."""
+        return self._waiting
+
+    def submit(self, verb: Verb, request: Any) -> asyncio.Future[Any]:
+        """Return the future result of a request; it is on disk when the future is done."""
+        future = self._loop.create_future()
+        if not self._gathered:
+            # One turn of the loop later, so that whatever this turn still submits goes along.
+            self._loop.call_soon(self._hand_over)
+        self._gathered.append(_Item(self._order[verb], verb, request, future))
+        self._waiting += 1
+        return future
+
+    async def close(self) -> None:
+        """Finish what was submitted and end the thread."""
+        self._hand_over()
+        self._inbox.put(None)
+        await self._loop.run_in_executor(None, self._thread.join)
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._inbox.put(self._gathered)
+            self._gathered = []
+
+    # In the writer thread
+
+    def _work(self) -> None:
+        while True:
+            items = self._inbox.get()
+            is_last = items is None
+            batch = list(items or ())
+            while not is_last and len(batch) < MAX_REQUESTS:
+                try:
+                    more = self._inbox.get_nowait()
+                except queue.Empty:
+                    break
+                is_last = more is None
+                batch += more or ()
+            if batch:
+                self._write(batch)
+            if is_last:
+                self._connection.close()
+                return
+
+    def _write(self, batch: list[_Item]) -> None:
+        started = time.perf_counter()
+        batch.sort(key=lambda item: item.order)  # stable: requests of a kind keep their order
+        results = self._transact(batch)
+        stats = CommitStats(len(batch), time.perf_counter() - started)
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, batch, results, stats)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            log.debug("results of %d requests had nobody to go to", len(batch))
+
+    def _transact(self, batch: list[_Item]) -> list[Any]:
+        """Return a result or an exception for each item, in their order."""
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            results = self._run(batch, Transaction(connection, self._now_ms(), self._ids))
+            connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - handed to whoever asked
+            self._roll_back()
+            if len(batch) > 1:  # one request's fault must not hurt the others: each by itself
+                return [result for item in batch for result in self._transact([item])]
+            return [_translate(error)]
+        return results
+
+    def _run(self, batch: list[_Item], transaction: Transaction) -> list[Any]:
+        results: list[Any] = []
+        start = 0
+        while start < len(batch):
+            verb = batch[start].verb
+            end = start
+            while end < len(batch) and batch[end].verb is verb:
+                end += 1
+            results += verb(transaction, [item.request for item in batch[start:end]])
+            start = end
+        return results
+
+    def _roll_back(self) -> None:
+        self._ids.forget()
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            log.exception("the transaction could not be rolled back")
+
+    # In the event loop
+
+    def _deliver(self, batch: list[_Item], results: list[Any], stats: CommitStats) -> None:
+        self._waiting -= len(batch)
+        self._on_commit(stats)
+        for item, result in zip(batch, results, strict=True):
+            future = item.future
+            if future.cancelled():
+                continue
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+
+def _translate(error: Exception) -> Exception:
+    if isinstance(error, ServiceError):
+        return error
+    log.error("a request failed in the store: %s", error, exc_info=not isinstance(error, sqlite3.OperationalError))
+    return UnknownError(f"the store could not carry this out, nothing was changed: {error}")
