@@ -1,0 +1,96 @@
+"""How the text of a setting becomes its value: one reader for each kind of value.
+
+A reader raises ``ValueError`` with two halves, "is not … ; write …", which the settings put behind
+``KEY=VALUE``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_SCRYPT = re.compile(r"scrypt(\$[0-9]{1,9}){3}(\$[\w+/=-]+){2}", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+
+
+def text(value: str) -> str:
+    """Take the text as it is."""
+    return value
+
+
+def integer(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """Read a whole number in a range, both ends included."""
+    limits = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+
+    def read(value: str) -> int:
+        number = int(value) if _INTEGER.fullmatch(value) else None
+        if number is None or number < lowest or (highest is not None and number > highest):
+            raise ValueError(f"is not a whole number {limits}; write such a number")
+        return number
+
+    return read
+
+
+def amount(unit: float = 1.0, *, zero: bool = False) -> Callable[[str], float]:
+    """Read a number, fractions allowed, and multiply it by ``unit``: 60 makes seconds of minutes."""
+    limits = "of 0 or more" if zero else "above 0"
+
+    def read(value: str) -> float:
+        number = float(value) * unit if _NUMBER.fullmatch(value) else math.nan
+        if not (math.isfinite(number) and (number > 0 or (zero and number == 0))):
+            raise ValueError(f"is not a number {limits}; write one, such as 1 or 0.5")
+        return number
+
+    return read
+
+
+def yes_or_no(value: str) -> bool:
+    """Read true or false."""
+    if value.lower() not in _TRUE + _FALSE:
+        raise ValueError("is neither true nor false; write one of them")
+    return value.lower() in _TRUE
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    """Read one word of several, in any case; the value is spelled as in ``allowed``."""
+    words = {word.lower(): word for word in allowed}
+
+    def read(value: str) -> str:
+        if value.lower() not in words:
+            raise ValueError(f"is not available; write {' or '.join(allowed)}")
+        return words[value.lower()]
+
+    return read
+
+
+def path(value: str) -> Path:
+    """Read a path; a leading ``~`` is the home directory."""
+    if "\0" in value:
+        raise ValueError("is not a path; write one without NUL")
+    # Not Path.expanduser: that one raises for a service user who has no home.
+    return Path(os.path.expanduser(value))  # noqa: PTH111
+
+
+def optional_path(value: str) -> Path | None:
+    """Read a path; empty means none."""
+    return path(value) if value else None
+
+
+def password_hash(value: str) -> str | None:
+    """Check the form of a scrypt hash; empty means none.
+
+    The hash of the original service is refused: it is one SHA-256 with a salt that everyone knows.
+    """
+    if not value:
+        return None
+    if _SHA256.fullmatch(value):
+        raise ValueError("is a SHA-256 hash, which is no longer taken; make a new one with: pinlater hash-password")
+    if not _SCRYPT.fullmatch(value):
+        raise ValueError("is not a password hash; make one with: pinlater hash-password")
+    return value

@@ -1,0 +1,266 @@
+"""The server's settings: each declared once, with its key, its kind, its default and what it is for.
+
+Sources, each over the one before: defaults, the file of ``--config``, the environment (``PINLATER_`` + key),
+options. A file may write the keys with the prefix too, so that it serves systemd's ``EnvironmentFile=``.
+An empty value means the default. Keys are those of the original service; keys of its that have no meaning here
+are accepted and reported, so that an old properties file works. In a file or an option an unknown key is an
+error; in the environment, where other programs have variables too, one that looks like a slip of the pen is
+reported and the others are left alone.
+"""
+# ruff: noqa: RUF009 - the calls in the class body declare the fields, and their values are immutable
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pinlater.errors import ConfigError
+from pinlater.server import setting_values as values
+from pinlater.server.setting_sources import ENVIRONMENT_PREFIX, Entry, from_environment, from_file, from_options
+
+T = TypeVar("T")
+
+MINUTE, HOUR = 60.0, 3600.0
+
+IGNORED_KEYS = frozenset(
+    {
+        "BACKEND_CONNECTIONS_PER_SHARD",
+        "BACKEND_CONNECTION_MAX_WAIT_MILLIS",
+        "BACKEND_DEQUEUE_CONCURRENCY_PER_QUEUE_PER_SHARD",
+        "BACKEND_NUM_AUTO_RETRIES",
+        "BACKEND_QUERY_PARALLELISM",
+        "BACKEND_SOCKET_TIMEOUT_SECONDS",
+        "MONITOR_CONNECTIONS_PER_SHARD",
+        "MONITOR_LOG_INTERVAL",
+        "MONITOR_SOCKET_TIMEOUT_SECONDS",
+        "MYSQL_NUM_DB_PER_QUEUE",
+        "REDIS_HEALTH_CHECK_CONSECUTIVE_FAILURES",
+        "REDIS_HEALTH_CHECK_CONSECUTIVE_SUCCESSES",
+        "REDIS_HEALTH_CHECK_PING_INTERVAL_SECONDS",
+        "SHARD_ALLOWED_HOSTNAME_PREFIX",
+    }
+)
+"""Keys of the original service for things that this one does not have."""
+
+SECRET_KEYS = frozenset({"ADMIN_PASSWORD_HASH"})
+"""Not printed, neither with the settings nor in an error: someone may have put the password itself there."""
+
+
+class Declaration(NamedTuple):
+    """One line of the table of settings."""
+
+    name: str
+    key: str
+    read: Callable[[str], Any]
+    default: str
+    help: str
+    aliases: tuple[str, ...]
+
+
+def _setting(key: str, read: Callable[[str], T], default: str, help_text: str, *aliases: str) -> T:
+    declared = Declaration("", key, read, default, help_text, aliases)
+    return field(default=read(default), repr=key not in SECRET_KEYS, metadata={"declared": declared})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings, typed; times are in the unit of the attribute's name, whatever the key's unit."""
+
+    thrift_host: str = _setting("THRIFT_HOST", values.text, "127.0.0.1", "address the service listens on")
+    thrift_port: int = _setting("THRIFT_PORT", values.integer(0, 65535), "9010", "its port; 0 takes any free one")
+    admin_host: str = _setting("ADMIN_HOST", values.text, "127.0.0.1", "address of metrics and health checks")
+    admin_port: int = _setting(
+        "OSTRICH_PORT", values.integer(0, 65535), "9999", "their port; 0 takes any free one", "ADMIN_PORT"
+    )
+    backend: str = _setting("PINLATER_BACKEND", values.choice("sqlite"), "sqlite", "the store")
+    data_dir: Path = _setting(
+        "DATA_DIR", values.path, "~/.local/share/pinlater", "directory of the store; $XDG_DATA_HOME is respected"
+    )
+    sqlite_synchronous: str = _setting(
+        "SQLITE_SYNCHRONOUS",
+        values.choice("FULL", "NORMAL"),
+        "FULL",
+        "FULL: what was answered survives a power cut; NORMAL: the last moments may be lost in one, but it is faster",
+    )
+    priority_levels: int = _setting("NUM_PRIORITY_LEVELS", values.integer(1, 127), "3", "priorities are 1 to this")
+    max_concurrent_requests: int = _setting(
+        "MAX_CONCURRENT_REQUESTS", values.integer(1), "5000", "calls in the works at once; further ones wait"
+    )
+    max_connections: int = _setting("MAX_CONNECTIONS", values.integer(1), "10000", "client connections at once")
+    max_idle_seconds: float = _setting(
+        "SERVER_CONN_MAX_IDLE_TIME_MINUTES", values.amount(MINUTE), "5", "a connection idle for so long is closed"
+    )
+    partial_frame_timeout_seconds: float = _setting(
+        "PARTIAL_FRAME_TIMEOUT_SECONDS", values.amount(), "30", "a call that began must be complete after this time"
+    )
+    max_frame_bytes: int = _setting("MAX_FRAME_BYTES", values.integer(1024, 2**31 - 1), "16384000", "size of a call")
+    max_body_bytes: int = _setting("MAX_BODY_BYTES", values.integer(1), "1048576", "size of a job's body")
+    claim_timeout_seconds: float = _setting(
+        "BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS",
+        values.amount(),
+        "180",
+        "a claimed job that is not acked in this time goes back, unless its claim asked for another time",
+    )
+    max_claim_timeout_seconds: float = _setting(
+        "MAX_CLAIM_TIMEOUT_SECONDS", values.amount(), "86400", "longest time a claim may ask for"
+    )
+    succeeded_ttl_seconds: float = _setting(
+        "BACKEND_MONITOR_JOB_SUCCEEDED_GC_TTL_HOURS", values.amount(HOUR), "24", "succeeded jobs are kept so long"
+    )
+    failed_ttl_seconds: float = _setting(
+        "BACKEND_MONITOR_JOB_FAILED_GC_TTL_HOURS", values.amount(HOUR), "168", "failed jobs are kept so long"
+    )
+    monitor_interval_seconds: float = _setting(
+        "BACKEND_MONITOR_THREAD_DELAY_SECONDS", values.amount(), "1", "time between two looks for expired claims"
+    )
+    monitor_batch_size: int = _setting(
+        "BACKEND_MONITOR_UPDATE_MAX_SIZE", values.integer(1), "1000", "jobs in one step of the monitor"
+    )
+    count_limit: int = _setting(
+        "COUNT_LIMIT", values.integer(1), "100000", "getJobCount counts no further than this", "MYSQL_COUNT_LIMIT"
+    )
+    max_wait_ms: int = _setting("MAX_WAIT_MILLIS", values.integer(0), "60000", "longest time a dequeue may wait")
+    regex_timeout_seconds: float = _setting(
+        "REGEX_TIMEOUT_SECONDS", values.amount(), "2", "work on one regular expression is given up after this time"
+    )
+    queue_config_file: Path | None = _setting(
+        "QUEUE_CONFIG_FILE_PATH", values.optional_path, "", "JSON file of rate limits; read again when it changes"
+    )
+    server_set_enabled: bool = _setting(
+        "SERVER_SET_ENABLED", values.yes_or_no, "false", "share the rate limits among the servers of the server set"
+    )
+    server_set_file: Path | None = _setting(
+        "SERVER_SET_PATH", values.optional_path, "", "file of host:port lines; read again when it changes"
+    )
+    admin_password_hash: str | None = _setting(
+        "ADMIN_PASSWORD_HASH", values.password_hash, "", "allows deleteQueue; made by: pinlater hash-password"
+    )
+    drain_seconds: float = _setting(
+        "DRAIN_SECONDS", values.amount(zero=True), "10", "when stopping, calls in the works may take this long"
+    )
+    log_level: str = _setting(
+        "LOG_LEVEL", values.choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "least severe records to log"
+    )
+    log_format: str = _setting("LOG_FORMAT", values.choice("plain", "json"), "plain", "how log records are written")
+
+    ignored_keys: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    def report(self, log: logging.Logger) -> None:
+        """Log what loading noticed; apart from loading, which comes before logging can be set up."""
+        if self.ignored_keys:
+            log.info("settings without a meaning in this version: %s", ", ".join(self.ignored_keys))
+        for doubt in self.doubts:
+            log.warning("%s", doubt)
+
+
+DECLARATIONS: tuple[Declaration, ...] = tuple(
+    item.metadata["declared"]._replace(name=item.name) for item in dataclasses.fields(Settings) if item.metadata
+)
+
+_BY_KEY = {key: declared for declared in DECLARATIONS for key in (declared.key, *declared.aliases)}
+
+
+def load_settings(config_file: Path | None, environ: Mapping[str, str], options: Mapping[str, str]) -> Settings:
+    """Return the settings of all sources.
+
+    Args:
+        config_file: of ``--config``.
+        environ: such as ``os.environ``.
+        options: setting key -> text, from the command line.
+
+    Raises:
+        ConfigError: one line that says where, what is wrong and what to write.
+    """
+    loading = _Loading(data_home=environ.get("XDG_DATA_HOME", ""))
+    loading.take(from_file(config_file) if config_file else ())
+    loading.take_environment(from_environment(environ))
+    loading.take(from_options(options))
+    return loading.settings()
+
+
+def list_settings() -> str:
+    """Return a text for ``--help``: every key with its default and its purpose."""
+    width = max(len(declared.key) + len(declared.default) for declared in DECLARATIONS) + 1
+    return "\n".join(f"{declared.key + '=' + declared.default:<{width}}  {declared.help}" for declared in DECLARATIONS)
+
+
+class _Loading:
+    """Gathers entries, later ones over earlier ones, then reads them."""
+
+    def __init__(self, data_home: str) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._ignored: set[str] = set()
+        self._doubts: list[str] = []
+        if data_home.startswith("/"):  # the XDG rules: a relative one is to be ignored
+            self._entries["DATA_DIR"] = Entry("DATA_DIR", f"{data_home}/pinlater", "environment XDG_DATA_HOME")
+        self._defaults = dict(self._entries)
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if not self._take(entry):
+                raise ConfigError(f"{entry.place}: {entry.key} is no setting{_did_you_mean(entry.key)}")
+
+    def take_environment(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            suggestion = _did_you_mean(entry.key, cutoff=0.88, prefix=ENVIRONMENT_PREFIX)
+            if not self._take(entry) and suggestion:
+                self._doubts.append(f"environment: {entry.key} is no setting and has no effect{suggestion}")
+
+    def _take(self, entry: Entry) -> bool:
+        """Keep the entry; return False if its key is unknown."""
+        for key in (entry.key, entry.key.removeprefix(ENVIRONMENT_PREFIX)):
+            if key in _BY_KEY:
+                self._entries[_BY_KEY[key].key] = entry
+                return True
+            if key in IGNORED_KEYS:
+                self._ignored.add(key)
+                return True
+        return False
+
+    def settings(self) -> Settings:
+        settings = Settings(
+            **dict(self._values()), ignored_keys=tuple(sorted(self._ignored)), doubts=tuple(self._doubts)
+        )
+        if settings.server_set_enabled and settings.server_set_file is None:
+            place = self._entries["SERVER_SET_ENABLED"].place
+            raise ConfigError(f"{place}: SERVER_SET_ENABLED=true needs SERVER_SET_PATH; write the path of the file")
+        if str(settings.data_dir).startswith("~"):
+            raise ConfigError("DATA_DIR: this user has no home directory; write a full path, such as /var/lib/pinlater")
+        if settings.max_body_bytes >= settings.max_frame_bytes:
+            raise ConfigError(
+                f"MAX_BODY_BYTES={settings.max_body_bytes} does not fit into "
+                f"MAX_FRAME_BYTES={settings.max_frame_bytes}; make the frame larger or the body smaller"
+            )
+        return settings
+
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        for declared in DECLARATIONS:
+            entry = self._entries.get(declared.key)
+            if entry and not entry.value:
+                entry = self._defaults.get(declared.key)
+            if entry:
+                yield declared.name, _read(declared, entry)
+
+
+def _read(declared: Declaration, entry: Entry) -> Any:
+    try:
+        return declared.read(entry.value)
+    except ValueError as error:
+        comment = " (a comment needs a line of its own)" if " #" in entry.value else ""
+        shown = "..." if declared.key in SECRET_KEYS else entry.value[:60]
+        raise ConfigError(f"{entry.place}: {entry.key}={shown} {error}{comment}") from None
+
+
+def _did_you_mean(key: str, cutoff: float = 0.6, prefix: str = "") -> str:
+    known = [*_BY_KEY, *IGNORED_KEYS]
+    close = difflib.get_close_matches(key.upper().removeprefix(ENVIRONMENT_PREFIX), known, n=1, cutoff=cutoff)
+    if not close:
+        return "" if prefix else "; see pinlater-server --list-settings"
+    name = close[0] if close[0].startswith(ENVIRONMENT_PREFIX) else prefix + close[0]
+    return f"; did you mean {name}?"

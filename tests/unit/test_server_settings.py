@@ -1,0 +1,166 @@
+"""Settings: sources and their order, every kind of value, and what a wrong one says."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from pinlater.errors import ConfigError
+from pinlater.server.settings import DECLARATIONS, IGNORED_KEYS, Settings, list_settings, load_settings
+
+
+@pytest.fixture
+def load(tmp_path):
+    file = tmp_path / "server.properties"
+
+    def loaded(text, environ=None, options=None):
+        file.write_text(text)
+        return load_settings(file, environ or {}, options or {})
+
+    return loaded
+
+
+def test_nothing_is_required():
+    settings = load_settings(None, {}, {})
+    assert settings == Settings()
+    assert (settings.thrift_host, settings.thrift_port, settings.admin_port) == ("127.0.0.1", 9010, 9999)
+    assert settings.sqlite_synchronous == "FULL"
+    assert settings.queue_config_file is None
+    assert settings.admin_password_hash is None
+
+
+def test_each_source_goes_over_the_one_before(load):
+    text = "THRIFT_PORT=1\nCOUNT_LIMIT=1\nMAX_CONNECTIONS=1\n"
+    settings = load(text, {"PINLATER_COUNT_LIMIT": "2", "PINLATER_MAX_CONNECTIONS": "2"}, {"MAX_CONNECTIONS": "3"})
+    assert (settings.thrift_port, settings.count_limit, settings.max_connections) == (1, 2, 3)
+
+
+def test_times_are_in_the_unit_of_the_attribute(load):
+    settings = load("SERVER_CONN_MAX_IDLE_TIME_MINUTES=0.5\nBACKEND_MONITOR_JOB_FAILED_GC_TTL_HOURS=1.5\n")
+    assert settings.max_idle_seconds == 30
+    assert settings.failed_ttl_seconds == 5400
+
+
+def test_a_properties_file_of_the_original_works(load):
+    old = "".join(f"{key} = 5\n" for key in sorted(IGNORED_KEYS)) + "MYSQL_COUNT_LIMIT=77\nQUEUE_CONFIG_FILE_PATH=\n"
+    settings = load(old)
+    assert settings.count_limit == 77
+    assert settings.ignored_keys == tuple(sorted(IGNORED_KEYS))
+
+
+def test_the_syntax_is_that_of_an_environment_file(load):
+    text = '\ufeff# comment\n; comment\n\n  DATA_DIR = \'/a b/$c\' \r\nPINLATER_ADMIN_HOST="x\\"y\\d"\nPINLATER_BACKEND=SQLite'
+    settings = load(text)
+    assert settings.data_dir == Path("/a b/$c")
+    assert settings.admin_host == 'x"y\\d'
+    assert settings.backend == "sqlite"
+
+
+def test_an_empty_value_means_the_default(load):
+    assert load("THRIFT_PORT=1\n", {"PINLATER_THRIFT_PORT": ""}).thrift_port == 9010
+
+
+def test_the_data_directory_follows_xdg(load):
+    environ = {"XDG_DATA_HOME": "/data"}
+    assert load("", environ).data_dir == Path("/data/pinlater")
+    assert load("DATA_DIR=\n", environ).data_dir == Path("/data/pinlater")
+    assert load("DATA_DIR=/mine\n", environ).data_dir == Path("/mine")
+    assert load("", {"XDG_DATA_HOME": "relative"}).data_dir == Settings().data_dir
+
+
+@pytest.mark.parametrize("word", ["true", "TRUE", "yes", "on", "1"])
+def test_words_for_true(load, word):
+    assert load(f"SERVER_SET_ENABLED={word}\nSERVER_SET_PATH=/x\n").server_set_enabled is True
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("THRIFT_PORT=abc", "server.properties:2: THRIFT_PORT=abc is not a whole number from 0 to 65535"),
+        ("THRIFT_PORT=65536", "is not a whole number from 0 to 65535"),
+        ("THRIFT_PORT=\u0661", "is not a whole number"),
+        ("THRIFT_PORT=9010 # local", "a comment needs a line of its own"),
+        ("MAX_CONNECTIONS=0", "is not a whole number of at least 1"),
+        ("REGEX_TIMEOUT_SECONDS=nan", "is not a number above 0"),
+        ("REGEX_TIMEOUT_SECONDS=1e999", "is not a number above 0"),
+        ("REGEX_TIMEOUT_SECONDS=0", "is not a number above 0"),
+        ("DRAIN_SECONDS=-1", "is not a number of 0 or more"),
+        ("SERVER_SET_ENABLED=maybe", "write one of them"),
+        ("SERVER_SET_ENABLED=true", "needs SERVER_SET_PATH"),
+        ("PINLATER_BACKEND=mysql", "PINLATER_BACKEND=mysql is not available; write sqlite"),
+        ("SQLITE_SYNCHRONOUS=OFF", "write FULL or NORMAL"),
+        ("MAX_BODY_BYTES=20000000", "does not fit into MAX_FRAME_BYTES=16384000"),
+        ("THRIFT_PROT=1", "server.properties:2: THRIFT_PROT is no setting; did you mean THRIFT_PORT?"),
+        ("thrift_port=1", "did you mean THRIFT_PORT?"),
+        ("XYZZY=1", "see pinlater-server --list-settings"),
+        ("THRIFT_PORT", "'THRIFT_PORT' is not KEY=VALUE"),
+        ("export THRIFT_PORT=1", "leave out 'export'"),
+        ("THRIFT PORT=1", "is not KEY=VALUE"),
+        ("DATA_DIR='/a", "the quote ' is not closed"),
+        ('DATA_DIR="/a\\"', 'the quote " is not closed'),
+        ("DATA_DIR='/a' b", "the quote ' is not closed"),
+        ("DATA_DIR=/a\\ b", "single quotes"),
+    ],
+)
+def test_a_wrong_line_is_one_clear_error(load, line, expected):
+    with pytest.raises(ConfigError) as caught:
+        load(f"# first line\n{line}\n")
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("a" * 64, "SHA-256"), ("hunter2", "pinlater hash-password"), ("scrypt$1$2$3$salt", "hash")]
+)
+def test_a_password_hash_has_to_be_one_and_is_never_shown(load, value, expected):
+    with pytest.raises(ConfigError, match=expected) as caught:
+        load(f"ADMIN_PASSWORD_HASH={value}\n")
+    assert value not in str(caught.value)
+
+
+def test_a_password_hash_is_taken_and_not_printed(load):
+    value = "scrypt$131072$8$1$c2FsdA==$aGFzaA=="
+    settings = load(f"ADMIN_PASSWORD_HASH={value}\n")
+    assert settings.admin_password_hash == value
+    assert value not in repr(settings)
+
+
+def test_an_error_names_the_source():
+    with pytest.raises(ConfigError, match=r"^environment: PINLATER_THRIFT_PORT=x is not"):
+        load_settings(None, {"PINLATER_THRIFT_PORT": "x"}, {})
+    with pytest.raises(ConfigError, match=r"^option: THRIFT_PORT=x is not"):
+        load_settings(None, {}, {"THRIFT_PORT": "x"})
+    with pytest.raises(ConfigError, match=r"^option: PORT is no setting"):
+        load_settings(None, {}, {"PORT": "1"})
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent: the settings cannot be read: No such file"):
+        load_settings(tmp_path / "absent", {}, {})
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load_settings(tmp_path / "binary", {}, {})
+
+
+def test_variables_of_other_programs_are_left_alone_and_slips_reported(caplog):
+    environ = {"PINLATER_SERVERS": "a:1", "PINLATER_ADMIN_PASSWORD": "x", "PINLATER_THRIFT_PROT": "1", "HOME": "/"}
+    settings = load_settings(None, environ, {})
+    with caplog.at_level(logging.INFO):
+        settings.report(logging.getLogger("settings"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "environment: PINLATER_THRIFT_PROT is no setting and has no effect; did you mean PINLATER_THRIFT_PORT?"
+    ]
+
+
+def test_ignored_keys_are_reported_in_one_line(load, caplog):
+    settings = load("BACKEND_NUM_AUTO_RETRIES=2\nBACKEND_QUERY_PARALLELISM=5\n")
+    with caplog.at_level(logging.INFO):
+        settings.report(logging.getLogger("settings"))
+    [record] = caplog.records
+    assert record.getMessage().endswith("BACKEND_NUM_AUTO_RETRIES, BACKEND_QUERY_PARALLELISM")
+
+
+def test_the_list_shows_every_setting_with_its_default():
+    lines = list_settings().splitlines()
+    assert len(lines) == len(DECLARATIONS)
+    assert any(line.startswith("SERVER_CONN_MAX_IDLE_TIME_MINUTES=5 ") for line in lines)
