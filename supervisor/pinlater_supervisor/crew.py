@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 
 class Crew:
-    """Compares the wanted number with the actual one; starting and stopping is the supervisor's part."""
+    """Compares the wanted number with the actual one; starting and stopping is the supervisor's part.
+
+    Attributes:
+        size: how many children there should be, but for those that finished.
+        finished: children that ended with 0 in a pool without restart.
+        members: all that are not reaped, by pid, oldest first.
+        held_until: moments before which one start each is held back, on the monotonic clock.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -25,7 +32,7 @@ class Crew:
         self.finished = 0
         self.members: dict[int, Process] = {}
         self._backoff = Backoff(pool.size)
-        self._held_until: list[float] = []
+        self.held_until: list[float] = []
 
     @property
     def wanted(self) -> int:
@@ -46,23 +53,28 @@ class Crew:
 
     def missing(self, now: float) -> int:
         """How many children may be started now."""
-        self._held_until = [moment for moment in self._held_until if moment > now]
-        missing = self.wanted - len(self._current()) - len(self._held_until)
+        self.held_until = [moment for moment in self.held_until if moment > now]
+        missing = self.wanted - len(self._current()) - len(self.held_until)
         if not self.pool.overlap:
             missing = min(missing, self.wanted - len(self.members))
         return max(0, missing)
 
     def surplus(self) -> list[Process]:
-        """Children to retire, oldest first: too many, or replaced by ready ones of a new generation."""
-        current = self._current()
-        outdated = [p for p in self.members.values() if not p.is_stopping and p.generation < self.generation]
+        """Children to retire: too many, or replaced by ready ones of a new generation.
+
+        First those that do not work yet (they may never), then the oldest.
+        """
+        current = sorted(self._current(), key=_is_ready)
+        outdated = sorted(self._outdated(), key=_is_ready)
         ready = sum(process.is_ready for process in current)
         keep = max(0, self.wanted - ready) if self.pool.overlap else 0
         return outdated[: max(0, len(outdated) - keep)] + current[: max(0, len(current) - self.wanted)]
 
-    def next_start_at(self) -> list[float]:
-        """When replacements that are held back become due."""
-        return self._held_until
+    def renew(self) -> None:
+        """Want a new generation; what the old one failed at is not held against it."""
+        self.generation += 1
+        self._backoff = Backoff(self.size)
+        self.held_until.clear()
 
     def newcomer(self) -> Process:
         """A process that is not forked yet."""
@@ -84,7 +96,14 @@ class Crew:
 
     def hold_back(self, until: float) -> None:
         """Start one child less until then."""
-        self._held_until.append(until)
+        self.held_until.append(until)
 
     def _current(self) -> list[Process]:
         return [p for p in self.members.values() if not p.is_stopping and p.generation == self.generation]
+
+    def _outdated(self) -> list[Process]:
+        return [p for p in self.members.values() if not p.is_stopping and p.generation < self.generation]
+
+
+def _is_ready(process: Process) -> bool:
+    return process.is_ready

@@ -83,6 +83,8 @@ class Supervisor:
         names = [pool.name for pool in pools]
         if len(set(names)) < len(names):
             raise ValueError(f"two pools share a name: {', '.join(names)}")
+        if drain_seconds < 0 or quick_seconds < 0:
+            raise ValueError(f"drain_seconds ({drain_seconds}) and quick_seconds ({quick_seconds}) start at 0")
         self.name = name
         self.drain_seconds = drain_seconds
         self.quick_seconds = quick_seconds
@@ -160,11 +162,12 @@ class Supervisor:
             if number in self._answers:
                 self._answers[number]()
         self._reap(now)
+        self._reconcile(now)
+        # Last of those that can begin a stop or end a child: nothing may be left for a turn that no event brings.
         if self._drain is not None:
             self._drain.advance(now)
-        self._reconcile(now)
         due = [self._watch.look(process, now) for process in self._processes()]
-        due += [moment for crew in self._crews for moment in crew.next_start_at()]
+        due += [moment for crew in self._kept() for moment in crew.held_until]
         self._report()
         return min(self._notifier.beat(now), *due, inf)
 
@@ -242,13 +245,15 @@ class Supervisor:
     # Wanted and actual children
 
     def _reconcile(self, now: float) -> None:
-        for crew in self._crews:
-            if self._drain is not None and not self._drain.keeps(crew):
-                continue
+        for crew in self._kept():
             for process in crew.surplus():
                 self._retire(process, "replaced" if process.generation < crew.generation else "one less is wanted")
             for _ in range(crew.missing(now)):
                 self._start(crew, now)
+
+    def _kept(self) -> list[Crew]:
+        """Crews whose dead are replaced."""
+        return [crew for crew in self._crews if self._drain is None or self._drain.keeps(crew)]
 
     def _start(self, crew: Crew, now: float) -> None:
         process = crew.newcomer()
@@ -319,7 +324,7 @@ class Supervisor:
         if self.on_reload is not None:
             self._call(self.on_reload)
         for crew in self._crews:
-            crew.generation += 1
+            crew.renew()
 
     def _grow(self) -> None:
         self._resize(+1)

@@ -59,12 +59,12 @@ class Program:
 
     def __init__(self, text: str, folder: Path, environ: dict[str, str]) -> None:
         self._stderr = folder / "stderr"
-        path = folder / "program.py"
-        path.write_text(PRELUDE + textwrap.dedent(text))
+        self.path = folder / "program.py"
+        self.path.write_text(PRELUDE + textwrap.dedent(text))
         home = str(Path(pinlater_supervisor.__file__).parent.parent)
         with self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", str(path)],
+                [sys.executable, "-u", str(self.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

@@ -13,6 +13,7 @@ import pytest
 from pinlater_supervisor import ChildExit, Pool, Supervisor
 from pinlater_supervisor.backoff import Backoff
 from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
+from pinlater_supervisor.crew import Crew
 from pinlater_supervisor.memory import OomCounter
 
 
@@ -138,6 +139,56 @@ class TestKillAt:
         cell.close()
 
 
+class TestCrew:
+    def crew(self, size):
+        crew = Crew(Pool(name="jobs", size=size, run=lambda child: 0))
+        self.add(crew, size, ready=True)
+        return crew
+
+    def add(self, crew, number, *, ready):
+        for _ in range(number):
+            process = crew.newcomer()
+            process.pid = 1000 + len(crew.members)
+            crew.members[process.pid] = process
+            if ready:
+                process.cell.set_ready()
+
+    def slots(self, crew):
+        return [process.slot for process in crew.surplus()]
+
+    def test_old_children_leave_one_by_one_as_new_ones_get_ready(self):
+        crew = self.crew(2)
+        crew.renew()
+        assert crew.missing(0.0) == 2
+        self.add(crew, 2, ready=False)
+        assert self.slots(crew) == []
+        crew.members[1002].cell.set_ready()
+        assert self.slots(crew) == [0]
+        crew.members[1003].cell.set_ready()
+        assert self.slots(crew) == [0, 1]
+
+    def test_of_two_old_generations_the_one_that_works_stays(self):
+        crew = self.crew(1)
+        crew.renew()
+        self.add(crew, 1, ready=False)
+        crew.renew()
+        assert crew.missing(0.0) == 1
+        assert self.slots(crew) == [1]
+
+    def test_shrinking_takes_what_does_not_work_yet_then_the_oldest(self):
+        crew = self.crew(2)
+        crew.size = 3
+        self.add(crew, 1, ready=False)
+        crew.size = 1
+        assert self.slots(crew) == [2, 0]
+
+    def test_one_start_less_while_one_is_held_back(self):
+        crew = Crew(Pool(name="jobs", size=3, run=lambda child: 0))
+        crew.hold_back(5.0)
+        assert crew.missing(4.0) == 2
+        assert crew.missing(5.0) == 3
+
+
 class TestSettings:
     @pytest.mark.parametrize(
         "wrong", [{"size": -1}, {"recycle_jitter": 1.0}, {"hang_seconds": 0}, {"max_rss_bytes": -1}]
@@ -145,6 +196,10 @@ class TestSettings:
     def test_a_bad_pool_is_refused(self, wrong):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Pool(name="jobs", run=lambda child: 0, **wrong)
+
+    def test_negative_times_are_refused(self):
+        with pytest.raises(ValueError, match="drain_seconds"):
+            Supervisor([Pool(name="jobs", run=lambda child: 0)], name="test", drain_seconds=-1)
 
     def test_pools_need_names_of_their_own(self):
         pool = Pool(name="jobs", run=lambda child: 0)

@@ -72,6 +72,25 @@ def test_a_new_generation_that_cannot_boot_leaves_the_old_one_alone(start):
     assert master.stop() == 0
 
 
+def test_a_reload_does_not_wait_for_the_back_off_of_the_old_code(start):
+    master = start("""
+        def run(child):
+            if child.generation == 0:
+                return 1
+            worker(child)
+
+        def told(ended):
+            say("exit", ended.pool, ended.run_seconds)
+
+        supervise(Pool(name="jobs", run=run), on_exit=told)
+    """)
+    for _ in range(4):
+        master.expect("exit")
+    master.send(signal.SIGHUP)
+    master.expect("ready jobs 0")
+    assert master.stop() == 0
+
+
 def test_ttin_and_ttou_change_the_first_pool(start):
     master = start('supervise(Pool(name="jobs", run=worker), Pool(name="other", run=worker))')
     oldest = master.expect("ready jobs 0")[3]

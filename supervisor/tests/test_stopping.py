@@ -164,6 +164,31 @@ def test_children_do_not_outlive_a_killed_master(start, gone):
         gone(pid)
 
 
+def test_a_master_that_waits_for_a_slow_drain_sleeps(start):
+    master = start("""
+        def slow(child):
+            child.ready()
+            say("ready")
+            while not os.path.exists(sys.argv[0] + ".enough"):
+                time.sleep(0.01)
+
+        supervise(Pool(name="slow", run=slow), Pool(name="broken", run=lambda child: 1))
+    """)
+    master.expect("ready")
+    for _ in range(3):
+        master.expect("exit broken")
+    # A replacement is held back now; its moment passes while the drain goes on.
+    master.send(signal.SIGTERM)
+    master.expect_log("may finish their work")
+    time.sleep(0.5)
+    process = psutil.Process(master.pid)
+    seen = process.cpu_times().user + process.cpu_times().system
+    time.sleep(0.5)
+    assert process.cpu_times().user + process.cpu_times().system - seen <= 0.1
+    open(f"{master.path}.enough", "w").close()
+    assert master.wait() == 0
+
+
 def test_an_idle_master_sleeps(start):
     master = start('supervise(Pool(name="jobs", run=worker))')
     master.expect("ready")
