@@ -49,8 +49,8 @@ def test_a_properties_file_of_the_original_works(load):
 
 
 def test_the_syntax_is_that_of_an_environment_file(load):
-    text = '\ufeff# comment\n; comment\n\n  DATA_DIR = \'/a b/$c\' \r\nPINLATER_ADMIN_HOST="x\\"y\\d"\nPINLATER_BACKEND=SQLite'
-    settings = load(text)
+    comments = "\ufeff# comment\n; comment\n\n"
+    settings = load(comments + 'DATA_DIR = \'/a b/$c\' \r\n  PINLATER_ADMIN_HOST="x\\"y\\d"\nPINLATER_BACKEND=SQLite')
     assert settings.data_dir == Path("/a b/$c")
     assert settings.admin_host == 'x"y\\d'
     assert settings.backend == "sqlite"
