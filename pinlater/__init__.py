@@ -3,24 +3,49 @@
 Jobs are typed records; a client enqueues them, a server keeps them, workers run them.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pinlater.backoff import Backoff, Constant, Exponential, Linear
 from pinlater.context import JobContext
 from pinlater.errors import Discard, JobInterrupted, PinLaterError, Retry
 from pinlater.job import Job, RawJob
 
+if TYPE_CHECKING:
+    from pinlater.client import AsyncClient, Client, JobHandle
+    from pinlater.state import JobState
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncClient",
     "Backoff",
+    "Client",
     "Constant",
     "Discard",
     "Exponential",
     "Job",
     "JobContext",
+    "JobHandle",
     "JobInterrupted",
+    "JobState",
     "Linear",
     "PinLaterError",
     "RawJob",
     "Retry",
     "__version__",
 ]
+
+_LATER = {
+    "AsyncClient": "pinlater.client",
+    "Client": "pinlater.client",
+    "JobHandle": "pinlater.client",
+    "JobState": "pinlater.state",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the client when it is asked for: a module of job classes need not load Thrift."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

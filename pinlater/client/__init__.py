@@ -1,0 +1,56 @@
+"""Clients of the service: ``Client``, ``AsyncClient``, the sets of servers they use, and the ``pinlater`` tool.
+
+The names are imported when first used, so that ``pinlater --help`` need not load Thrift.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pinlater.client.address import Address
+    from pinlater.client.async_client import AsyncClient
+    from pinlater.client.client import Client
+    from pinlater.client.connection import Connection
+    from pinlater.client.handle import AsyncJobHandle, JobHandle
+    from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+    from pinlater.client.servers import ServerSet
+
+_HOMES = {
+    "Ack": "records",
+    "Acks": "records",
+    "Address": "address",
+    "AsyncClient": "async_client",
+    "AsyncJobHandle": "handle",
+    "Checkpoint": "records",
+    "ClaimedJob": "records",
+    "Client": "client",
+    "Connection": "connection",
+    "JobHandle": "handle",
+    "JobInfo": "records",
+    "NewJob": "records",
+    "Page": "records",
+    "ServerSet": "servers",
+}
+
+__all__ = [
+    "Ack",
+    "Acks",
+    "Address",
+    "AsyncClient",
+    "AsyncJobHandle",
+    "Checkpoint",
+    "ClaimedJob",
+    "Client",
+    "Connection",
+    "JobHandle",
+    "JobInfo",
+    "NewJob",
+    "Page",
+    "ServerSet",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from collections import deque
@@ -47,11 +48,12 @@ class Connection:
         self._replies: deque[bytes] = deque()
         self._sequence_id = 0
         self._open = True
+        self._pid = os.getpid()
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be sent."""
-        return self._open
+        """Whether calls can be sent: not closed, and not the parent process's."""
+        return self._open and self._pid == os.getpid()
 
     @property
     def in_flight(self) -> int:
@@ -65,7 +67,7 @@ class Connection:
 
     def is_stale(self) -> bool:
         """Whether the server has closed the connection, or sent something, while no call was in flight."""
-        return not self._open or bool(self._poll.poll(0))
+        return not self.is_open or bool(self._poll.poll(0))
 
     def fileno(self) -> int:
         """Return the socket's descriptor, to wait for replies with others; -1 once closed.
@@ -146,8 +148,8 @@ class Connection:
         return self.receive(deadline - time.monotonic())
 
     def _check_open(self) -> None:
-        if not self._open:
-            raise ServerUnavailable(f"{self.address}: the connection is closed")
+        if not self.is_open:
+            raise ServerUnavailable(f"{self.address}: the connection is closed, or of the parent process")
 
     def _write(self, data: bytes | memoryview) -> int:
         try:

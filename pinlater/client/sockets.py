@@ -38,7 +38,8 @@ def connect(address: Address, timeout: float) -> socket.socket:
         try:
             sock.settimeout(remaining)
             sock.connect(target)
-            prepare(sock)
+            sock.setblocking(False)
+            tune(sock)
         except OSError as error:
             sock.close()
             failure = error
@@ -47,9 +48,8 @@ def connect(address: Address, timeout: float) -> socket.socket:
     raise unavailable(address, failure) from failure
 
 
-def prepare(sock: socket.socket) -> None:
+def tune(sock: socket.socket) -> None:
     """Set the options of a connected socket."""
-    sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (

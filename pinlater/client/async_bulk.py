@@ -1,0 +1,98 @@
+"""``bulk`` for asyncio: batch after batch on one connection, without waiting for each answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+from pinlater.client.async_connection import AsyncConnection
+from pinlater.client.async_pool import AsyncPool
+from pinlater.client.bulk import MAX_IN_FLIGHT
+from pinlater.client.calls import Call, Calls
+from pinlater.client.jobs import Batch
+from pinlater.client.retrying import worth_repeating
+from pinlater.errors import CallError, PinLaterError
+
+_Sent = tuple[Call[list[str]], asyncio.Future[Any] | None]
+
+
+class AsyncBulkEnqueue:
+    """Does what ``BulkEnqueue`` does."""
+
+    def __init__(
+        self,
+        pool: AsyncPool,
+        calls: Calls,
+        execute: Callable[[Call[list[str]]], Awaitable[list[str]]],
+        timeout: float,
+        progress: Callable[[int], object] | None = None,
+    ) -> None:
+        self._pool = pool
+        self._calls = calls
+        self._execute = execute
+        self._timeout = timeout
+        self._progress = progress
+        self._connection: AsyncConnection | None = None
+        self._window: deque[_Sent] = deque()
+        self.stored = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._drop_connection()
+        if isinstance(error, PinLaterError):
+            error.add_note(f"{self.stored} jobs were stored before this")
+
+    async def send(self, batch: Batch) -> None:
+        """Send a batch; wait for the oldest answer first when four are outstanding."""
+        while len(self._window) >= MAX_IN_FLIGHT:
+            await self._settle()
+        call = self._calls.enqueue_structs(batch.queue, batch.jobs)
+        reply = None
+        try:
+            reply = (await self._connected()).send(call.method, call.arguments)
+        except CallError as error:
+            if not worth_repeating(call, error):
+                raise
+        self._window.append((call, reply))
+
+    async def finish(self) -> None:
+        """Wait for all answers."""
+        while self._window:
+            await self._settle()
+
+    async def _settle(self) -> None:
+        """Take the oldest answer; a call that got none is made again in the ordinary way."""
+        call, reply = self._window[0]
+        try:
+            if reply is None or self._connection is None:
+                descriptors = await self._execute(call)
+            else:
+                descriptors = call.convert(await self._connection.wait_for(reply, self._timeout))
+        except PinLaterError as error:
+            if reply is None or not worth_repeating(call, error):
+                raise
+            descriptors = await self._execute(call)
+        self._window.popleft()
+        self._note(descriptors)
+
+    async def _connected(self) -> AsyncConnection:
+        """Return the connection, or another one for a lost one, whose calls in flight have failed by then."""
+        if self._connection is not None and not self._connection.is_open:
+            self._drop_connection()
+        if self._connection is None:
+            self._connection = await self._pool.borrow(self._timeout)
+        return self._connection
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._pool.give_back(self._connection)
+            self._connection = None
+
+    def _note(self, descriptors: list[str]) -> None:
+        self.stored += len(descriptors)
+        if self._progress is not None:
+            self._progress(self.stored)

@@ -1,0 +1,156 @@
+"""The client for asyncio programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Self, TypeVar
+
+import tenacity
+
+from pinlater.client.async_bulk import AsyncBulkEnqueue
+from pinlater.client.async_pool import AsyncPool
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.calls import Call, Calls
+from pinlater.client.handle import AsyncJobHandle
+from pinlater.client.jobs import Batcher, EnqueueOptions
+from pinlater.client.retrying import policy, worth_repeating
+from pinlater.client.servers import ServerSet
+from pinlater.errors import PinLaterError
+from pinlater.job import Job
+
+T = TypeVar("T")
+
+
+class AsyncClient(AsyncVerbs):
+    """What ``Client`` is, for the tasks of an event loop: calls of many tasks run side by side.
+
+    ::
+
+        async with AsyncClient() as client:
+            handle = await client.enqueue(SendWelcomeEmail(user_id=42))
+
+    Cancelling a call closes its connection; whether the server carried the call out is then not known.
+
+    Args:
+        servers: see ``Client`` for this and the next four.
+        source: name to call in.
+        connect_timeout: seconds until a server counts as unreachable.
+        timeout: seconds until a call fails with ``CallTimeout``, its retries included.
+        retries: further tries of a call.
+        connections: connections at most; further calls wait for one, within their time-out.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | ServerSet | None = None,
+        *,
+        source: str | None = None,
+        connect_timeout: float = 2.0,
+        timeout: float = 5.0,
+        retries: int = 3,
+        connections: int = 64,
+    ) -> None:
+        self._pool = AsyncPool(ServerSet.of(servers), connect_timeout, connections)
+        self._calls = Calls(source)
+        self._timeout = timeout
+        self._retries = retries
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+
+    @property
+    def source(self) -> str:
+        """The name that this client calls in."""
+        return self._calls.source
+
+    async def enqueue(
+        self,
+        job: Job,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+        status: str = "",
+    ) -> AsyncJobHandle:
+        """Do what ``Client.enqueue`` does."""
+        options = EnqueueOptions(
+            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+        )
+        call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
+        return AsyncJobHandle(self, (await self._execute(call))[0])
+
+    async def enqueue_many(
+        self,
+        jobs: Iterable[Job] | AsyncIterable[Job],
+        *,
+        batch_size: int = 500,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+        status: str = "",
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Do what ``Client.enqueue_many`` does; ``jobs`` may be an asynchronous iterable, too."""
+        options = EnqueueOptions(
+            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+        )
+        batcher = Batcher(options, batch_size)
+        async with AsyncBulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
+            async for job in _each(jobs):
+                for batch in batcher.add(job):
+                    await bulk.send(batch)
+            for batch in batcher.rest():
+                await bulk.send(batch)
+            await bulk.finish()
+        return bulk.stored
+
+    async def _execute(self, call: Call[T]) -> T:
+        deadline = time.monotonic() + self._timeout + call.wait
+        try:
+            return await self._attempt(call, deadline)
+        except PinLaterError as error:
+            if self._retries < 1 or not worth_repeating(call, error):
+                raise
+            failure = error
+        return await self._repeat(call, deadline, failure)
+
+    async def _attempt(self, call: Call[T], deadline: float) -> T:
+        connection = await self._pool.borrow(deadline - time.monotonic())
+        try:
+            reply = await connection.call(call.method, call.arguments, deadline - time.monotonic())
+        finally:
+            self._pool.give_back(connection)
+        return call.convert(reply)
+
+    async def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
+        """Go on after the first try has failed; tenacity is told of it, and waits before the second."""
+        failures = [failure]
+
+        async def attempt() -> T:
+            if failures:
+                raise failures.pop()
+            return await self._attempt(call, deadline)
+
+        return await tenacity.AsyncRetrying(**policy(call, self._retries, deadline))(attempt)
+
+
+async def _each(jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[Job]:
+    if isinstance(jobs, AsyncIterable):
+        async for job in jobs:
+            yield job
+    else:
+        for job in jobs:
+            yield job

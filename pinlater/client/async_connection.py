@@ -1,0 +1,148 @@
+"""One connection for asyncio: calls out, replies in, in the same order (wire contract §1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, cast
+
+from pinlater.client.address import Address
+from pinlater.client.connection import MAX_REPLY_BYTES
+from pinlater.client.sockets import tune, unavailable
+from pinlater.errors import CallTimeout, ProtocolError, ServerUnavailable, ServiceError
+from pinlater.wire.codec import Codec
+from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
+from pinlater.wire.guard import MalformedMessage
+
+_LAST_SEQUENCE_ID = 2**31 - 1
+
+
+class AsyncConnection(asyncio.Protocol):
+    """One TCP connection of one event loop. Several calls may be in flight.
+
+    As with ``Connection``, whatever leaves it open which reply belongs to which call closes it: a time-out, a
+    cancelled call, bytes that are no reply.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._codec = Codec()
+        self._splitter = FrameSplitter(MAX_REPLY_BYTES)
+        self._calls: deque[tuple[str, int, asyncio.Future[Any]]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._sequence_id = 0
+
+    @classmethod
+    async def open(cls, address: Address, connect_timeout: float) -> AsyncConnection:
+        """Connect.
+
+        Raises:
+            ServerUnavailable: the server cannot be reached within ``connect_timeout`` seconds.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(connect_timeout):
+                _, connection = await loop.create_connection(lambda: cls(address), address.host, address.port)
+        except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
+            raise unavailable(address, error) from error
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def in_flight(self) -> int:
+        """Number of calls whose reply has not come yet."""
+        return len(self._calls)
+
+    def close(self) -> None:
+        """Close; calls in flight end with ``ServerUnavailable``."""
+        self._fail(ServerUnavailable(f"{self.address}: the connection was closed"))
+
+    def send(self, method: str, arguments: Any) -> asyncio.Future[Any]:
+        """Send a call; the future brings its reply.
+
+        Raises:
+            ProtocolError: a field has a value its type cannot carry, or all is too large; nothing was sent.
+            ServerUnavailable: the connection is closed.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise ServerUnavailable(f"{self.address}: the connection is closed")
+        number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
+        frame = self._codec.encode_call(method, number, arguments)
+        if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
+            raise ProtocolError(f"{method}: {len(frame)} bytes are more than a server takes; send fewer jobs at once")
+        reply = asyncio.get_running_loop().create_future()
+        self._calls.append((method, number, reply))
+        self._transport.write(frame)
+        return reply
+
+    async def wait_for(self, reply: asyncio.Future[Any], timeout: float) -> Any:  # noqa: ASYNC109 - as everywhere here
+        """Return a reply that comes within ``timeout`` seconds.
+
+        Raises:
+            ServiceError: the server refused the call; the connection stays usable.
+            CallTimeout: it did not come in time; closed.
+            ServerUnavailable: the connection is lost; closed.
+            ProtocolError: something else than the reply came; closed.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                return await reply
+        except TimeoutError:
+            self.close()
+            raise CallTimeout(f"{self.address}: no reply in time") from None
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    async def call(self, method: str, arguments: Any, timeout: float = 5.0) -> Any:  # noqa: ASYNC109
+        """Send a call and return its reply; raises what ``send`` and ``wait_for`` raise."""
+        return await self.wait_for(self.send(method, arguments), timeout)
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+        tune(transport.get_extra_info("socket"))
+
+    def data_received(self, data: bytes) -> None:
+        """Hand every reply to its call."""
+        try:
+            for frame in self._splitter.feed(data):
+                self._settle(frame)
+        except (FrameTooLarge, MalformedMessage, ProtocolError) as error:
+            self._fail(ProtocolError(f"{self.address}: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the calls in flight."""
+        self._fail(unavailable(self.address, exc or ConnectionResetError("the server closed the connection")))
+
+    def _settle(self, frame: bytes) -> None:
+        if not self._calls:
+            raise ProtocolError("a reply came to no call")
+        method, number, reply = self._calls[0]
+        try:
+            result = self._codec.decode_reply(frame, method, number)
+        except ServiceError as error:
+            self._calls.popleft()
+            _refuse(reply, error)
+        else:
+            self._calls.popleft()
+            if not reply.done():
+                reply.set_result(result)
+
+    def _fail(self, error: Exception) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        while self._calls:
+            _refuse(self._calls.popleft()[2], error)
+
+
+def _refuse(reply: asyncio.Future[Any], error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)
+        reply.exception()  # counts as seen: nobody may be waiting any more

@@ -1,0 +1,157 @@
+"""The calls of the service as coroutine methods; what each does is said in ``verbs``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TypeVar
+
+from pinlater.client.calls import Call, Calls
+from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+from pinlater.state import JobState
+
+T = TypeVar("T")
+
+
+class AsyncVerbs(ABC):
+    """One coroutine method per call of the wire contract; errors as ``Verbs``."""
+
+    _calls: Calls
+
+    @abstractmethod
+    async def _execute(self, call: Call[T]) -> T:
+        """Carry a call out."""
+
+    async def create_queue(self, name: str) -> None:
+        """Do what ``Verbs.create_queue`` does."""
+        await self._execute(self._calls.create_queue(name))
+
+    async def delete_queue(self, name: str, password: str) -> None:
+        """Do what ``Verbs.delete_queue`` does."""
+        await self._execute(self._calls.delete_queue(name, password))
+
+    async def queue_names(self) -> set[str]:
+        """Do what ``Verbs.queue_names`` does."""
+        return await self._execute(self._calls.queue_names())
+
+    async def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
+        """Do what ``Verbs.enqueue_jobs`` does."""
+        return await self._execute(self._calls.enqueue_jobs(queue, jobs))
+
+    async def dequeue_jobs(
+        self,
+        queue: str,
+        limit: int,
+        *,
+        wait: float = 0.0,
+        lease: float | None = None,
+        dry_run: bool = False,
+        acks: Acks | None = None,
+        other_queues: Sequence[str] = (),
+    ) -> list[ClaimedJob]:
+        """Do what ``Verbs.dequeue_jobs`` does."""
+        return await self._execute(
+            self._calls.dequeue_jobs(
+                queue, limit, wait=wait, lease=lease, dry_run=dry_run, acks=acks, other_queues=other_queues
+            )
+        )
+
+    async def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> None:
+        """Do what ``Verbs.ack`` does."""
+        await self._execute(self._calls.ack(queue, succeeded, failed))
+
+    async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> None:
+        """Do what ``Verbs.checkpoint`` does."""
+        await self._execute(self._calls.checkpoint(queue, checkpoints))
+
+    async def lookup(self, descriptors: Iterable[str], *, include_body: bool = False) -> dict[str, JobInfo]:
+        """Do what ``Verbs.lookup`` does."""
+        return await self._execute(self._calls.lookup(descriptors, include_body=include_body))
+
+    async def count(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        body_regex: str | None = None,
+    ) -> int:
+        """Do what ``Verbs.count`` does."""
+        return await self._execute(
+            self._calls.count(queue, state, priority=priority, future=future, body_regex=body_regex)
+        )
+
+    async def scan(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        limit: int = 100,
+        body_regex: str | None = None,
+        continuation: str | None = None,
+    ) -> Page:
+        """Do what ``Verbs.scan`` does."""
+        return await self._execute(
+            self._calls.scan(
+                queue,
+                state,
+                priority=priority,
+                future=future,
+                limit=limit,
+                body_regex=body_regex,
+                continuation=continuation,
+            )
+        )
+
+    async def scan_all(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        page_size: int = 100,
+        body_regex: str | None = None,
+    ) -> AsyncIterator[JobInfo]:
+        """Do what ``Verbs.scan_all`` does."""
+        continuation = None
+        while True:
+            page = await self.scan(
+                queue,
+                state,
+                priority=priority,
+                future=future,
+                limit=page_size,
+                body_regex=body_regex,
+                continuation=continuation,
+            )
+            for info in page.jobs:
+                yield info
+            continuation = page.continuation
+            if continuation is None:
+                return
+
+    async def retry_failed(
+        self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000
+    ) -> int:
+        """Do what ``Verbs.retry_failed`` does."""
+        return await self._execute(
+            self._calls.retry_failed(
+                queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit
+            )
+        )
+
+    async def delete_jobs(
+        self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
+    ) -> int:
+        """Do what ``Verbs.delete_jobs`` does."""
+        return await self._execute(
+            self._calls.delete_jobs(queue, state, priority=priority, body_regex=body_regex, limit=limit)
+        )
+
+    async def release_claims(self, queue: str, source: str) -> int:
+        """Do what ``Verbs.release_claims`` does."""
+        return await self._execute(self._calls.release_claims(queue, source))

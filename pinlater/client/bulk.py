@@ -1,0 +1,113 @@
+"""Enqueues batch after batch on one connection, without waiting for each answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Self
+
+from pinlater.client.calls import Call, Calls
+from pinlater.client.connection import Connection
+from pinlater.client.jobs import Batch
+from pinlater.client.pool import Pool
+from pinlater.client.retrying import worth_repeating
+from pinlater.errors import CallError, PinLaterError
+
+MAX_IN_FLIGHT = 4
+"""Enough to keep the server busy while this side encodes."""
+
+
+class BulkEnqueue:
+    """Up to four enqueue calls under way on one borrowed connection.
+
+    When the connection is lost, what was not answered is sent again, call by call, with the client's usual
+    retries; then it goes on with a new connection.
+
+    Args:
+        pool: lends the connection.
+        calls: builds the calls.
+        execute: carries one call out with retries.
+        timeout: seconds to wait for one answer.
+        progress: is told the number of jobs stored, after every batch.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        calls: Calls,
+        execute: Callable[[Call[list[str]]], list[str]],
+        timeout: float,
+        progress: Callable[[int], object] | None = None,
+    ) -> None:
+        self._pool = pool
+        self._calls = calls
+        self._execute = execute
+        self._timeout = timeout
+        self._progress = progress
+        self._connection: Connection | None = None
+        self._window: deque[Call[list[str]]] = deque()
+        self.stored = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if self._connection is not None:
+            self._pool.give_back(self._connection)
+        if isinstance(error, PinLaterError):
+            error.add_note(f"{self.stored} jobs were stored before this")
+
+    def send(self, batch: Batch) -> None:
+        """Send a batch; wait for the oldest answer first when four are outstanding."""
+        while len(self._window) >= MAX_IN_FLIGHT:
+            self._settle()
+        call = self._calls.enqueue_structs(batch.queue, batch.jobs)
+        self._window.append(call)
+        try:
+            if self._connection is None:
+                self._connection = self._pool.borrow(self._timeout)
+            self._connection.send(call.method, call.arguments, self._timeout)
+        except CallError as error:
+            self._recover(call, error)
+
+    def finish(self) -> None:
+        """Wait for all answers."""
+        while self._window:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Take the oldest answer."""
+        call = self._window[0]
+        assert self._connection is not None
+        try:
+            reply = self._connection.receive(self._timeout)
+        except CallError as error:
+            self._recover(call, error)
+        except PinLaterError as error:
+            if not worth_repeating(call, error):
+                raise
+            self._window.popleft()  # the store was away; the connection is in order
+            self._store_alone(call)
+        else:
+            self._window.popleft()
+            self._note(call.convert(reply))
+
+    def _recover(self, call: Call[list[str]], error: CallError) -> None:
+        """Give the connection up, and send all that it left unanswered in the ordinary way."""
+        if not worth_repeating(call, error):
+            raise error
+        while self._connection is not None and self._connection.has_buffered_reply:
+            self._settle()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        while self._window:
+            self._store_alone(self._window.popleft())
+
+    def _store_alone(self, call: Call[list[str]]) -> None:
+        self._note(self._execute(call))
+
+    def _note(self, descriptors: list[str]) -> None:
+        self.stored += len(descriptors)
+        if self._progress is not None:
+            self._progress(self.stored)

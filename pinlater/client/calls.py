@@ -1,0 +1,197 @@
+"""The calls of the service, each described once: what is sent, what the reply means, whether it may be repeated.
+
+Both clients carry these descriptions out; neither converts anything itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pinlater.client import conversion
+from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+from pinlater.state import JobState
+from pinlater.wire import messages
+from pinlater.wire.messages import CONTINUATION_START, RequestContext, arguments_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One call to be made.
+
+    Attributes:
+        method: name of the wire contract.
+        arguments: its argument struct.
+        convert: makes the result of the reply.
+        safe_to_repeat: whether it may be sent again when nobody knows if it was carried out.
+        wait: seconds that the server may park it, on top of the usual time-out.
+    """
+
+    method: str
+    arguments: Any
+    convert: Callable[[Any], T]
+    safe_to_repeat: bool
+    wait: float = 0.0
+
+
+@functools.lru_cache(maxsize=1)
+def default_source(pid: int) -> str:
+    """Return ``<program>:<host>:<pid>``, which tells a process's claims from those of all others."""
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    return f"{program}:{socket.gethostname()}:{pid}"
+
+
+class Calls:
+    """Builds calls in the name of one source; None is this process, also after a fork."""
+
+    def __init__(self, source: str | None = None) -> None:
+        self._source = source
+
+    @property
+    def source(self) -> str:
+        """Who calls."""
+        return self._source or default_source(os.getpid())
+
+    def _call(
+        self,
+        method: str,
+        convert: Callable[[Any], T],
+        *,
+        safe_to_repeat: bool,
+        wait: float = 0.0,
+        **arguments: Any,
+    ) -> Call[T]:
+        struct = arguments_of(method)(context=RequestContext(source=self.source), **arguments)
+        return Call(method, struct, convert, safe_to_repeat, wait)
+
+    def create_queue(self, name: str) -> Call[None]:
+        return self._call("createQueue", conversion.nothing, safe_to_repeat=True, name=name)
+
+    def delete_queue(self, name: str, password: str) -> Call[None]:
+        # Not repeated: somebody may have created the queue anew in between.
+        return self._call("deleteQueue", conversion.nothing, safe_to_repeat=False, name=name, password=password)
+
+    def queue_names(self) -> Call[set[str]]:
+        return self._call("getQueueNames", conversion.names, safe_to_repeat=True)
+
+    def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[str]]:
+        return self.enqueue_structs(queue, [conversion.job_struct(job) for job in jobs])
+
+    def enqueue_structs(self, queue: str, jobs: list[messages.PinLaterJob]) -> Call[list[str]]:
+        """Enqueue structs made already. Repeated, since twice is better than never: delivery is at least once."""
+        request = messages.PinLaterEnqueueRequest(queueName=queue, jobs=jobs)
+        return self._call("enqueueJobs", conversion.descriptors, safe_to_repeat=True, request=request)
+
+    def dequeue_jobs(
+        self,
+        queue: str,
+        limit: int,
+        *,
+        wait: float = 0.0,
+        lease: float | None = None,
+        dry_run: bool = False,
+        acks: Acks | None = None,
+        other_queues: Sequence[str] = (),
+    ) -> Call[list[ClaimedJob]]:
+        request = messages.PinLaterDequeueRequest(queueName=queue, limit=limit, dryRun=dry_run)
+        if wait > 0:
+            request.waitMillis = conversion.milliseconds(wait)
+        if lease is not None:
+            request.claimTimeoutMillis = conversion.milliseconds(lease)
+        if other_queues:
+            request.otherQueueNames = list(other_queues)
+        if acks is not None:
+            request.jobAckRequest = conversion.ack_struct(acks.queue or queue, acks.succeeded, acks.failed)
+        # Not repeated: jobs of the lost answer are claimed, and a second dequeue would claim more.
+        convert = conversion.claimed_jobs
+        return self._call("dequeueJobs", convert, safe_to_repeat=dry_run and not acks, wait=wait, request=request)
+
+    def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> Call[None]:
+        # A failure without a claim, repeated, might hit the job's next attempt. Success is final.
+        fenced = all(ack.claim for ack in failed)
+        request = conversion.ack_struct(queue, succeeded, failed)
+        return self._call("ackDequeuedJobs", conversion.nothing, safe_to_repeat=fenced, request=request)
+
+    def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Call[None]:
+        fenced = all(checkpoint.claim for checkpoint in checkpoints)
+        request = messages.PinLaterCheckpointJobsRequest(
+            queueName=queue, requests=[conversion.checkpoint_struct(checkpoint) for checkpoint in checkpoints]
+        )
+        return self._call("checkpointJobs", conversion.nothing, safe_to_repeat=fenced, request=request)
+
+    def lookup(self, descriptors: Iterable[str], *, include_body: bool = False) -> Call[dict[str, JobInfo]]:
+        request = messages.PinLaterLookupJobRequest(jobDescriptors=list(descriptors), includeBody=include_body)
+        return self._call("lookupJobs", conversion.job_infos, safe_to_repeat=True, request=request)
+
+    def count(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        body_regex: str | None = None,
+    ) -> Call[int]:
+        request = messages.PinLaterGetJobCountRequest(
+            queueName=queue,
+            jobState=int(state),
+            priority=priority,
+            countFutureJobs=future,
+            bodyRegexToMatch=body_regex,
+        )
+        return self._call("getJobCount", conversion.number, safe_to_repeat=True, request=request)
+
+    def scan(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        limit: int = 100,
+        body_regex: str | None = None,
+        continuation: str | None = None,
+    ) -> Call[Page]:
+        request = messages.PinLaterScanJobsRequest(
+            queueName=queue,
+            jobState=int(state),
+            priority=priority,
+            scanFutureJobs=future,
+            continuation=continuation or CONTINUATION_START,
+            limit=limit,
+            bodyRegexToMatch=body_regex,
+        )
+        return self._call("scanJobs", conversion.page, safe_to_repeat=True, request=request)
+
+    def retry_failed(
+        self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000
+    ) -> Call[int]:
+        request = messages.PinLaterRetryFailedJobsRequest(
+            queueName=queue,
+            priority=priority,
+            attemptsToAllow=attempts,
+            runAfterTimestampMillis=run_after_ms,
+            limit=limit,
+        )
+        # Not repeated, as deleteJobs below: the limit would be passed, and the number returned be wrong.
+        return self._call("retryFailedJobs", conversion.number, safe_to_repeat=False, request=request)
+
+    def delete_jobs(
+        self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
+    ) -> Call[int]:
+        request = messages.PinLaterDeleteJobsRequest(
+            queueName=queue, jobState=int(state), priority=priority, bodyRegexToMatch=body_regex, limit=limit
+        )
+        return self._call("deleteJobs", conversion.number, safe_to_repeat=False, request=request)
+
+    def release_claims(self, queue: str, source: str) -> Call[int]:
+        request = messages.PinLaterReleaseClaimsRequest(queueName=queue, claimSource=source)
+        return self._call("releaseClaims", conversion.number, safe_to_repeat=True, request=request)

@@ -1,0 +1,187 @@
+"""The client for blocking programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Self, TypeVar
+
+import tenacity
+
+from pinlater.client.bulk import BulkEnqueue
+from pinlater.client.calls import Call, Calls
+from pinlater.client.handle import JobHandle
+from pinlater.client.jobs import Batcher, EnqueueOptions
+from pinlater.client.pool import Pool
+from pinlater.client.retrying import policy, worth_repeating
+from pinlater.client.servers import ServerSet
+from pinlater.client.verbs import Verbs
+from pinlater.errors import PinLaterError
+from pinlater.job import Job
+
+T = TypeVar("T")
+
+
+class Client(Verbs):
+    """Talks to the servers of a set; one client serves all threads of a program, and survives a fork.
+
+    ::
+
+        with Client() as client:
+            handle = client.enqueue(SendWelcomeEmail(user_id=42), delay=60)
+
+    A call that fails in a way that may pass is tried again, with growing, jittered waits: always when no server
+    could be reached or the store was away; when the answer was lost, only if carrying it out twice does no harm
+    (so never a dequeue, and an enqueue at the price that its jobs may be stored twice). ``timeout`` bounds
+    all tries together, so that no call hangs.
+
+    Args:
+        servers: ``"host:port,host:port"``, a list of these, ``"file:/path"`` (one a line, followed when it changes)
+            or a ``ServerSet``; None is the environment's ``PINLATER_SERVERS`` or else 127.0.0.1:9010.
+        source: name to call in, part of every claim; None is ``<program>:<host>:<pid>``.
+        connect_timeout: seconds until a server counts as unreachable.
+        timeout: seconds until a call fails with ``CallTimeout``, its retries included.
+        retries: further tries of a call.
+
+    Raises:
+        ConfigError: ``servers`` cannot be read; the message says what to write.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str] | ServerSet | None = None,
+        *,
+        source: str | None = None,
+        connect_timeout: float = 2.0,
+        timeout: float = 5.0,
+        retries: int = 3,
+    ) -> None:
+        self._pool = Pool(ServerSet.of(servers), connect_timeout)
+        self._calls = Calls(source)
+        self._timeout = timeout
+        self._retries = retries
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
+
+    @property
+    def source(self) -> str:
+        """The name that this client calls in."""
+        return self._calls.source
+
+    def enqueue(
+        self,
+        job: Job,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+        status: str = "",
+    ) -> JobHandle:
+        """Store a job; once this returns, it is on durable storage.
+
+        Args:
+            job: what to do.
+            queue: queue to go to; this and the next two are the job class's unless given.
+            priority: 1 is served first.
+            attempts: attempts in all.
+            delay: seconds from now before which it does not run.
+            run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
+            status: text to begin its custom status with.
+
+        Raises:
+            ValueError: an option is out of its range.
+            BodyInvalid: a field of the job holds something that JSON cannot carry.
+            QueueNotFound: create it first.
+            EnqueueRejected: the body is too large for the server.
+            CallError: no answer came; the job may be stored or not.
+        """
+        options = EnqueueOptions(
+            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+        )
+        call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
+        return JobHandle(self, self._execute(call)[0])
+
+    def enqueue_many(
+        self,
+        jobs: Iterable[Job],
+        *,
+        batch_size: int = 500,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+        status: str = "",
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Store many jobs, from any iterable, in batches; memory stays flat. Return how many.
+
+        Several batches are under way at once; each is stored whole or not at all. If an error ends it, the
+        batches before are stored, and a note on the error says how many jobs were confirmed.
+
+        Args:
+            jobs: what to do.
+            batch_size: jobs in one call, at most.
+            queue: see ``enqueue`` for this and the next five.
+            priority: of all jobs.
+            attempts: of all jobs.
+            delay: of all jobs, counted from this call.
+            run_at: of all jobs.
+            status: of all jobs.
+            progress: is called with the number of jobs stored so far after every batch.
+
+        Raises:
+            Exception: what ``enqueue`` raises.
+        """
+        options = EnqueueOptions(
+            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+        )
+        batcher = Batcher(options, batch_size)
+        with BulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
+            for job in jobs:
+                for batch in batcher.add(job):
+                    bulk.send(batch)
+            for batch in batcher.rest():
+                bulk.send(batch)
+            bulk.finish()
+        return bulk.stored
+
+    def _execute(self, call: Call[T]) -> T:
+        deadline = time.monotonic() + self._timeout + call.wait
+        try:
+            return self._attempt(call, deadline)
+        except PinLaterError as error:
+            if self._retries < 1 or not worth_repeating(call, error):
+                raise
+            failure = error
+        return self._repeat(call, deadline, failure)
+
+    def _attempt(self, call: Call[T], deadline: float) -> T:
+        connection = self._pool.borrow(deadline - time.monotonic())
+        try:
+            reply = connection.call(call.method, call.arguments, deadline - time.monotonic())
+        finally:
+            self._pool.give_back(connection)
+        return call.convert(reply)
+
+    def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
+        """Go on after the first try has failed; tenacity is told of it, and waits before the second."""
+        failures = [failure]
+
+        def attempt() -> T:
+            if failures:
+                raise failures.pop()
+            return self._attempt(call, deadline)
+
+        return tenacity.Retrying(**policy(call, self._retries, deadline))(attempt)

@@ -1,0 +1,153 @@
+"""Records of the client <-> structs of the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pinlater.client.records import Ack, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+from pinlater.errors import ProtocolError
+from pinlater.state import JobState
+from pinlater.wire import messages
+from pinlater.wire.messages import CONTINUATION_END
+
+
+def milliseconds(seconds: float) -> int:
+    """Return whole milliseconds, never fewer than asked for."""
+    return -int(-seconds * 1000 // 1)
+
+
+# What is sent
+
+
+def job_struct(job: NewJob) -> messages.PinLaterJob:
+    """Make the struct of a job to enqueue."""
+    return messages.PinLaterJob(job.body, job.priority, job.run_after_ms, job.attempts, job.status)
+
+
+def ack_struct(queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> messages.PinLaterJobAckRequest:
+    """Make the struct of some acks."""
+    return messages.PinLaterJobAckRequest(
+        queueName=queue, jobsSucceeded=_ack_structs(succeeded), jobsFailed=_ack_structs(failed)
+    )
+
+
+def _ack_structs(acks: Iterable[Ack]) -> list[messages.PinLaterJobAckInfo]:
+    return [
+        messages.PinLaterJobAckInfo(
+            jobDescriptor=ack.descriptor,
+            appendCustomStatus=ack.status,
+            retryDelayMillis=milliseconds(ack.retry_delay),
+            claimDescriptor=ack.claim,
+            isFinal=ack.final or None,
+        )
+        for ack in acks
+    ]
+
+
+def checkpoint_struct(checkpoint: Checkpoint) -> messages.PinLaterCheckpointJobRequest:
+    """Make the struct of one checkpoint.
+
+    A server of the original takes text for a body, and would damage other bytes. So those travel in the field
+    that it does not know: it leaves the body as it was.
+    """
+    struct = messages.PinLaterCheckpointJobRequest(
+        jobDescriptor=checkpoint.descriptor,
+        moveToPending=checkpoint.move_to_pending,
+        runAfterTimestampMillis=checkpoint.run_after_ms,
+        numOfAttemptsAllowed=checkpoint.attempts,
+        prependCustomStatus=checkpoint.status,
+        claimDescriptor=checkpoint.claim,
+    )
+    if checkpoint.body is not None:
+        if _is_text(checkpoint.body):
+            struct.newBody = checkpoint.body
+        else:
+            struct.newBodyBytes = checkpoint.body
+    return struct
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# What comes back
+
+
+def nothing(_: Any) -> None:
+    """Take the reply of a void method."""
+
+
+def number(reply: Any) -> int:
+    """Take a count."""
+    return int(_there(reply))
+
+
+def names(reply: Any) -> set[str]:
+    """Take queue names; the codec brings sets as lists."""
+    return set(_there(reply))
+
+
+def descriptors(reply: Any) -> list[str]:
+    """Take the descriptors of new jobs."""
+    found: list[str] = _there(_there(reply).jobDescriptors)
+    return found
+
+
+def claimed_jobs(reply: Any) -> list[ClaimedJob]:
+    """Take the jobs of a dequeue, in its order; both maps are absent when there is none."""
+    metadata = reply.jobMetadata or {}
+    unknown = messages.PinLaterDequeueMetadata()
+    found = []
+    for descriptor, body in (reply.jobs or {}).items():
+        about = metadata.get(descriptor, unknown)
+        found.append(
+            ClaimedJob(
+                descriptor,
+                body,
+                about.attemptsAllowed,
+                about.attemptsRemaining,
+                about.claimDescriptor,
+                about.createdAtTimestampMillis,
+                about.runAfterTimestampMillis,
+            )
+        )
+    return found
+
+
+def job_infos(reply: Any) -> dict[str, JobInfo]:
+    """Take the answer of a lookup, by descriptor as asked for."""
+    return {descriptor: job_info(struct) for descriptor, struct in _there(reply).items()}
+
+
+def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
+    """Take one job."""
+    return JobInfo(
+        _there(struct.jobDescriptor),
+        JobState(_there(struct.jobState)),
+        struct.attemptsAllowed or 0,
+        struct.attemptsRemaining or 0,
+        struct.customStatus or "",
+        struct.createdAtTimestampMillis or 0,
+        struct.runAfterTimestampMillis,
+        struct.updatedAtTimestampMillis,
+        struct.claimDescriptor,
+        struct.body,
+    )
+
+
+def page(reply: Any) -> Page:
+    """Take one page of a scan."""
+    more = _there(reply).continuation
+    return Page([job_info(struct) for struct in reply.scannedJobs or ()], None if more == CONTINUATION_END else more)
+
+
+def _there(value: Any) -> Any:
+    """Return ``value``; the codec does not insist on required fields."""
+    if value is None:
+        raise ProtocolError("the server's answer lacks a required field")
+    return value

@@ -1,0 +1,154 @@
+"""Jobs of our classes -> structs to enqueue, alone and in batches."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import NamedTuple
+
+from pinlater.client.conversion import milliseconds
+from pinlater.codec import encode_body
+from pinlater.errors import BodyTooLarge
+from pinlater.job import QUEUE_NAME, Job
+from pinlater.wire.framing import MAX_FRAME_BYTES
+from pinlater.wire.messages import PinLaterJob
+
+_MAX_BATCH_BYTES = 4 << 20
+_MAX_PENDING_BYTES = 16 << 20
+_FRAME_ALLOWANCE = 4096  # queue name, source, headers
+
+
+class EnqueueOptions:
+    """What an enqueue says instead of the job's class.
+
+    Args:
+        queue: queue to go to; None is the class's.
+        priority: 1 is served first; None is the class's.
+        attempts: attempts in all; None is the class's.
+        delay: seconds from now before which the job does not run.
+        run_at: or that moment itself: epoch seconds, or a datetime (naive ones are local time).
+        status: text to begin the custom status with.
+
+    Raises:
+        ValueError: an option is out of its range, or ``delay`` and ``run_at`` contradict each other.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+        status: str = "",
+    ) -> None:
+        if queue is not None and not QUEUE_NAME.fullmatch(queue):
+            raise ValueError(f"queue={queue!r} may only have letters, digits and underscore")
+        if priority is not None and not 1 <= priority <= 127:
+            raise ValueError(f"priority={priority} must be between 1 (served first) and 127")
+        if attempts is not None and attempts < 1:
+            raise ValueError(f"attempts={attempts} counts the first one and must be at least 1")
+        self._queue = queue
+        self._priority = priority
+        self._attempts = attempts
+        self._run_after_ms = _run_after_ms(delay, run_at)
+        self._status = status
+
+    def queue_of(self, job: Job) -> str:
+        """Return the queue that ``job`` goes to."""
+        return self._queue or job.job_options.queue
+
+    def struct(self, job: Job) -> PinLaterJob:
+        """Return what is sent of ``job``.
+
+        Raises:
+            BodyInvalid: a field holds something that JSON cannot carry.
+            BodyTooLarge: it does not fit into any message.
+        """
+        options = job.job_options
+        body = encode_body(job)
+        if len(body) > MAX_FRAME_BYTES - _FRAME_ALLOWANCE:
+            raise BodyTooLarge(
+                f"a {options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
+            )
+        return PinLaterJob(
+            body,
+            self._priority or options.priority,
+            self._run_after_ms,
+            self._attempts or options.attempts,
+            self._status,
+        )
+
+
+def _run_after_ms(delay: float | None, run_at: datetime | float | None) -> int | None:
+    if delay is not None and run_at is not None:
+        raise ValueError("give delay (seconds from now) or run_at (a moment), not both")
+    if delay is not None:
+        if not delay >= 0:
+            raise ValueError(f"delay={delay} is in seconds and cannot be negative")
+        return milliseconds(time.time() + delay)
+    if run_at is None:
+        return None
+    return milliseconds(run_at.timestamp() if isinstance(run_at, datetime) else run_at)
+
+
+class Batch(NamedTuple):
+    """Jobs for one enqueue call."""
+
+    queue: str
+    jobs: list[PinLaterJob]
+
+
+class _Group:
+    """What has come for one queue."""
+
+    __slots__ = ("jobs", "size")
+
+    def __init__(self) -> None:
+        self.jobs: list[PinLaterJob] = []
+        self.size = 0
+
+
+class Batcher:
+    """Gathers jobs by queue until there are enough of them, so that memory stays flat however many come.
+
+    Args:
+        options: see ``EnqueueOptions``.
+        batch_size: jobs in a batch, at most; a batch has at most 4 MiB as well, one larger job excepted.
+    """
+
+    def __init__(self, options: EnqueueOptions, batch_size: int) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} must be at least 1")
+        self._options = options
+        self._batch_size = batch_size
+        self._groups: dict[str, _Group] = {}
+        self._pending_bytes = 0
+
+    def add(self, job: Job) -> list[Batch]:
+        """Take a job; return the batches that are complete now, nearly always none."""
+        struct = self._options.struct(job)
+        queue = self._options.queue_of(job)
+        group = self._groups.get(queue)
+        if group is None:
+            group = self._groups[queue] = _Group()
+        size = len(struct.body)  # type: ignore[arg-type] # always set
+        full = [self._cut(queue)] if group.jobs and group.size + size > _MAX_BATCH_BYTES else []
+        group.jobs.append(struct)
+        group.size += size
+        self._pending_bytes += size
+        if len(group.jobs) >= self._batch_size or self._pending_bytes > _MAX_PENDING_BYTES:
+            full.append(self._cut(queue))
+        return full
+
+    def rest(self) -> list[Batch]:
+        """Return what is left when no more jobs come."""
+        return [self._cut(queue) for queue, group in self._groups.items() if group.jobs]
+
+    def _cut(self, queue: str) -> Batch:
+        group = self._groups[queue]
+        batch = Batch(queue, group.jobs)
+        self._pending_bytes -= group.size
+        group.jobs, group.size = [], 0
+        return batch

@@ -1,0 +1,96 @@
+"""The connections of a client: one call in flight on each."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from pinlater.client.connection import Connection
+from pinlater.client.retrying import NotConnected
+from pinlater.client.servers import ServerSet
+from pinlater.errors import ServerUnavailable
+
+_MAX_IDLE = 16
+
+
+class Pool:
+    """Idle connections, to be borrowed by any thread; safe across a fork.
+
+    There are as many connections as threads that call at the same time; a few are kept when idle. The most
+    recently used one is lent first, so that a burst's surplus becomes idle and is closed by the server.
+    """
+
+    def __init__(self, servers: ServerSet, connect_timeout: float) -> None:
+        self._servers = servers
+        self._connect_timeout = connect_timeout
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._pid = os.getpid()
+
+    def borrow(self, timeout: float) -> Connection:
+        """Return a connection to a server that is in the set now.
+
+        Args:
+            timeout: seconds for connecting, if that has to be done.
+
+        Raises:
+            NotConnected: no server could be reached.
+        """
+        if self._pid != os.getpid():
+            self._leave_to_parent()
+        while connection := self._pop():
+            if connection.address in self._servers.addresses() and not connection.is_stale():
+                return connection
+            connection.close()
+        return connect_any(self._servers, min(timeout, self._connect_timeout))
+
+    def give_back(self, connection: Connection) -> None:
+        """Take a borrowed connection back; one that is closed or waits for replies is not lent again."""
+        with self._lock:
+            if connection.is_open and not connection.in_flight and len(self._idle) < _MAX_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Close all idle connections; the pool stays usable."""
+        while connection := self._pop():
+            connection.close()
+
+    def _pop(self) -> Connection | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _leave_to_parent(self) -> None:
+        """After a fork: close our copies of the parent's sockets. Its lock may be held for ever, hence a new one."""
+        inherited = self._idle
+        self._begin()
+        for connection in inherited:
+            connection.close()
+
+
+def connect_any(servers: ServerSet, timeout: float) -> Connection:
+    """Connect to the first server of a set that can be reached within ``timeout`` seconds.
+
+    Raises:
+        NotConnected: none can be; the message says why, of each.
+    """
+    deadline = time.monotonic() + timeout
+    reasons: list[str] = []
+    for address in servers.candidates():
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 and reasons:
+            break
+        try:
+            connection = Connection(address, connect_timeout=remaining)
+        except ServerUnavailable as error:
+            servers.failed(address)
+            reasons.append(str(error))
+        else:
+            servers.worked(address)
+            return connection
+    raise NotConnected("; ".join(reasons))

@@ -1,0 +1,144 @@
+"""What goes into the client's calls and what comes out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.state import JobState
+
+
+class NewJob(NamedTuple):
+    """A job to enqueue.
+
+    Attributes:
+        body: any bytes.
+        priority: 1 is served first.
+        run_after_ms: epoch milliseconds before which it does not run; None is now.
+        attempts: attempts in all, the first included.
+        status: free text to begin the job's custom status with.
+    """
+
+    body: bytes
+    priority: int = 1
+    run_after_ms: int | None = None
+    attempts: int = 2
+    status: str = ""
+
+
+class ClaimedJob(NamedTuple):
+    """A job handed out by a dequeue.
+
+    What a server of the original does not tell is None.
+
+    Attributes:
+        descriptor: address of the job.
+        body: its bytes.
+        attempts_allowed: attempts in all.
+        attempts_remaining: attempts left, this one included.
+        claim: token to send back with acks and checkpoints.
+        created_at_ms: when it was enqueued, epoch milliseconds.
+        run_after_ms: when it became due, epoch milliseconds.
+    """
+
+    descriptor: str
+    body: bytes
+    attempts_allowed: int | None = None
+    attempts_remaining: int | None = None
+    claim: str | None = None
+    created_at_ms: int | None = None
+    run_after_ms: int | None = None
+
+
+class Ack(NamedTuple):
+    """How one job ended.
+
+    Attributes:
+        descriptor: address of the job.
+        claim: its claim; given, the ack only counts if the job is still claimed so.
+        status: text to append to the job's custom status.
+        retry_delay: seconds until the next attempt of a failed job.
+        final: a failed job is given up now, whatever attempts remain.
+    """
+
+    descriptor: str
+    claim: str | None = None
+    status: str = ""
+    retry_delay: float = 0.0
+    final: bool = False
+
+
+class Acks(NamedTuple):
+    """Acks that ride on a dequeue.
+
+    Attributes:
+        succeeded: jobs that are done.
+        failed: jobs whose attempt failed.
+        queue: queue of these jobs; None means the dequeue's.
+    """
+
+    succeeded: Sequence[Ack] = ()
+    failed: Sequence[Ack] = ()
+    queue: str | None = None
+
+
+class Checkpoint(NamedTuple):
+    """What to save of a claimed job; None leaves a thing as it is.
+
+    Attributes:
+        descriptor: address of the job.
+        claim: its claim; without, the job must have been claimed by the same source.
+        body: new body.
+        move_to_pending: give the job back, no attempt spent.
+        run_after_ms: epoch milliseconds before which it does not run (again).
+        attempts: attempts allowed and remaining from now on.
+        status: text to prepend to the job's custom status.
+    """
+
+    descriptor: str
+    claim: str | None = None
+    body: bytes | None = None
+    move_to_pending: bool = False
+    run_after_ms: int | None = None
+    attempts: int | None = None
+    status: str | None = None
+
+
+class JobInfo(NamedTuple):
+    """What the server knows of a job; times are epoch milliseconds.
+
+    Attributes:
+        descriptor: address of the job.
+        state: where it stands.
+        attempts_allowed: attempts in all.
+        attempts_remaining: attempts left.
+        status: custom status.
+        created_at_ms: when it was enqueued.
+        run_after_ms: when it became or becomes due.
+        updated_at_ms: when it last changed.
+        claim: its claim, once it was handed out.
+        body: its bytes, where asked for.
+    """
+
+    descriptor: str
+    state: JobState
+    attempts_allowed: int
+    attempts_remaining: int
+    status: str = ""
+    created_at_ms: int = 0
+    run_after_ms: int | None = None
+    updated_at_ms: int | None = None
+    claim: str | None = None
+    body: bytes | None = None
+
+
+class Page(NamedTuple):
+    """One answer to a scan.
+
+    Attributes:
+        jobs: some of the jobs.
+        continuation: to be given to the next scan; None when there are no more.
+    """
+
+    jobs: list[JobInfo]
+    continuation: str | None

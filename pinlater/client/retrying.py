@@ -1,0 +1,56 @@
+"""Which failures are worth another try, and when it is made."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import tenacity
+
+from pinlater.client.calls import Call
+from pinlater.errors import CallTimeout, NoHealthyShards, ServerUnavailable, ShardConnectionFailed
+
+_FIRST_WAIT_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 2.0
+
+
+class NotConnected(ServerUnavailable):
+    """No server of the set could be reached: nothing was sent, so that any call may be tried again."""
+
+
+def worth_repeating(call: Call[Any], error: BaseException) -> bool:
+    """Return whether ``call`` may be made again after ``error``.
+
+    What the client has to change is never repeated. When the answer was lost, only calls are that may be
+    carried out twice.
+    """
+    if isinstance(error, (NotConnected, NoHealthyShards, ShardConnectionFailed)):
+        return True
+    return call.safe_to_repeat and isinstance(error, (ServerUnavailable, CallTimeout))
+
+
+class _StopAt(tenacity.stop.stop_base):
+    """Stops when the next wait would reach beyond a moment."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> bool:
+        return time.monotonic() + (retry_state.upcoming_sleep or 0.0) >= self._deadline
+
+
+def policy(call: Call[Any], retries: int, deadline: float) -> dict[str, Any]:
+    """Return tenacity's settings for the tries of one call.
+
+    The waits double from 0.05 s to 2 s, with jitter, so that the clients of a restarted server do not come all
+    at once. No wait reaches beyond ``deadline`` (monotonic seconds); the last error is raised as it is.
+    """
+    wait = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS * 2, max=_LONGEST_WAIT_SECONDS)
+    floor = tenacity.wait_fixed(_FIRST_WAIT_SECONDS / 2)
+
+    return {
+        "retry": tenacity.retry_if_exception(lambda error: worth_repeating(call, error)),
+        "wait": floor + wait,
+        "stop": tenacity.stop_any(tenacity.stop_after_attempt(retries + 1), _StopAt(deadline)),
+        "reraise": True,
+    }

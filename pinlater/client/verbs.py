@@ -1,0 +1,219 @@
+"""The calls of the service as methods, one per call, for blocking programs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from pinlater.client.calls import Call, Calls
+from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+from pinlater.state import JobState
+
+T = TypeVar("T")
+
+
+class Verbs(ABC):
+    """One method per call of the wire contract.
+
+    All of them raise ``CallError`` when no answer comes, and ``ServiceError`` when the server refuses; which
+    of its subclasses, the server's rules say (``QueueNotFound`` from all that name a queue).
+    """
+
+    _calls: Calls
+
+    @abstractmethod
+    def _execute(self, call: Call[T]) -> T:
+        """Carry a call out."""
+
+    def create_queue(self, name: str) -> None:
+        """Create a queue; nothing happens if it is there.
+
+        Raises:
+            QueueNameInvalid: the name has other characters than letters, digits and underscore.
+            QueueNameTooLong: no store could keep it.
+        """
+        self._execute(self._calls.create_queue(name))
+
+    def delete_queue(self, name: str, password: str) -> None:
+        """Delete a queue and all its jobs; nothing happens if there is none.
+
+        Raises:
+            PasswordInvalid: it is not the server's admin password, or the server has none.
+        """
+        self._execute(self._calls.delete_queue(name, password))
+
+    def queue_names(self) -> set[str]:
+        """Return the names of all queues."""
+        return self._execute(self._calls.queue_names())
+
+    def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
+        """Store jobs, all or none; return their descriptors in the same order.
+
+        When the answer is lost, the call is repeated: the jobs may then be stored twice.
+
+        Raises:
+            QueueNotFound: create it first.
+            PriorityNotSupported: a priority is outside the server's levels.
+            EnqueueRejected: a body is too large.
+        """
+        return self._execute(self._calls.enqueue_jobs(queue, jobs))
+
+    def dequeue_jobs(
+        self,
+        queue: str,
+        limit: int,
+        *,
+        wait: float = 0.0,
+        lease: float | None = None,
+        dry_run: bool = False,
+        acks: Acks | None = None,
+        other_queues: Sequence[str] = (),
+    ) -> list[ClaimedJob]:
+        """Claim jobs that are due. Never repeated by itself when the answer is lost.
+
+        Args:
+            queue: where to take them.
+            limit: at most so many.
+            wait: seconds to wait for a job when there is none; the call's time-out is so much longer.
+            lease: seconds until an unacknowledged job is given to somebody else; None leaves it to the server.
+            dry_run: look, do not claim.
+            acks: acks that ride along.
+            other_queues: queues to ask, in this order, when ``queue`` has none.
+
+        Raises:
+            DequeueRateLimited: the queue is paused or has given out what it may for now.
+        """
+        return self._execute(
+            self._calls.dequeue_jobs(
+                queue, limit, wait=wait, lease=lease, dry_run=dry_run, acks=acks, other_queues=other_queues
+            )
+        )
+
+    def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> None:
+        """Say how claimed jobs ended. Jobs that are claimed no longer, or otherwise, are left alone."""
+        self._execute(self._calls.ack(queue, succeeded, failed))
+
+    def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> None:
+        """Save progress of claimed jobs, renew their claims, or give them back.
+
+        A body that is no UTF-8 text is kept by our server; a server of the original leaves the old body.
+        """
+        self._execute(self._calls.checkpoint(queue, checkpoints))
+
+    def lookup(self, descriptors: Iterable[str], *, include_body: bool = False) -> dict[str, JobInfo]:
+        """Return what is known of jobs, by descriptor; unknown ones are left out.
+
+        Raises:
+            UnknownError: a descriptor is malformed.
+        """
+        return self._execute(self._calls.lookup(descriptors, include_body=include_body))
+
+    def count(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        body_regex: str | None = None,
+    ) -> int:
+        """Return the number of jobs in a state.
+
+        Args:
+            queue: whose jobs.
+            state: which state.
+            priority: only of this level; None is all.
+            future: of PENDING, those not due yet instead of those due.
+            body_regex: only jobs with a match in their body.
+        """
+        return self._execute(self._calls.count(queue, state, priority=priority, future=future, body_regex=body_regex))
+
+    def scan(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        limit: int = 100,
+        body_regex: str | None = None,
+        continuation: str | None = None,
+    ) -> Page:
+        """Return jobs in a state, up to ``limit``, and where to go on; arguments as in ``count``.
+
+        Raises:
+            ContinuationInvalid: ``continuation`` comes from no scan of this kind.
+        """
+        return self._execute(
+            self._calls.scan(
+                queue,
+                state,
+                priority=priority,
+                future=future,
+                limit=limit,
+                body_regex=body_regex,
+                continuation=continuation,
+            )
+        )
+
+    def scan_all(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int | None = None,
+        future: bool = False,
+        page_size: int = 100,
+        body_regex: str | None = None,
+    ) -> Iterator[JobInfo]:
+        """Yield all jobs in a state, page after page; those that change meanwhile may be missed."""
+        continuation = None
+        while True:
+            page = self.scan(
+                queue,
+                state,
+                priority=priority,
+                future=future,
+                limit=page_size,
+                body_regex=body_regex,
+                continuation=continuation,
+            )
+            yield from page.jobs
+            continuation = page.continuation
+            if continuation is None:
+                return
+
+    def retry_failed(
+        self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000
+    ) -> int:
+        """Make FAILED jobs of one priority level PENDING again; return how many.
+
+        Args:
+            queue: whose jobs.
+            priority: of this level.
+            attempts: attempts they get.
+            run_after_ms: epoch milliseconds before which they do not run; None is now.
+            limit: at most so many.
+        """
+        return self._execute(
+            self._calls.retry_failed(
+                queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit
+            )
+        )
+
+    def delete_jobs(
+        self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
+    ) -> int:
+        """Delete jobs of one state and priority level, up to ``limit``; return how many."""
+        return self._execute(
+            self._calls.delete_jobs(queue, state, priority=priority, body_regex=body_regex, limit=limit)
+        )
+
+    def release_claims(self, queue: str, source: str) -> int:
+        """Give back, no attempt spent, all jobs that ``source`` has claimed; return how many.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return self._execute(self._calls.release_claims(queue, source))

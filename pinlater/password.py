@@ -1,0 +1,49 @@
+"""The admin password, kept as ``scrypt$<N>$<r>$<p>$<salt>$<hash>`` (salt and hash in base64)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+
+_COST = 1 << 17, 8, 1  # scrypt's N, r and p
+_SALT_BYTES, _HASH_BYTES = 16, 32
+_MAX_MEMORY_BYTES = 1 << 30
+
+
+def hash_password(text: str) -> str:
+    """Return what to keep of a password: takes about half a second and 128 MiB, on purpose."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    digest = _scrypt(text, salt, _COST, _HASH_BYTES)
+    return "$".join(("scrypt", *map(str, _COST), _text(salt), _text(digest)))
+
+
+def verify_password(text: str, stored: str) -> bool:
+    """Return whether ``text`` is the password that ``hash_password`` made ``stored`` of.
+
+    Something that is no such hash matches nothing. The comparison takes the same time wherever it fails.
+    """
+    try:
+        scheme, cost, block_size, parallel, salt, digest = stored.split("$")
+        expected = _bytes(digest)
+        if scheme != "scrypt" or not expected:
+            return False
+        found = _scrypt(text, _bytes(salt), (int(cost), int(block_size), int(parallel)), len(expected))
+    except (ValueError, OverflowError, MemoryError):  # binascii.Error is a ValueError
+        return False
+    return hmac.compare_digest(found, expected)
+
+
+def _scrypt(text: str, salt: bytes, cost: tuple[int, int, int], length: int) -> bytes:
+    n, r, p = cost
+    password = text.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(password, salt=salt, n=n, r=r, p=p, maxmem=_MAX_MEMORY_BYTES, dklen=length)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
