@@ -1,0 +1,11 @@
+"""Jobs to learn from, each in one small module and on real input.
+
+Run them with ``pinlater-worker jobs_example``; see all of them at work with ``make demo``.
+"""
+
+from jobs_example.delivery import DeliverEvent
+from jobs_example.source_index import IndexStandardLibrary
+from jobs_example.thumbnails import MakeThumbnails
+from jobs_example.workflow import PublishReport
+
+__all__ = ["DeliverEvent", "IndexStandardLibrary", "MakeThumbnails", "PublishReport"]

@@ -1,0 +1,87 @@
+"""A full-text index over the Python standard library: a long job that survives the death of its process.
+
+What to see here: progress is an ordinary field, and ``context.checkpoint()`` saves the record. A later attempt
+begins with the record as it was saved last, so at most the work since then is done again. That it may be done
+again is why each file has a fixed row: writing it twice leaves one row.
+"""
+
+import ast
+import io
+import sqlite3
+import sysconfig
+import tokenize
+import warnings
+from contextlib import closing, suppress
+from pathlib import Path
+
+from pinlater import Constant, Job, JobContext
+
+STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+OTHER_PEOPLES = {"site-packages", "dist-packages"}
+FILES_AT_ONCE = 10
+SCHEMA = "CREATE VIRTUAL TABLE IF NOT EXISTS source USING fts5(path, names, comments, code, attempt UNINDEXED)"
+INSERT = "INSERT OR REPLACE INTO source (rowid, path, names, comments, code, attempt) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class IndexStandardLibrary(Job, queue="source_index", attempts=5, backoff=Constant(0.5), heartbeat=0.25):
+    """Index every Python source file of the running interpreter's standard library.
+
+    Attributes:
+        database: path of the SQLite file that holds the index.
+        cursor: number of files that are done.
+    """
+
+    database: str
+    cursor: int = 0
+
+    def run(self, context: JobContext) -> None:
+        files = source_files()
+        context.log.info("indexing from file %d of %d", self.cursor, len(files))
+        with closing(open_index(self.database)) as index:
+            while self.cursor < len(files):
+                batch = files[self.cursor : self.cursor + FILES_AT_ONCE]
+                rows = [(row, *read(path), context.attempt) for row, path in enumerate(batch, start=self.cursor)]
+                with index:  # one transaction
+                    index.executemany(INSERT, rows)
+                self.cursor += len(batch)  # only after the work is safe
+                context.checkpoint()
+
+
+def source_files() -> list[Path]:
+    """Return all files to index, in an order that stays the same."""
+    return sorted(
+        path for path in STANDARD_LIBRARY.rglob("*.py") if not OTHER_PEOPLES.intersection(path.parts) and path.is_file()
+    )
+
+
+def open_index(database: str) -> sqlite3.Connection:
+    """Open the index; create it if there is none."""
+    index = sqlite3.connect(database, timeout=30)
+    index.execute("PRAGMA journal_mode = WAL")
+    index.execute(SCHEMA)
+    return index
+
+
+def read(path: Path) -> tuple[str, str, str, str]:
+    """Return a file's path, the names that it defines, its comments, and all of its text."""
+    source = path.read_bytes()
+    text = source.decode("utf-8", "replace")
+    return str(path.relative_to(STANDARD_LIBRARY)), " ".join(_names(source)), " ".join(_comments(text)), text
+
+
+def _names(source: bytes) -> list[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the files' own, such as odd escapes
+        try:
+            nodes = list(ast.walk(ast.parse(source)))
+        except (SyntaxError, ValueError, RecursionError):  # the library tests its parser on broken files
+            return []
+    return [node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def _comments(text: str) -> list[str]:
+    comments: list[str] = []
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    with suppress(SyntaxError, tokenize.TokenError):  # broken on purpose, as above; what came before is kept
+        comments.extend(token.string for token in tokens if token.type == tokenize.COMMENT)
+    return comments
