@@ -142,6 +142,14 @@ class Expired(NamedTuple):
     failed: int
 
 
+class Collected(NamedTuple):
+    """How many finished jobs of one queue were removed."""
+
+    queue: str
+    succeeded: int
+    failed: int
+
+
 class Backend(Protocol):
     """A store of jobs."""
 
@@ -201,8 +209,8 @@ class Backend(Protocol):
         their holders had no time yet to renew them.
         """
 
-    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> tuple[int, int]:
-        """SUCCEEDED and FAILED since longer than the given times -> gone. Return how many of each."""
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
+        """SUCCEEDED and FAILED since longer than the given times -> gone, up to ``limit`` of each."""
 
     async def close(self) -> None:
         """Finish what was submitted and let go of the store."""

@@ -14,6 +14,7 @@ from pinlater.server.backends.contract import (
     Checkpoint,
     Claim,
     ClaimedJob,
+    Collected,
     Dequeued,
     Expired,
     JobFilter,
@@ -39,8 +40,8 @@ SHARD = "1"
 FILE_NAME = "pinlater.db"
 
 _VERBS = (
-    create,
     drop,
+    create,
     settle,
     checkpoint,
     release,
@@ -51,7 +52,11 @@ _VERBS = (
     upkeep.delete,
     upkeep.collect,
 )
-"""In the order within a transaction: what makes jobs claimable stands before ``claim``."""
+"""In the order within a transaction: what makes jobs claimable stands before ``claim``.
+
+``drop`` is only asked for queues that are there and ``create`` only for those that are not, so both in one
+transaction mean a queue that is deleted and then made anew.
+"""
 
 
 class SqliteBackend:
@@ -110,8 +115,14 @@ class SqliteBackend:
             self._queues[queue] = self._queue(queue_id, queue)
 
     async def delete_queue(self, queue: str) -> None:
-        if self._queues.pop(queue, None):
+        known = self._queues.pop(queue, None)
+        if known is None:
+            return
+        try:
             await self._writer.submit(drop, queue)
+        except UnknownError:  # nothing was changed: the queue is still there
+            self._queues.setdefault(queue, known)
+            raise
 
     async def queue_names(self) -> set[str]:
         return set(self._queues)
@@ -201,13 +212,21 @@ class SqliteBackend:
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         reaped = await self._writer.submit(upkeep.reap, upkeep.ReapRequest(limit, server_age_ms, quiet_ms))
-        names = {queue.id: queue.name for queue in self._queues.values()}
+        names = self._names_by_id()
         return [Expired(names[queue_id], retried, failed) for queue_id, retried, failed in reaped if queue_id in names]
 
-    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> tuple[int, int]:
+    def _names_by_id(self) -> dict[int, str]:
+        return {queue.id: queue.name for queue in self._queues.values()}
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         request = upkeep.CollectRequest(succeeded_ttl_ms, failed_ttl_ms, limit)
-        collected: tuple[int, int] = await self._writer.submit(upkeep.collect, request)
-        return collected
+        collected = await self._writer.submit(upkeep.collect, request)
+        names = self._names_by_id()
+        return [
+            Collected(names[queue_id], succeeded, failed)
+            for queue_id, succeeded, failed in collected
+            if queue_id in names
+        ]
 
     async def close(self) -> None:
         await self._writer.close()

@@ -174,6 +174,7 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_settled
     WHERE state >= 2 AND state = ?1 AND updated_at < ?2 ORDER BY updated_at LIMIT ?3
 )
+RETURNING queue_id
 
 -- name: oldest_of_queue
 -- Jobs of a deleted queue, state by state so that the indexes serve: ?1 queue id, ?2 limit.

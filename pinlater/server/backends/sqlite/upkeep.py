@@ -82,18 +82,23 @@ def _reap_one(transaction: Transaction, request: ReapRequest) -> list[tuple[int,
     return [(queue_id, retried[queue_id], failed[queue_id]) for queue_id in retried.keys() | failed.keys()]
 
 
-def collect(transaction: Transaction, requests: Sequence[CollectRequest]) -> list[tuple[int, int]]:
-    """Remove what has been finished for long enough, and some jobs of deleted queues."""
+def collect(transaction: Transaction, requests: Sequence[CollectRequest]) -> list[list[tuple[int, int, int]]]:
+    """Remove what has been finished for long enough, and some jobs of deleted queues.
+
+    Return (queue id, SUCCEEDED, FAILED) of each queue that had any.
+    """
     return [_collect_one(transaction, request) for request in requests]
 
 
-def _collect_one(transaction: Transaction, request: CollectRequest) -> tuple[int, int]:
+def _collect_one(transaction: Transaction, request: CollectRequest) -> list[tuple[int, int, int]]:
     sql, now = QUERIES["collect_finished"], transaction.now
-    succeeded = transaction.run(sql, (SUCCEEDED, now - request.succeeded_ttl_ms, request.limit))
-    failed = transaction.run(sql, (FAILED, now - request.failed_ttl_ms, request.limit))
+    succeeded, failed = (
+        Counter(row[0] for row in transaction.rows(sql, (state, now - ttl_ms, request.limit)))
+        for state, ttl_ms in ((SUCCEEDED, request.succeeded_ttl_ms), (FAILED, request.failed_ttl_ms))
+    )
     for (queue_id,) in transaction.rows(QUERIES["deleted_queues"]):
         _sweep(transaction, queue_id, request.limit)
-    return succeeded, failed
+    return [(queue_id, succeeded[queue_id], failed[queue_id]) for queue_id in succeeded.keys() | failed.keys()]
 
 
 def _sweep(transaction: Transaction, queue_id: int, limit: int) -> None:

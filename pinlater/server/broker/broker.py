@@ -1,0 +1,240 @@
+"""Between the service and a store: every call that makes jobs claimable, or claims them, passes here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pinlater.errors import DequeueRateLimited, QueueNotFound
+from pinlater.server.backends.contract import (
+    Ack,
+    Backend,
+    Checkpoint,
+    Claim,
+    ClaimedJob,
+    Expired,
+    NewJob,
+    Settled,
+)
+from pinlater.server.broker.parking import Caller, ParkedQueue, Wait
+from pinlater.server.rate_limits import RateLimits
+
+
+class DequeueOrder(NamedTuple):
+    """What a dequeue wants.
+
+    Attributes:
+        queues: where jobs may come from; a later one is asked only for what the earlier ones lack.
+        limit: most jobs to hand out.
+        claim: how they are claimed.
+        wait_seconds: how long it may wait when there is none.
+    """
+
+    queues: Sequence[str]
+    limit: int
+    claim: Claim
+    wait_seconds: float
+
+
+class Broker:
+    """Hands out jobs, and lets those who may wait for them do so without asking the store again and again.
+
+    Args:
+        backend: the store.
+        limits: rate limits of queues.
+        now_ms: the clock of the store.
+    """
+
+    def __init__(self, backend: Backend, limits: RateLimits, now_ms: Callable[[], int]) -> None:
+        self._backend = backend
+        self._limits = limits
+        self._now_ms = now_ms
+        self._parked: dict[str, ParkedQueue] = {}
+        self._is_closing = False
+
+    @property
+    def parked_dequeues(self) -> int:
+        """How many dequeues wait now."""
+        return sum(len(parked) for parked in self._parked.values())
+
+    def _at(self, queue: str) -> ParkedQueue:
+        parked = self._parked.get(queue)
+        if parked is None:
+            parked = self._parked[queue] = ParkedQueue(self._now_ms)
+        return parked
+
+    # Handing out
+
+    async def dequeue(self, order: DequeueOrder, caller: Caller) -> dict[str, list[ClaimedJob]]:
+        """Return jobs by queue; empty when none came in time.
+
+        Raises:
+            QueueNotFound: there is no such queue (any more).
+            DequeueRateLimited: all queues are paused or have spent their rate, also at the end of the wait.
+        """
+        jobs = await self._take(order)
+        if jobs or order.wait_seconds <= 0 or self._is_closing:
+            return self._answer(order, jobs)
+        wait = Wait(order.limit, order.wait_seconds)
+        caller.park(wait)
+        try:
+            while not (jobs or wait.is_over or caller.is_gone):
+                if not self._may_have_jobs(order):
+                    await self._sleep(order, wait)
+                jobs = await self._take(order)
+        finally:
+            caller.park(None)
+            wait.end()
+        return self._answer(order, jobs)
+
+    def _answer(self, order: DequeueOrder, jobs: dict[str, list[ClaimedJob]]) -> dict[str, list[ClaimedJob]]:
+        if not jobs and all(self._limits.seconds_until_next(queue) != 0 for queue in order.queues):
+            raise DequeueRateLimited(
+                f"queue {order.queues[0]!r} is paused"
+                if self._limits.is_paused(order.queues[0])
+                else f"queue {order.queues[0]!r} has handed out all that its rate allows for now"
+            )
+        return jobs
+
+    def _may_have_jobs(self, order: DequeueOrder) -> bool:
+        """Whether something arrived while the last look was under way."""
+        return any(
+            not self._at(queue).is_known_empty and self._limits.seconds_until_next(queue) == 0 for queue in order.queues
+        )
+
+    async def _take(self, order: DequeueOrder) -> dict[str, list[ClaimedJob]]:
+        taken: dict[str, list[ClaimedJob]] = {}
+        wanted = order.limit
+        for queue in order.queues:
+            jobs = await self._take_from(queue, wanted, order)
+            if jobs:
+                taken[queue] = jobs
+                wanted -= len(jobs)
+                if wanted <= 0:
+                    break
+        return taken
+
+    async def _take_from(self, queue: str, wanted: int, order: DequeueOrder) -> list[ClaimedJob]:
+        parked = self._at(queue)
+        if self._backend.capabilities.is_serial and parked.is_known_empty:
+            return []
+        allowed = self._limits.take(queue, wanted)
+        if allowed <= 0:
+            return []
+        arrivals = parked.arrivals
+        taken = 0
+        try:
+            jobs, next_due_ms = await self._backend.dequeue_jobs(queue, allowed, order.claim, want_next_due=True)
+            taken = len(jobs)
+        except QueueNotFound:
+            self._parked.pop(queue, None)  # or anybody could fill the memory with names
+            raise
+        finally:
+            if taken < allowed:
+                self._limits.give_back(queue, allowed - taken)
+        if taken < allowed:
+            parked.came_back_short(arrivals, next_due_ms)
+        else:  # there may be more
+            parked.wake_next()
+        return jobs
+
+    async def _sleep(self, order: DequeueOrder, wait: Wait) -> None:
+        parked = [self._at(queue) for queue in order.queues]
+        for queue in parked:
+            queue.add(wait)
+        delays = [delay for queue in order.queues if (delay := self._limits.seconds_until_next(queue))]
+        alarm = asyncio.get_running_loop().call_later(min(delays), wait.wake) if delays else None
+        try:
+            await wait()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            for queue in parked:
+                queue.remove(wait)
+
+    async def peek(self, queue: str, limit: int) -> list[ClaimedJob]:
+        """Return what a dequeue would hand out.
+
+        Raises:
+            DequeueRateLimited: the queue is paused.
+        """
+        if self._limits.is_paused(queue):
+            raise DequeueRateLimited(f"queue {queue!r} is paused")
+        return await self._backend.peek_jobs(queue, limit)
+
+    # Making jobs claimable
+
+    async def enqueue(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+        """Store jobs and hand them to whoever waits for them; see ``Backend.enqueue_jobs``."""
+        storing = self._backend.enqueue_jobs(queue, jobs)
+        if self._backend.capabilities.is_serial:
+            # Woken before the jobs are stored, the waiting dequeues claim in the same transaction.
+            self._announce(queue, jobs)
+            return await storing
+        descriptors = await storing
+        self._announce(queue, jobs)
+        return descriptors
+
+    def _announce(self, queue: str, jobs: Sequence[NewJob]) -> None:
+        parked = self._parked.get(queue)
+        if parked is None:
+            return
+        now = self._now_ms()
+        later = [job.run_after_ms for job in jobs if job.run_after_ms is not None and job.run_after_ms > now]
+        if len(jobs) > len(later):
+            parked.arrived(len(jobs) - len(later))
+        if later:
+            parked.arrived(len(later), min(later))
+
+    async def ack(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+        """Settle jobs; see ``Backend.ack_dequeued_jobs``."""
+        settled = await self._backend.ack_dequeued_jobs(queue, succeeded, failed)
+        if failed and settled.changed:
+            for ack in failed:
+                self._at(queue).arrived(1, self._now_ms() + ack.retry_delay_ms)
+        return settled
+
+    async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+        """Renew, change or give back claims; see ``Backend.checkpoint_jobs``."""
+        settled = await self._backend.checkpoint_jobs(queue, checkpoints)
+        if settled.due_ms is not None:
+            self._at(queue).arrived(settled.changed, settled.due_ms)
+        return settled
+
+    async def release(self, queue: str, source: str) -> int:
+        """Give back all that a source holds; see ``Backend.release_claims``."""
+        released = await self._backend.release_claims(queue, source)
+        self._at(queue).arrived(released)
+        return released
+
+    async def retry_failed(self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
+        """Make failed jobs claimable again; see ``Backend.retry_failed_jobs``."""
+        moved = await self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit)
+        self._at(queue).arrived(moved, run_after_ms)
+        return moved
+
+    async def reap(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        """End expired claims; see ``Backend.reap_expired``."""
+        expired = await self._backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
+        for queue, retried, _ in expired:
+            self._at(queue).arrived(retried)
+        return expired
+
+    async def delete_queue(self, queue: str) -> None:
+        """Remove a queue; dequeues that wait for it learn that it is gone."""
+        await self._backend.delete_queue(queue)
+        parked = self._parked.pop(queue, None)
+        if parked is not None:
+            parked.wake_all()
+
+    def limits_changed(self) -> None:
+        """Let waiting dequeues look again, now that more may be allowed."""
+        for parked in self._parked.values():
+            parked.wake_all()
+
+    def end_waits(self) -> None:
+        """Answer all waiting dequeues, and let none wait any more: the server stops."""
+        self._is_closing = True
+        for parked in self._parked.values():
+            parked.end_all()

@@ -1,0 +1,160 @@
+"""Parked dequeues: who waits for which queue, and what ends the wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+_LONGEST_TIMER_SECONDS = 3600.0
+
+
+class Caller:
+    """One client connection, as far as a parked dequeue cares."""
+
+    __slots__ = ("_parked", "is_gone")
+
+    def __init__(self) -> None:
+        self.is_gone = False
+        self._parked: Wait | None = None
+
+    def interrupt(self) -> None:
+        """End the wait of the dequeue that is parked for this connection, if one is."""
+        if self._parked is not None:
+            self._parked.end()
+
+    def hang_up(self) -> None:
+        """Note that nobody reads answers any more."""
+        self.is_gone = True
+        self.interrupt()
+
+    def park(self, wait: Wait | None) -> None:
+        """Remember what ``interrupt`` has to end."""
+        self._parked = wait
+
+
+class Wait:
+    """The wait of one dequeue: woken any number of times, ended once.
+
+    Args:
+        limit: how many jobs the dequeue can take.
+        seconds: how long it may wait in all.
+    """
+
+    __slots__ = ("_future", "_loop", "_timer", "is_over", "limit")
+
+    def __init__(self, limit: int, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] | None = None
+        self.limit = limit
+        self.is_over = False
+        self._timer = self._loop.call_later(seconds, self.end)
+
+    async def __call__(self) -> None:
+        """Sleep until woken or ended; at once when ended already."""
+        if not self.is_over:
+            self._future = self._loop.create_future()
+            await self._future
+
+    def wake(self) -> None:
+        """Let the dequeue look again."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def end(self) -> None:
+        """Let the dequeue answer with what it has."""
+        self.is_over = True
+        self._timer.cancel()
+        self.wake()
+
+
+class ParkedQueue:
+    """What the broker knows of one queue: who waits for it, and whether looking for jobs is in vain.
+
+    Args:
+        now_ms: the clock of the store.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._waits: dict[Wait, None] = {}  # in order of arrival
+        self._arrivals = 0
+        self._empty_since: int | None = None
+        self._due_ms: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    @property
+    def is_known_empty(self) -> bool:
+        """Whether nothing has become claimable since a claim came back short."""
+        return self._empty_since == self._arrivals
+
+    @property
+    def arrivals(self) -> int:
+        """A number that changes whenever jobs may have become claimable."""
+        return self._arrivals
+
+    def add(self, wait: Wait) -> None:
+        """Let ``wait`` be woken by arrivals, after those that came before it."""
+        self._waits[wait] = None
+
+    def remove(self, wait: Wait) -> None:
+        """Undo ``add``."""
+        self._waits.pop(wait, None)
+
+    def came_back_short(self, arrivals: int, next_due_ms: int | None) -> None:
+        """Take note of a claim that began after ``arrivals`` and found fewer jobs than it wanted."""
+        if arrivals == self._arrivals:
+            self._empty_since = arrivals
+            self._expect_not_later(next_due_ms)
+
+    def arrived(self, count: int, due_ms: int | None = None) -> None:
+        """Wake as many waits as ``count`` jobs can serve; later, when they are due only then."""
+        if due_ms is not None and due_ms > self._now_ms():
+            self._expect_not_later(due_ms)
+            return
+        self._arrivals += 1
+        for wait in list(self._waits):
+            if count <= 0:
+                break
+            count -= wait.limit
+            del self._waits[wait]
+            wait.wake()
+
+    def wake_all(self) -> None:
+        """Let all waits look again: what holds them back may have changed."""
+        self._arrivals += 1
+        for wait in list(self._waits):
+            wait.wake()
+
+    def end_all(self) -> None:
+        """End all waits: the server stops."""
+        for wait in list(self._waits):
+            wait.end()
+
+    def _expect_not_later(self, due_ms: int | None) -> None:
+        if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
+            self._expect(due_ms)
+
+    def _expect(self, due_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_ms = due_ms
+        delay = max(due_ms - self._now_ms(), 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(min(delay, _LONGEST_TIMER_SECONDS), self._fell_due)
+
+    def _fell_due(self) -> None:
+        due_ms, self._due_ms, self._timer = self._due_ms, None, None
+        if due_ms is not None and due_ms > self._now_ms():  # the timer is not as exact as the clock
+            self._expect(due_ms)
+            return
+        self._arrivals += 1
+        self.wake_next()
+
+    def wake_next(self) -> None:
+        """Wake the wait that is first in line; if it gets all it can take, it wakes the next."""
+        wait = next(iter(self._waits), None)
+        if wait is not None:
+            del self._waits[wait]
+            wait.wake()

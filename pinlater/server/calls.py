@@ -1,0 +1,37 @@
+"""What is wrong with a call, below the level of PinLater's own error codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.wire.codec import PROTOCOL_ERROR
+
+
+class CallRefused(Exception):
+    """Answered as a Thrift-level exception; the connection stays usable (wire contract §1.2).
+
+    Attributes:
+        kind: type of the ``TApplicationException``.
+    """
+
+    def __init__(self, kind: int, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def require(struct: Any, name: str) -> None:
+    """Return if a struct and all its required fields are there; thriftpy2's decoder does not check that.
+
+    Raises:
+        CallRefused: one is missing; the message names it.
+    """
+    if struct is None:
+        raise missing(name)
+    for field in type(struct).thrift_spec.values():
+        if field[-1] and getattr(struct, field[1]) is None:
+            raise missing(f"{name}.{field[1]}")
+
+
+def missing(name: str) -> CallRefused:
+    """Return the refusal that names an absent field."""
+    return CallRefused(PROTOCOL_ERROR, f"required field {name} is missing")

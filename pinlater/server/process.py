@@ -1,0 +1,147 @@
+"""The server process: everything is put together here, and taken apart again when it drains."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from pinlater_supervisor import Child
+
+from pinlater import __version__
+from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.server.admin import AdminEndpoint
+from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sqlite.writer import CommitStats
+from pinlater.server.broker import Broker
+from pinlater.server.claims import ClaimNames
+from pinlater.server.clock import SteadyClock
+from pinlater.server.limits_files import LimitsFiles
+from pinlater.server.listeners import address_of
+from pinlater.server.metrics import Metrics
+from pinlater.server.monitor import Monitor
+from pinlater.server.rate_limits import RateLimits
+from pinlater.server.service import Service
+from pinlater.server.settings import Settings
+from pinlater.server.transport import Transport
+
+log = logging.getLogger("pinlater.server")
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""The writer thread and the event loop pass the interpreter lock to and fro; the default of 5 ms would stall both."""
+
+
+def run(child: Child, settings: Settings, listener: socket.socket, admin_listener: socket.socket) -> int:
+    """Serve until the supervisor asks to stop; return the exit code."""
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(child, settings, listener, admin_listener))
+    except ConfigError as error:
+        sys.stderr.write(f"pinlater-server: {error}\n")
+        return EXIT_CONFIG
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # no wheel for this platform: the standard loop does the same, a fifth slower
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(child: Child, settings: Settings, listener: socket.socket, admin_listener: socket.socket) -> None:
+    async with AsyncExitStack() as stack:
+        metrics, clock = Metrics(), SteadyClock()
+        backend = _open_backend(settings, clock, metrics)
+        stack.push_async_callback(backend.close)
+        limits = RateLimits()
+        broker = Broker(backend, limits, clock.now_ms)
+        host, port = os.uname().nodename, listener.getsockname()[1]
+        service = Service(
+            backend,
+            broker,
+            settings=settings,
+            claims=ClaimNames(host, port, clock.now_ms()),
+            metrics=metrics,
+            now_ms=clock.now_ms,
+        )
+        transport = Transport(service, settings, metrics)
+        metrics.connections.source = lambda: transport.connections
+        metrics.parked_dequeues.source = lambda: broker.parked_dequeues
+        metrics.store_waiting.source = lambda: backend.waiting
+        files = LimitsFiles(settings, limits, broker.limits_changed)
+        admin = AdminEndpoint(metrics, lambda: "the server is stopping" if transport.is_draining else None)
+        await admin.start(sock=admin_listener)
+        stack.push_async_callback(admin.close)
+        for task in (Monitor(backend, broker, settings, metrics).run(), *files.watches()):
+            await stack.enter_async_context(_running(task))
+        await transport.listen(listener)
+        stop = _stop_event(child)
+        child.ready()
+        log.info(
+            "pinlater-server %s ready on %s (store %s, admin http://%s)",
+            __version__,
+            address_of(listener),
+            settings.data_dir,
+            address_of(admin_listener),
+        )
+        await _until_stopped(child, stop)
+        log.info("stopping: answering what is in flight")
+        broker.end_waits()
+        await transport.drain(asyncio.get_running_loop().time() + settings.drain_seconds)
+    log.info("stopped")
+
+
+def _open_backend(settings: Settings, clock: SteadyClock, metrics: Metrics) -> SqliteBackend:
+    def on_commit(stats: CommitStats) -> None:
+        metrics.commit_requests.observe((), stats.requests)
+        metrics.commit_seconds.observe((), stats.seconds)
+
+    return SqliteBackend(
+        settings.data_dir,
+        priority_levels=settings.priority_levels,
+        now_ms=clock.now_ms,
+        synchronous=settings.sqlite_synchronous,
+        count_limit=settings.count_limit,
+        regex_seconds=settings.regex_timeout_seconds,
+        on_commit=on_commit,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Any) -> Any:
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _stop_event(child: Child) -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        loop.remove_reader(child.wakeup_fd)
+        stop.set()
+
+    loop.add_reader(child.wakeup_fd, heard)
+    return stop
+
+
+async def _until_stopped(child: Child, stop: asyncio.Event) -> None:
+    """Show life from the loop that does the work, so that the supervisor notices when it hangs."""
+    while not stop.is_set():
+        child.beat()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await stop.wait()

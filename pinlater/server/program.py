@@ -1,0 +1,107 @@
+"""``pinlater-server``: options, settings, sockets; then the supervisor takes over."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from pinlater import __version__
+from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.server.settings import Settings, load_settings
+from pinlater.server.settings import list_settings as settings_table
+
+_STOP_GRACE_SECONDS = 5.0
+_HANG_SECONDS = 30.0
+
+_EXAMPLES = """\b
+Examples:
+  pinlater-server                                   127.0.0.1:9010, admin page on 9999, file in your data directory
+  pinlater-server --data-dir /var/lib/pinlater --config /etc/pinlater/server.conf
+  pinlater-server --set BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS=60 --check
+  pinlater-server --list-settings
+
+Settings come from defaults, then --config (lines of KEY=VALUE), then the environment (PINLATER_ + KEY), then
+options; the last one wins. Exit codes: 0 stopped, 69 unavailable, 78 wrong settings.
+"""
+
+
+@click.command(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="File of KEY=VALUE settings.")
+@click.option("--data-dir", metavar="DIR", help="Where the store's file is kept (DATA_DIR).")
+@click.option("--host", help="Address to listen on (THRIFT_HOST).  [default: 127.0.0.1]")
+@click.option("--port", metavar="N", help="Port of the service; 0 takes any free one (THRIFT_PORT).  [default: 9010]")
+@click.option("--admin-port", metavar="N", help="Port of metrics and health (OSTRICH_PORT).  [default: 9999]")
+@click.option("--set", "more", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
+@click.option("--check", is_flag=True, help="Check the settings, say what they are, and exit.")
+@click.option("--list-settings", is_flag=True, help="List all settings with their defaults, and exit.")
+@click.version_option(__version__, prog_name="pinlater-server")
+def main(  # noqa: PLR0917 - click calls it
+    config_file: Path | None,
+    data_dir: str | None,
+    host: str | None,
+    port: str | None,
+    admin_port: str | None,
+    more: tuple[str, ...],
+    check: bool,
+    list_settings: bool,
+) -> None:
+    """Serve PinLater: take jobs in, keep them in a durable store, hand them to workers."""
+    if list_settings:
+        click.echo(settings_table())
+        return
+    given = {"DATA_DIR": data_dir, "THRIFT_HOST": host, "THRIFT_PORT": port, "OSTRICH_PORT": admin_port}
+    try:
+        options = {key: value for key, value in given.items() if value is not None} | _pairs(more)
+        settings = load_settings(config_file, os.environ, options)
+        sys.exit(_check(settings) if check else _run(settings))
+    except ConfigError as error:
+        click.echo(f"pinlater-server: {error}", err=True)
+        sys.exit(EXIT_CONFIG)
+
+
+def _pairs(more: tuple[str, ...]) -> dict[str, str]:
+    pairs = dict(pair.partition("=")[::2] for pair in more)
+    for pair in more:
+        if "=" not in pair:
+            raise ConfigError(f"--set {pair}: write --set KEY=VALUE")
+    return pairs
+
+
+def _check(settings: Settings) -> int:
+    from pinlater.server.limits_files import LimitsFiles
+    from pinlater.server.rate_limits import RateLimits
+
+    LimitsFiles(settings, RateLimits(), lambda: None)  # reads them
+    click.echo(
+        f"settings are fine: service on {settings.thrift_host}:{settings.thrift_port}, "
+        f"admin on {settings.admin_host}:{settings.admin_port}, store in {settings.data_dir}"
+    )
+    return 0
+
+
+def _run(settings: Settings) -> int:
+    from pinlater_supervisor import Pool, Supervisor
+
+    from pinlater.server.listeners import listen
+    from pinlater.server.logs import set_up_logs
+
+    set_up_logs(settings.log_level, settings.log_format)
+    settings.report(logging.getLogger("pinlater.server"))
+    listener = listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")
+    admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")
+
+    def serve(child: object) -> int:
+        from pinlater.server import process  # in the child only: the supervisor stays small
+
+        return process.run(child, settings, listener, admin_listener)  # type: ignore[arg-type]
+
+    pool = Pool(name="server", run=serve, title="pinlater-server", hang_seconds=_HANG_SECONDS, overlap=False)
+    return Supervisor([pool], name="pinlater-server", drain_seconds=settings.drain_seconds + _STOP_GRACE_SECONDS).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""What a call may say: checks and conversions between the wire's structs and the store's records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import (
+    ContinuationInvalid,
+    EnqueueRejected,
+    PriorityNotSupported,
+    QueueNameInvalid,
+    QueueNameTooLong,
+    UnknownError,
+)
+from pinlater.server.backends.contract import (
+    MAX_QUEUE_NAME_CHARACTERS,
+    MAX_STATUS_CHARACTERS,
+    Ack,
+    Checkpoint,
+    JobRecord,
+    NewJob,
+)
+from pinlater.server.calls import CallRefused, missing, require
+from pinlater.wire.messages import (
+    CONTINUATION_START,
+    STATE_NAMES,
+    PinLaterCheckpointJobRequest,
+    PinLaterJob,
+    PinLaterJobAckInfo,
+    PinLaterJobInfo,
+)
+
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+_CONTINUATION = re.compile(r"(-?\d{1,19})\.(\d{1,19})", re.ASCII)
+_MOST_INT64 = 2**63 - 1
+
+
+def check_queue_name(name: str) -> None:
+    """Return if a queue may be called so (wire contract §6.1).
+
+    Raises:
+        QueueNameInvalid: it has other characters than letters, digits and underscore, or none.
+        QueueNameTooLong: not every store could keep it.
+    """
+    if not _QUEUE_NAME.fullmatch(name):
+        raise QueueNameInvalid(f"Invalid queue name: {name[:200]} (allowed: letters, digits and underscore)")
+    if len(name) > MAX_QUEUE_NAME_CHARACTERS:
+        raise QueueNameTooLong(
+            f"queue name {name[:100]} has {len(name)} characters; at most {MAX_QUEUE_NAME_CHARACTERS}"
+        )
+
+
+def check_priority(priority: int | None, levels: int) -> None:
+    """Return if ``priority`` is absent or one of the levels.
+
+    Raises:
+        PriorityNotSupported: it is not.
+    """
+    if priority is not None and not 1 <= priority <= levels:
+        raise PriorityNotSupported(f"priority {priority} is not supported; use 1 (served first) to {levels}")
+
+
+def check_state(state: int) -> None:
+    """Return if there is such a job state."""
+    if state not in STATE_NAMES:
+        raise UnknownError(f"there is no job state {state}; use 0 (pending) to 3 (failed)")
+
+
+def check_limit(limit: int) -> None:
+    """Return if a limit is not negative."""
+    if limit < 0:
+        raise UnknownError(f"limit {limit} is negative; use 0 or more")
+
+
+def status_text(text: str | None) -> str:
+    """Return a custom status as stores keep it: cut, and without NUL, which ends a text in some of them."""
+    if not text:
+        return ""
+    return text[:MAX_STATUS_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def new_jobs(jobs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> list[NewJob]:
+    """Return the jobs of an enqueue.
+
+    Raises:
+        CallRefused, EnqueueRejected, PriorityNotSupported: one of them cannot be stored; so none is.
+    """
+    found: list[NewJob] = []
+    for job in jobs:
+        body, priority, status = job.body, job.priority, job.customStatus
+        if body is None:
+            raise missing(f"request.jobs[{len(found)}].body")
+        if len(body) > max_body_bytes:
+            raise _too_large(f"the body of job {len(found)}", body, max_body_bytes)
+        if not 1 <= priority <= levels:
+            check_priority(priority, levels)
+        if status:
+            status = status_text(status)
+        found.append(NewJob(body, priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, status))
+    return found
+
+
+def _too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:
+    return EnqueueRejected(
+        f"{what} has {len(body)} bytes, more than the {limit} that this server takes (MAX_BODY_BYTES); "
+        "put the data elsewhere and its address into the job"
+    )
+
+
+def acks(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -> list[Ack]:
+    """Return the acks that can be understood; what is wrong with the others goes to ``faults``."""
+    found: list[Ack] = []
+    for info in infos or ():
+        try:
+            found.append(_ack(info))
+        except (CallRefused, UnknownError) as fault:
+            faults.append(fault)
+    return found
+
+
+def _ack(info: PinLaterJobAckInfo) -> Ack:
+    if info.jobDescriptor is None:
+        raise missing("jobDescriptor of an ack")
+    job = JobDescriptor.parse(info.jobDescriptor)
+    status = status_text(info.appendCustomStatus)
+    return Ack(job, info.claimDescriptor, status, info.retryDelayMillis or 0, bool(info.isFinal))
+
+
+def checkpoints(requests: Sequence[PinLaterCheckpointJobRequest], source: str, max_body_bytes: int) -> list[Checkpoint]:
+    """Return the checkpoints of a call."""
+    return [_checkpoint(request, source, max_body_bytes) for request in requests]
+
+
+def _checkpoint(request: PinLaterCheckpointJobRequest, source: str, max_body_bytes: int) -> Checkpoint:
+    require(request, "request.requests[]")
+    body = request.newBodyBytes if request.newBodyBytes is not None else request.newBody
+    if body is not None and len(body) > max_body_bytes:
+        raise _too_large(f"the checkpoint of {request.jobDescriptor}", body, max_body_bytes)
+    return Checkpoint(
+        job=JobDescriptor.parse(request.jobDescriptor or ""),
+        claim=request.claimDescriptor,
+        source=source,
+        body=body,
+        move_to_pending=bool(request.moveToPending),
+        run_after_ms=request.runAfterTimestampMillis,
+        attempts=request.numOfAttemptsAllowed,
+        status=status_text(request.prependCustomStatus),
+    )
+
+
+def job_info(record: JobRecord) -> PinLaterJobInfo:
+    """Return a record as the wire has it."""
+    return PinLaterJobInfo(
+        jobDescriptor=record.descriptor,
+        jobState=record.state,
+        attemptsAllowed=record.attempts_allowed,
+        attemptsRemaining=record.attempts_remaining,
+        customStatus=record.status,
+        createdAtTimestampMillis=record.created_at_ms,
+        runAfterTimestampMillis=record.run_after_ms,
+        updatedAtTimestampMillis=record.updated_at_ms,
+        claimDescriptor=record.claim,
+        body=record.body,
+    )
+
+
+def read_continuation(token: str) -> tuple[int, int] | None:
+    """Return the position that a scan goes on from.
+
+    Raises:
+        ContinuationInvalid: no scan has returned this.
+    """
+    if token == CONTINUATION_START:
+        return None
+    match = _CONTINUATION.fullmatch(token)
+    position = (int(match[1]), int(match[2])) if match else (0, _MOST_INT64 + 1)
+    if max(map(abs, position)) > _MOST_INT64:
+        raise ContinuationInvalid(
+            f"continuation {token[:100]!r} comes from no scan; start with {CONTINUATION_START!r}, "
+            "then send what the answer before had"
+        )
+    return position
+
+
+def write_continuation(position: tuple[int, int]) -> str:
+    """Return a scan's position as the wire has it."""
+    return f"{position[0]}.{position[1]}"
+
+
+def any_of(value: Any, default: Any) -> Any:
+    """Return ``value``, or the default of a field that is absent."""
+    return default if value is None else value

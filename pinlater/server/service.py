@@ -1,0 +1,357 @@
+"""The rules of the calls that do not depend on the store: validation, limits, defaults, error codes, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from pinlater import password
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import DequeueRateLimited, PasswordInvalid, ServiceError, UnknownError
+from pinlater.server import rules
+from pinlater.server.backends.body_pattern import check_pattern
+from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, JobFilter
+from pinlater.server.broker import Broker, Caller
+from pinlater.server.broker.broker import DequeueOrder
+from pinlater.server.calls import CallRefused, missing, require
+from pinlater.server.claims import ClaimNames
+from pinlater.server.metrics import Metrics
+from pinlater.server.settings import Settings
+from pinlater.wire import messages as wire
+from pinlater.wire.codec import UNKNOWN_METHOD
+
+log = logging.getLogger(__name__)
+
+MAX_DEQUEUE_JOBS = 5000
+"""A dequeue is served up to this many jobs, whatever its limit."""
+
+MAX_SCAN_JOBS = 10_000
+"""A page of a scan has at most this many jobs."""
+
+_ANSWER_OVERHEAD_BYTES = 300
+"""Of a job in a dequeue's answer: descriptor twice, claim, numbers."""
+
+
+class Answer(NamedTuple):
+    """What a call answers, and what to do when nobody is there to read it."""
+
+    success: Any
+    undo: Callable[[], Awaitable[None]] | None = None
+
+
+class Service:
+    """Carries out calls.
+
+    Args:
+        backend: the store.
+        broker: on top of it.
+        settings: limits and defaults.
+        claims: makes claim descriptors.
+        metrics: told of what happens.
+        now_ms: the clock of the store.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        broker: Broker,
+        *,
+        settings: Settings,
+        claims: ClaimNames,
+        metrics: Metrics,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._backend = backend
+        self._broker = broker
+        self._settings = settings
+        self._claims = claims
+        self._metrics = metrics
+        self._now_ms = now_ms
+        self._password_check = asyncio.Lock()
+        self._calls: dict[str, Callable[..., Awaitable[Answer]]] = {
+            "createQueue": self._create_queue,
+            "deleteQueue": self._delete_queue,
+            "enqueueJobs": self._enqueue,
+            "dequeueJobs": self._dequeue,
+            "ackDequeuedJobs": self._ack,
+            "checkpointJobs": self._checkpoint,
+            "lookupJobs": self._lookup,
+            "getJobCount": self._count,
+            "getQueueNames": self._queue_names,
+            "scanJobs": self._scan,
+            "retryFailedJobs": self._retry_failed,
+            "deleteJobs": self._delete_jobs,
+            "releaseClaims": self._release_claims,
+        }
+
+    async def call(self, method: str, arguments: Any, caller: Caller) -> Answer:
+        """Carry out one call.
+
+        Raises:
+            ServiceError: the declared exception to answer with.
+            CallRefused: the Thrift-level exception to answer with.
+        """
+        handler = self._calls.get(method)
+        if handler is None:
+            raise CallRefused(UNKNOWN_METHOD, f"there is no method {method[:100]!r}")
+        started = time.perf_counter()
+        try:
+            require(arguments.context, "context")
+            if method in _WITH_REQUEST:
+                require(arguments.request, "request")
+            return await handler(arguments, caller)
+        except ServiceError as error:
+            self._metrics.errors.add((method, error.code_name))
+            raise
+        except CallRefused:
+            raise
+        except Exception as error:
+            self._metrics.errors.add((method, UnknownError.code_name))
+            log.exception("%s failed", method)
+            raise UnknownError(f"{method} failed in the server: {type(error).__name__}: {error}") from error
+        finally:
+            self._metrics.call_seconds.observe(method, time.perf_counter() - started)
+
+    # Queues
+
+    async def _create_queue(self, arguments: Any, _: Caller) -> Answer:
+        if arguments.name is None:
+            raise missing("name")
+        rules.check_queue_name(arguments.name)
+        await self._backend.create_queue(arguments.name)
+        return Answer(None)
+
+    async def _delete_queue(self, arguments: Any, _: Caller) -> Answer:
+        await self._check_password(arguments.password)
+        if arguments.name is None:
+            raise missing("name")
+        rules.check_queue_name(arguments.name)
+        await self._broker.delete_queue(arguments.name)
+        self._metrics.forget_queue(arguments.name)
+        return Answer(None)
+
+    async def _check_password(self, given: str | None) -> None:
+        stored = self._settings.admin_password_hash
+        if not stored:
+            raise PasswordInvalid("this server has no ADMIN_PASSWORD_HASH, so nobody may delete queues")
+        async with self._password_check:  # one at a time: hashing is slow on purpose
+            right = await asyncio.to_thread(password.verify_password, given or "", stored)
+        if not right or given is None:
+            raise PasswordInvalid("the admin password is wrong")
+
+    async def _queue_names(self, _: Any, __: Caller) -> Answer:
+        return Answer(await self._backend.queue_names())
+
+    # The life of jobs
+
+    async def _enqueue(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        queue = request.queueName
+        rules.check_queue_name(queue)
+        jobs = rules.new_jobs(request.jobs, self._settings.priority_levels, self._settings.max_body_bytes)
+        descriptors = await self._broker.enqueue(queue, jobs)
+        if jobs:
+            self._metrics.jobs_enqueued.add(queue, len(jobs))
+            self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
+        return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
+
+    async def _dequeue(self, arguments: Any, caller: Caller) -> Answer:
+        acking = self._ride(arguments.request.jobAckRequest, caller)
+        try:
+            jobs, claim = await self._hand_out(arguments, caller)
+        except BaseException as error:
+            if isinstance(error, DequeueRateLimited):
+                self._metrics.dequeues_rate_limited.add(arguments.request.queueName)
+            if acking is not None:
+                await asyncio.wait([acking])
+                acking.exception()  # the dequeue's own error is the one to answer
+            raise
+        if acking is not None:
+            try:
+                await acking
+            except ServiceError:
+                await self._give_back(jobs, claim)
+                raise
+        if not jobs:
+            self._metrics.empty_dequeues.add(arguments.request.queueName)
+        return self._dequeue_answer(jobs, claim)
+
+    def _ride(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
+        """Start what the acks on board ask for; a malformed one is an error before anything is claimed."""
+        if request is None or not (request.jobsSucceeded or request.jobsFailed):
+            return None
+        acking = asyncio.ensure_future(self._settle(request))
+        # A wait for jobs would only delay the news that the acks went wrong.
+        acking.add_done_callback(lambda done: caller.interrupt() if done.cancelled() or done.exception() else None)
+        return acking
+
+    async def _hand_out(self, arguments: Any, caller: Caller) -> tuple[dict[str, list[ClaimedJob]], str | None]:
+        """Return the jobs of a dequeue by queue, and their claim (None in a dry run)."""
+        request = arguments.request
+        queue = request.queueName
+        for name in (queue, *(request.otherQueueNames or ())):
+            rules.check_queue_name(name)
+        if request.limit < 1:
+            raise UnknownError(f"a dequeue's limit has to be at least 1, not {request.limit}")
+        coverage = rules.any_of(request.coverage, 1.0)
+        if not 0.0 <= coverage <= 1.0:
+            raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
+        if coverage < 0.5:  # of one shard: rounds to none
+            return {}, None
+        limit = min(request.limit, MAX_DEQUEUE_JOBS)
+        if request.dryRun:
+            return {queue: await self._broker.peek(queue, limit)}, None
+        claim = Claim(self._claims.new(arguments.context.source), self._lease_ms(request.claimTimeoutMillis))
+        wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
+        order = DequeueOrder((queue, *(request.otherQueueNames or ())), limit, claim, wait_ms / 1000)
+        jobs = await self._broker.dequeue(order, caller)
+        return await self._as_much_as_fits(jobs, claim.descriptor), claim.descriptor
+
+    def _lease_ms(self, asked_ms: int | None) -> int:
+        settings = self._settings
+        if not asked_ms or asked_ms < 0:
+            return int(settings.claim_timeout_seconds * 1000)
+        return min(asked_ms, int(settings.max_claim_timeout_seconds * 1000))
+
+    async def _as_much_as_fits(self, jobs: dict[str, list[ClaimedJob]], claim: str) -> dict[str, list[ClaimedJob]]:
+        """Give back at once what would make the answer larger than a frame."""
+        room = self._settings.max_frame_bytes - self._settings.max_body_bytes
+        excess: dict[str, list[ClaimedJob]] = {}
+        for queue, claimed in jobs.items():
+            for index, job in enumerate(claimed):
+                if room <= 0:
+                    excess[queue] = claimed[index:]
+                    jobs[queue] = claimed[:index]
+                    break
+                room -= len(job.body) + _ANSWER_OVERHEAD_BYTES
+        if excess:
+            await self._give_back(excess, claim)
+        return jobs
+
+    def _dequeue_answer(self, jobs: dict[str, list[ClaimedJob]], claim: str | None) -> Answer:
+        bodies: dict[str, bytes] = {}
+        metadata: dict[str, wire.PinLaterDequeueMetadata] = {}
+        new_metadata = wire.PinLaterDequeueMetadata
+        for queue, claimed in jobs.items():
+            self._count_handed_out(queue, claimed)
+            for descriptor, body, allowed, remaining, created_at_ms, run_after_ms in claimed:
+                bodies[descriptor] = body
+                metadata[descriptor] = new_metadata(allowed, remaining, claim, created_at_ms, run_after_ms)
+        if not bodies:
+            return Answer(wire.PinLaterDequeueResponse())
+        undo = None if claim is None else lambda: self._give_back(jobs, claim)
+        return Answer(wire.PinLaterDequeueResponse(jobs=bodies, jobMetadata=metadata), undo)
+
+    def _count_handed_out(self, queue: str, claimed: list[ClaimedJob]) -> None:
+        if not claimed:
+            return
+        first, count, now = claimed[0], len(claimed), self._now_ms()
+        self._metrics.jobs_dequeued.add(queue, count)
+        self._metrics.dequeue_delay_ms.observe(queue, now - first.run_after_ms, count)
+        if first.attempts_remaining == first.attempts_allowed:
+            self._metrics.first_dequeue_delay_ms.observe(queue, now - first.created_at_ms, count)
+
+    async def _give_back(self, jobs: dict[str, list[ClaimedJob]], claim: str | None) -> None:
+        """Return claimed jobs that nobody got, no attempt spent."""
+        if claim is None:
+            return
+        for queue, claimed in jobs.items():
+            returned = [
+                Checkpoint(JobDescriptor.parse(job.descriptor), claim, "", None, True, job.run_after_ms, None, "")
+                for job in claimed
+            ]
+            await self._broker.checkpoint(queue, returned)
+
+    async def _ack(self, arguments: Any, _: Caller) -> Answer:
+        await self._settle(arguments.request)
+        return Answer(None)
+
+    async def _settle(self, request: wire.PinLaterJobAckRequest) -> None:
+        require(request, "jobAckRequest")
+        queue = request.queueName or ""
+        if not (request.jobsSucceeded or request.jobsFailed):
+            return
+        rules.check_queue_name(queue)
+        faults: list[Exception] = []
+        succeeded, failed = rules.acks(request.jobsSucceeded, faults), rules.acks(request.jobsFailed, faults)
+        settled = await self._broker.ack(queue, succeeded, failed)
+        self._metrics.acks_succeeded.add(queue, len(succeeded))
+        self._metrics.acks_failed.add(queue, len(failed))
+        if settled.stale:
+            self._metrics.stale_acks.add(queue, settled.stale)
+        if faults:
+            raise faults[0]
+
+    async def _checkpoint(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        items = rules.checkpoints(request.requests, arguments.context.source, self._settings.max_body_bytes)
+        if items:
+            settled = await self._broker.checkpoint(request.queueName, items)
+            self._metrics.checkpoints.add(request.queueName, settled.changed)
+            self._metrics.checkpoint_noops.add(request.queueName, settled.stale)
+            if any(item.claim is not None for item in items):
+                self._metrics.stale_checkpoints.add(request.queueName, settled.stale)
+        return Answer(None)
+
+    async def _release_claims(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        released = await self._broker.release(request.queueName, request.claimSource)
+        self._metrics.claims_released.add(request.queueName, released)
+        return Answer(released)
+
+    # Looking, and repair by hand
+
+    async def _lookup(self, arguments: Any, _: Caller) -> Answer:
+        given = arguments.request.jobDescriptors
+        jobs = [JobDescriptor.parse(descriptor) for descriptor in given]
+        records = await self._backend.lookup_jobs(jobs, include_body=bool(arguments.request.includeBody))
+        return Answer({text: rules.job_info(record) for text, record in zip(given, records, strict=True) if record})
+
+    def _filter(self, request: Any, *, is_future: bool | None) -> JobFilter:
+        rules.check_queue_name(request.queueName)
+        rules.check_state(request.jobState)
+        rules.check_priority(request.priority, self._settings.priority_levels)
+        check_pattern(request.bodyRegexToMatch)
+        return JobFilter(request.jobState, request.priority, is_future, request.bodyRegexToMatch)
+
+    async def _count(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        which = self._filter(request, is_future=bool(request.countFutureJobs))
+        return Answer(min(await self._backend.count_jobs(request.queueName, which), 2**31 - 1))
+
+    async def _scan(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        position = rules.read_continuation(rules.any_of(request.continuation, wire.CONTINUATION_START))
+        which = self._filter(request, is_future=bool(request.scanFutureJobs))
+        limit = rules.any_of(request.limit, 100)
+        rules.check_limit(limit)
+        page = await self._backend.scan_jobs(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
+        more = rules.write_continuation(page.position) if page.position and limit else wire.CONTINUATION_END
+        jobs = [rules.job_info(record) for record in page.jobs]
+        return Answer(wire.PinLaterScanJobsResponse(scannedJobs=jobs, continuation=more))
+
+    async def _retry_failed(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        priority, attempts = rules.any_of(request.priority, 1), rules.any_of(request.attemptsToAllow, 1)
+        rules.check_priority(priority, self._settings.priority_levels)
+        limit = rules.any_of(request.limit, 1000)
+        rules.check_limit(limit)
+        run_after_ms = request.runAfterTimestampMillis
+        return Answer(await self._broker.retry_failed(request.queueName, priority, attempts, run_after_ms, limit))
+
+    async def _delete_jobs(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        request.priority = rules.any_of(request.priority, 1)
+        which = self._filter(request, is_future=None)
+        limit = rules.any_of(request.limit, 1000)
+        rules.check_limit(limit)
+        return Answer(await self._backend.delete_jobs(request.queueName, which, limit))
+
+
+_WITH_REQUEST = wire.METHODS - {"createQueue", "deleteQueue", "getQueueNames"}
