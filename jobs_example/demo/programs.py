@@ -1,0 +1,124 @@
+"""The server and the worker, as a person would start them, but in a folder of their own and on free ports."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+START_SECONDS = 20.0
+STOP_SECONDS = 20.0
+
+
+class DemoError(Exception):
+    """The demonstration cannot go on; the message says why and where to look."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in sockets]
+    for server in sockets:
+        server.close()
+    return ports
+
+
+class Program:
+    """One of our programs, running while the ``with`` block lasts.
+
+    Args:
+        name: its name in the folder of this Python's programs.
+        arguments: what to start it with.
+        folder: where its output goes, as ``<name>.log``.
+    """
+
+    def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        path = Path(sys.executable).parent / name
+        if not path.exists():
+            raise DemoError(f"{path} is missing; run: make venv")
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                [path, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"},
+                start_new_session=True,  # Ctrl-C is for the demonstration, which then stops its programs in order
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop(patience_seconds=STOP_SECONDS if kind is None else 3.0)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def check(self) -> None:
+        """Raise a DemoError if the program has ended by itself."""
+        status = self._process.poll()
+        if status is not None:
+            raise DemoError(f"{self.name} ended with status {status}; its last words, from {self.log}:\n{self._tail()}")
+
+    def stop(self, patience_seconds: float = STOP_SECONDS) -> int:
+        """End the program, kindly at first; return its exit status."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(patience_seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
+
+    def _tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-10:])
+
+
+class Server(Program):
+    """``pinlater-server`` on its embedded store.
+
+    Attributes:
+        address: ``host:port`` of the service.
+        admin_url: where health and metrics are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        port, admin_port = free_ports(2)
+        self.address = f"127.0.0.1:{port}"
+        self.admin_url = f"http://127.0.0.1:{admin_port}"
+        options = ["--host", "127.0.0.1", "--port", str(port), "--admin-port", str(admin_port)]
+        super().__init__("pinlater-server", ["--data-dir", str(folder / "data"), *options], folder)
+
+    def wait_until_ready(self) -> None:
+        """Return once the server says that it is ready.
+
+        Raises:
+            DemoError: it has ended, or takes too long.
+        """
+        opener = build_opener(ProxyHandler({}))
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            self.check()
+            try:
+                with opener.open(f"{self.admin_url}/readyz", timeout=2):
+                    return
+            except (URLError, OSError):
+                time.sleep(0.05)
+        raise DemoError(f"the server is not ready after {START_SECONDS:g} s; see {self.log}")
+
+
+class Worker(Program):
+    """``pinlater-worker`` with the example jobs."""
+
+    def __init__(self, folder: Path, server: Server, processes: int) -> None:
+        arguments = ["jobs_example", "--processes", str(processes), "--server", server.address]
+        super().__init__("pinlater-worker", arguments, folder)

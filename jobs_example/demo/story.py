@@ -1,0 +1,137 @@
+"""The story: start, enqueue, work, an accident, and the end."""
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from jobs_example.demo.accident import Accident, kill_when_half_done, running_pid
+from jobs_example.demo.programs import DemoError, Program, Server, Worker
+from jobs_example.demo.proof import Claim, Ending, claims
+from jobs_example.demo.receiver import Receiver
+from jobs_example.demo.screen import Screen, bar
+from jobs_example.demo.work import QUEUES, Counts, IndexStatus, Work, counts, enqueue_all, index_status
+from jobs_example.source_index import source_files
+from pinlater import Client
+
+PROCESSES = 3
+LOOK_SECONDS = 0.1
+LONGEST_SECONDS = 180.0
+
+
+class Story:
+    """One run of the demonstration.
+
+    Args:
+        screen: where it is told.
+        folder: where data, results and logs go.
+    """
+
+    def __init__(self, screen: Screen, folder: Path) -> None:
+        self._screen = screen
+        self._folder = folder
+        self._files = len(source_files())
+        self._accident: Accident | None = None
+        self._recovered = False
+
+    def tell(self) -> bool:
+        """Run it all; return whether everything holds.
+
+        Raises:
+            DemoError: a program failed, or it takes too long.
+        """
+        with ExitStack() as stack:
+            receiver = stack.enter_context(Receiver())
+            server = stack.enter_context(Server(self._folder))
+            server.wait_until_ready()
+            self._screen.say(f"server ready on {server.address}; health and metrics: {server.admin_url}/")
+            client = stack.enter_context(Client(server.address))
+            work = enqueue_all(client, self._folder, receiver.url)
+            self._screen.say(_enqueued(work, self._files))
+            worker = stack.enter_context(Worker(self._folder, server, PROCESSES))
+            self._screen.say(f"worker started: {PROCESSES} job processes (master: process {worker.pid})")
+            self._follow(client, work, [server, worker], worker.pid)
+            infos = client.lookup(handle.descriptor for handle in work.handles)
+            self._screen.say("all jobs have ended; stopping worker and server")
+            stopped = _stopped(worker, server)
+        return self._show([*claims(Ending(work, infos, receiver, self._accident)), stopped])
+
+    def _follow(self, client: Client, work: Work, programs: list[Program], worker_pid: int) -> None:
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < deadline:
+            for program in programs:
+                program.check()
+            by_queue = {queue: counts(client, queue) for queue in QUEUES}
+            status = index_status(work)
+            self._screen.status(*self._status(by_queue, status))
+            if sum(count.done + count.failed for count in by_queue.values()) >= len(work.handles):
+                return
+            self._look_at_index(work, status, worker_pid)
+            time.sleep(LOOK_SECONDS)
+        raise DemoError(f"not finished after {LONGEST_SECONDS:g} s; see the logs in {self._folder}")
+
+    def _look_at_index(self, work: Work, status: IndexStatus, worker_pid: int) -> None:
+        if self._accident is None:
+            self._accident = kill_when_half_done(work, self._files, worker_pid)
+            if self._accident:
+                self._screen.say(
+                    f"KILLED process {self._accident.pid} (SIGKILL) in the middle of the index; "
+                    f"its last checkpoint is file {self._accident.cursor}"
+                )
+        elif not self._recovered:
+            pid = running_pid(status)
+            if pid and pid != self._accident.pid:
+                self._recovered = True
+                attempt = status.info.attempts_allowed - status.info.attempts_remaining + 1
+                text = f"process {pid} goes on with the index from file {self._accident.cursor}, attempt {attempt}"
+                self._screen.say(f"{text}; the server's note: {_first_line(status.info.status)}")
+
+    def _status(self, by_queue: dict[str, Counts], status: IndexStatus) -> tuple[list[str], str]:
+        rows = [f"{queue:>14}  {_in_words(count)}" for queue, count in by_queue.items()]
+        index = f"{'index':>14}  {bar(status.cursor, self._files)} {status.cursor} of {self._files} files"
+        total = Counts(*map(sum, zip(*by_queue.values(), strict=True)))
+        return ["", *rows, index], f"{_in_words(total)}; index at file {status.cursor} of {self._files}"
+
+    def _show(self, results: list[Claim]) -> bool:
+        self._screen.text()
+        for claim in results:
+            self._screen.text(f"  {'ok ' if claim.holds else 'NOT SO:'} {claim.text}")
+        holds = all(claim.holds for claim in results)
+        verdict = "Nothing was lost" if holds else "Something does not hold, see above; logs: " + str(self._folder)
+        self._screen.text(f"\n{verdict}. It took {self._screen.seconds:.1f} s.")
+        return holds
+
+
+def _enqueued(work: Work, files: int) -> str:
+    return (
+        f"enqueued {len(work.handles)} jobs: {len(work.thumbnails)} photographs, {len(work.events)} deliveries and a "
+        f"delayed one, an index over {files} source files, a report in three steps"
+    )
+
+
+def _in_words(count: Counts) -> str:
+    return f"{count.waiting:3} waiting {count.running:3} running {count.done:3} done {count.failed:3} given up"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0] if text.strip() else "none"
+
+
+def _stopped(worker: Program, server: Program) -> Claim:
+    statuses = [worker.stop(), server.stop()]
+    return Claim("worker and server stopped in order when asked to (exit status 0)", statuses == [0, 0])
+
+
+def keep_it_running() -> str:
+    """Return how to go on from here."""
+    programs = Path(sys.executable).parent
+    if programs.is_relative_to(Path.cwd()):
+        programs = programs.relative_to(Path.cwd())
+    return f"""
+To keep it running, in two terminals:
+
+    {programs}/pinlater-server
+    {programs}/pinlater-worker jobs_example
+
+Health and metrics are then on http://127.0.0.1:9999/ ; look around with {programs}/pinlater --help.
+What the jobs made, and the logs of this run, are in .demo/."""
