@@ -30,7 +30,7 @@ def verify_password(text: str, stored: str) -> bool:
         if scheme != "scrypt" or not expected:
             return False
         found = _scrypt(text, _bytes(salt), (int(cost), int(block_size), int(parallel)), len(expected))
-    except (ValueError, OverflowError, MemoryError):  # binascii.Error is a ValueError
+    except (ValueError, TypeError, OverflowError, MemoryError):  # all of them from bad numbers or bad base64
         return False
     return hmac.compare_digest(found, expected)
 

@@ -37,8 +37,10 @@ class Address(NamedTuple):
 def _split(text: str) -> tuple[str, str]:
     """Cut at the last colon; brackets keep the colons of an IPv6 address together."""
     if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        return (host, rest[1:] if rest.startswith(":") else "") if rest else (host, str(DEFAULT_PORT))
+        host, closed, rest = text[1:].partition("]")
+        if closed and not rest:
+            return host, str(DEFAULT_PORT)
+        return (host, rest[1:]) if rest.startswith(":") else ("", "")
     host, colon, port = text.rpartition(":")
     if not colon:
         return text, str(DEFAULT_PORT)

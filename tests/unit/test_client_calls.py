@@ -1,0 +1,132 @@
+"""What is sent for each verb, and what is made of the answers."""
+
+import pytest
+
+from pinlater.client import conversion
+from pinlater.client.calls import Calls
+from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob
+from pinlater.errors import ProtocolError
+from pinlater.state import JobState
+from pinlater.wire import messages
+from pinlater.wire.codec import Codec
+
+calls = Calls("test")
+
+
+def sent(call):
+    """Return the request as a server sees it."""
+    codec = Codec()
+    arguments = codec.decode_call(codec.encode_call(call.method, 1, call.arguments)[4:]).arguments
+    assert arguments.context.source == "test"
+    return arguments.request
+
+
+def test_the_source_tells_processes_apart():
+    import os
+
+    program, _, pid = Calls().source.rpartition(":")
+    assert program.count(":") == 1
+    assert int(pid) == os.getpid()
+
+
+def test_enqueue():
+    request = sent(calls.enqueue_jobs("q", [NewJob(b"\xff"), NewJob(b"b", 2, 99, 5, "s")]))
+    first, second = request.jobs
+    assert request.queueName == "q"
+    assert (first.body, first.priority, first.runAfterTimestampMillis, first.numAttemptsAllowed) == (
+        b"\xff",
+        1,
+        None,
+        2,
+    )
+    assert (second.priority, second.runAfterTimestampMillis, second.numAttemptsAllowed) == (2, 99, 5)
+    assert second.customStatus == "s"
+
+
+def test_dequeue():
+    acks = Acks([Ack("d1", "c1")], [Ack("d2", "c2", "why", 1.5, True)])
+    call = calls.dequeue_jobs("q", 7, wait=2.5, lease=30, acks=acks, other_queues=("r",))
+    request = sent(call)
+    assert (request.limit, request.waitMillis, request.claimTimeoutMillis) == (7, 2500, 30000)
+    assert request.otherQueueNames == ["r"]
+    assert request.jobAckRequest.queueName == "q"
+    failed = request.jobAckRequest.jobsFailed[0]
+    assert (failed.claimDescriptor, failed.appendCustomStatus, failed.retryDelayMillis) == ("c2", "why", 1500)
+    assert failed.isFinal is True
+    assert request.jobAckRequest.jobsSucceeded[0].isFinal is None
+    assert call.wait == 2.5
+
+
+def test_a_plain_dequeue_has_nothing_a_server_of_the_original_lacks():
+    request = sent(calls.dequeue_jobs("q", 1))
+    assert request.waitMillis is request.claimTimeoutMillis is request.otherQueueNames is request.jobAckRequest is None
+
+
+def test_a_text_body_is_saved_where_old_servers_look_and_other_bytes_where_they_do_not():
+    text, binary, none = sent(
+        calls.checkpoint("q", [Checkpoint("d", body="é".encode()), Checkpoint("d", body=b"\xff"), Checkpoint("d")])
+    ).requests
+    assert (text.newBody, text.newBodyBytes) == ("é".encode(), None)
+    assert (binary.newBody, binary.newBodyBytes) == (None, b"\xff")
+    assert (none.newBody, none.newBodyBytes) == (None, None)
+
+
+def test_count_scan_retry_delete_release():
+    assert sent(calls.count("q", JobState.FAILED, priority=2, body_regex="x")).bodyRegexToMatch == "x"
+    assert sent(calls.count("q", JobState.PENDING)).priority is None
+    assert sent(calls.scan("q", JobState.PENDING)).continuation == "0"
+    assert sent(calls.scan("q", JobState.PENDING, continuation="t", future=True)).continuation == "t"
+    assert sent(calls.retry_failed("q", attempts=3, run_after_ms=9)).attemptsToAllow == 3
+    assert sent(calls.delete_jobs("q", JobState.SUCCEEDED, limit=5)).limit == 5
+    assert sent(calls.release_claims("q", "me")).claimSource == "me"
+
+
+FENCED, UNFENCED = Ack("d", "c"), Ack("d")
+
+
+@pytest.mark.parametrize(
+    ("call", "safe"),
+    [
+        (calls.create_queue("q"), True),
+        (calls.delete_queue("q", "p"), False),
+        (calls.queue_names(), True),
+        (calls.enqueue_jobs("q", []), True),
+        (calls.dequeue_jobs("q", 1), False),
+        (calls.dequeue_jobs("q", 1, dry_run=True), True),
+        (calls.ack("q", [UNFENCED], [FENCED]), True),
+        (calls.ack("q", [], [UNFENCED]), False),
+        (calls.checkpoint("q", [Checkpoint("d", "c")]), True),
+        (calls.checkpoint("q", [Checkpoint("d", "c"), Checkpoint("d")]), False),
+        (calls.lookup(["d"]), True),
+        (calls.retry_failed("q"), False),
+        (calls.delete_jobs("q", JobState.FAILED), False),
+    ],
+)
+def test_only_what_does_no_harm_twice_is_repeated(call, safe):
+    assert call.safe_to_repeat is safe
+
+
+def test_claimed_jobs_keep_their_order():
+    about = messages.PinLaterDequeueMetadata(attemptsAllowed=3, attemptsRemaining=2, claimDescriptor="c")
+    reply = messages.PinLaterDequeueResponse(jobs={"d2": b"2", "d1": b"1"}, jobMetadata={"d2": about})
+    assert conversion.claimed_jobs(reply) == [ClaimedJob("d2", b"2", 3, 2, "c"), ClaimedJob("d1", b"1")]
+    assert conversion.claimed_jobs(messages.PinLaterDequeueResponse()) == []
+
+
+def test_pages_end():
+    info = messages.PinLaterJobInfo("d", 3, 2, 0, "s", 1, 2, 3, None, None)
+    assert conversion.page(messages.PinLaterScanJobsResponse([info], "-1")).continuation is None
+    page = conversion.page(messages.PinLaterScanJobsResponse([info], "t"))
+    assert page.continuation == "t"
+    assert page.jobs == [JobInfo("d", JobState.FAILED, 2, 0, "s", 1, 2, 3, None, None)]
+
+
+@pytest.mark.parametrize("convert", [conversion.number, conversion.names, conversion.descriptors, conversion.page])
+def test_an_answer_without_its_required_part_is_no_answer(convert):
+    with pytest.raises(ProtocolError):
+        convert(None)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0, 0), (1, 1000), (0.0001, 1), (1.5, 1500)])
+def test_milliseconds_are_never_fewer(seconds, expected):
+    assert conversion.milliseconds(seconds) == expected

@@ -1,0 +1,124 @@
+"""Jobs become structs; structs become batches."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from pinlater import Job, RawJob
+from pinlater.client.jobs import Batcher, EnqueueOptions
+from pinlater.errors import BodyInvalid, BodyTooLarge
+
+
+class Ping(Job, queue="pings", attempts=7, priority=3):
+    number: int = 0
+
+
+class Pong(Job):
+    text: str = ""
+
+
+class Raw(RawJob, queue="raw"):
+    pass
+
+
+def test_the_class_says_how_its_jobs_are_queued():
+    options = EnqueueOptions()
+    struct = options.struct(Ping(number=1))
+    assert options.queue_of(Ping()) == "pings"
+    assert (struct.body, struct.priority, struct.numAttemptsAllowed) == (b'{"job":"Ping","number":1}', 3, 7)
+    assert struct.runAfterTimestampMillis is None
+
+
+def test_the_enqueue_may_say_otherwise():
+    options = EnqueueOptions(queue="other", priority=1, attempts=1, run_at=12.5, status="new")
+    struct = options.struct(Ping())
+    assert options.queue_of(Ping()) == "other"
+    assert (struct.priority, struct.numAttemptsAllowed, struct.customStatus) == (1, 1, "new")
+    assert struct.runAfterTimestampMillis == 12500
+
+
+def test_a_moment_may_be_a_datetime():
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    assert EnqueueOptions(run_at=moment).struct(Ping()).runAfterTimestampMillis == int(moment.timestamp()) * 1000
+
+
+def test_a_delay_counts_from_now(monkeypatch):
+    monkeypatch.setattr("pinlater.client.jobs.time.time", lambda: 1000.0)
+    assert EnqueueOptions(delay=1.5).struct(Ping()).runAfterTimestampMillis == 1_001_500
+    assert EnqueueOptions(delay=0).struct(Ping()).runAfterTimestampMillis == 1_000_000
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"queue": "a-b"},
+        {"queue": ""},
+        {"priority": 0},
+        {"priority": 128},
+        {"attempts": 0},
+        {"delay": -1},
+        {"delay": float("nan")},
+        {"delay": 1, "run_at": 2},
+    ],
+)
+def test_bad_options_are_refused(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        EnqueueOptions(**bad)
+
+
+def test_what_json_cannot_carry_is_refused():
+    with pytest.raises(BodyInvalid):
+        EnqueueOptions().struct(Ping(number=object()))
+
+
+def test_a_body_that_fits_no_message_is_refused():
+    with pytest.raises(BodyTooLarge, match="enqueue its name"):
+        EnqueueOptions().struct(Raw(body=b"x" * 17_000_000))
+
+
+def batches(jobs, batch_size=500, **options):
+    batcher = Batcher(EnqueueOptions(**options), batch_size)
+    found = [batch for job in jobs for batch in batcher.add(job)]
+    return found, found + batcher.rest()
+
+
+def test_batches_are_cut_by_count_in_order():
+    full, everything = batches((Ping(number=number) for number in range(10)), batch_size=4)
+    assert [len(batch.jobs) for batch in full] == [4, 4]
+    assert [len(batch.jobs) for batch in everything] == [4, 4, 2]
+    bodies = [job.body for batch in everything for job in batch.jobs]
+    assert bodies == [b'{"job":"Ping","number":%d}' % number for number in range(10)]
+
+
+def test_batches_are_cut_by_size():
+    _, everything = batches(Raw(body=b"x" * 1_500_000) for _ in range(5))
+    assert [len(batch.jobs) for batch in everything] == [2, 2, 1]
+
+
+def test_a_job_larger_than_a_batch_goes_alone():
+    _, everything = batches(Raw(body=b"x" * size) for size in (10, 6_000_000, 10))
+    assert [len(batch.jobs) for batch in everything] == [1, 1, 1]
+
+
+def test_each_queue_has_its_own_batches():
+    _, everything = batches([Ping(), Pong(), Ping(), Pong()], batch_size=2)
+    assert [(batch.queue, len(batch.jobs)) for batch in everything] == [("pings", 2), ("pong", 2)]
+
+
+def test_many_queues_do_not_pile_up():
+    batcher = Batcher(EnqueueOptions(), 500)
+    pending = 0
+    for number in range(100):
+        kind = type(f"Kind{number}", (RawJob,), {"__annotations__": {}}, queue=f"q{number}")
+        pending += 1_000_000
+        pending -= sum(len(job.body) for batch in batcher.add(kind(body=b"x" * 1_000_000)) for job in batch.jobs)
+        assert pending <= 17_000_000
+
+
+def test_no_jobs_make_no_batches():
+    assert batches([]) == ([], [])
+
+
+def test_a_batch_has_room_for_a_job():
+    with pytest.raises(ValueError, match="batch_size"):
+        Batcher(EnqueueOptions(), 0)

@@ -1,0 +1,60 @@
+"""The kept form of the admin password."""
+
+import pytest
+
+from pinlater.password import hash_password, verify_password
+
+KEPT = "scrypt$16384$8$1$c2FsdA==$"  # plus the hash below: a small cost, for speed
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return hash_password("open sesame")
+
+
+def test_the_right_password_matches(kept):
+    assert verify_password("open sesame", kept)
+
+
+def test_another_does_not(kept):
+    assert not verify_password("open sesame ", kept)
+
+
+def test_the_form_names_its_cost(kept):
+    scheme, n, r, p, salt, digest = kept.split("$")
+    assert (scheme, n, r, p) == ("scrypt", "131072", "8", "1")
+    assert len(salt) == 24
+    assert len(digest) == 44
+
+
+def test_two_hashes_of_one_password_differ(kept):
+    assert hash_password("open sesame") != kept
+
+
+def test_a_hash_of_another_program_is_verified():
+    import base64
+    import hashlib
+
+    digest = base64.b64encode(hashlib.scrypt(b"pw", salt=b"salt", n=16384, r=8, p=1, dklen=32)).decode()
+    assert verify_password("pw", KEPT + digest)
+    assert not verify_password("pW", KEPT + digest)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "",
+        "pw",
+        "scrypt$16384$8$1$c2FsdA==$",
+        "scrypt$16384$8$1$c2FsdA==$!!",
+        "bcrypt$16384$8$1$c2FsdA==$AAAA",
+        "scrypt$x$8$1$c2FsdA==$AAAA",
+        "scrypt$16383$8$1$c2FsdA==$AAAA",
+        "scrypt$-1$8$1$c2FsdA==$AAAA",
+        "scrypt$99999999999999999999999999$8$1$c2FsdA==$AAAA",
+        "scrypt$1073741824$8$1$c2FsdA==$AAAA",
+        "scrypt$16384$8$1$é$AAAA",
+    ],
+)
+def test_what_is_no_hash_matches_nothing(stored):
+    assert not verify_password("pw", stored)
