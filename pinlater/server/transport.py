@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 from collections import deque
-from typing import Any
+from typing import Any, cast
 
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
 from pinlater.server.broker import Caller
@@ -119,8 +119,7 @@ class Connection(asyncio.Protocol):
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         if not self._owner.opened(self):
             log.warning("connection refused: %d are open (MAX_CONNECTIONS)", self._owner.connections)
             transport.abort()
