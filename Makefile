@@ -1,0 +1,40 @@
+# Everything is kept in .venv; nothing else on the machine is touched, python3-venv on Debian excepted.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+MADE := $(VENV)/made
+
+.PHONY: help venv demo test lint format bench clean
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(MADE) ## Make .venv with the programs, the examples and the tools of the developers
+
+$(MADE): pyproject.toml .ci/make-venv
+	@.ci/make-venv $(VENV)
+	@touch $@
+
+demo: venv ## Run the examples on a server and a worker, kill a process on the way, prove that nothing is lost
+	@$(VENV)/bin/python -m jobs_example.demo
+
+test: venv ## Run everything: lint, types, and all tests
+	@.ci/test $(VENV)
+
+lint: venv ## Check style and types only
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/mypy
+
+format: venv ## Put the code into its form
+	@$(VENV)/bin/ruff format
+	@$(VENV)/bin/ruff check --fix
+
+bench: venv ## Measure
+	@$(VENV)/bin/python -m benchmarks
+
+clean: ## Remove all that was made
+	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
