@@ -1,0 +1,5 @@
+"""``python -m pinlater.client.tool``."""
+
+from pinlater.client.tool.program import main
+
+main()

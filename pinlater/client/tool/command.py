@@ -1,0 +1,128 @@
+"""What all commands share: the options for server, time-out and output, and examples in the help."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinlater.state import JobState
+
+if TYPE_CHECKING:
+    from pinlater.client.client import Client
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@dataclass(slots=True)
+class Session:
+    """What the common options say.
+
+    Attributes:
+        servers: addresses as given; none is the environment's.
+        timeout: seconds for a call.
+        as_json: whether output is for programs.
+    """
+
+    servers: tuple[str, ...] = ()
+    timeout: float = 10.0
+    as_json: bool = False
+
+    def client(self) -> Client:
+        """Return a client; only now is Thrift loaded, so that help is quick."""
+        from pinlater.client.client import Client
+
+        return Client(self.servers or None, timeout=self.timeout)
+
+
+def _store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keep an option in the session; a command's own wins over the one in front of the command."""
+    session = context.ensure_object(Session)
+    if value not in {None, ()} and parameter.name is not None and not context.resilient_parsing:
+        setattr(session, parameter.name, value)
+
+
+def _common_options() -> list[click.Option]:
+    shared: dict[str, Any] = {"expose_value": False, "callback": _store}
+    return [
+        click.Option(
+            ["--server", "servers"],
+            multiple=True,
+            metavar="HOST:PORT",
+            help="Server to use; several, or separated by commas, stand in for each other.  "
+            "[env: PINLATER_SERVERS; default: 127.0.0.1:9010]",
+            **shared,
+        ),
+        click.Option(
+            ["--timeout"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Time for one answer, retries included.  [default: 10]",
+            **shared,
+        ),
+        click.Option(
+            ["--json", "as_json"], is_flag=True, default=None, help="Print JSON, for other programs.", **shared
+        ),
+    ]
+
+
+class Command(click.Command):
+    """A command with the common options, and examples at the end of its help."""
+
+    def __init__(self, *args: Any, examples: str = "", common: bool = True, **kwargs: Any) -> None:
+        kwargs.setdefault("context_settings", _SETTINGS)
+        super().__init__(*args, **kwargs)
+        self._examples = examples
+        if common:
+            self.params.extend(_common_options())
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the examples."""
+        write_examples(self._examples, formatter)
+
+
+class Group(click.Group):
+    """The program itself."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+        kwargs.setdefault("context_settings", _SETTINGS)
+        super().__init__(*args, **kwargs)
+        self._examples = examples
+        self.params.extend(_common_options())
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        """Return the commands in the order of their use, not of the alphabet."""
+        return list(self.commands)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the examples."""
+        write_examples(self._examples, formatter)
+
+
+def write_examples(text: str, formatter: click.HelpFormatter) -> None:
+    """Write examples as they are, one a line."""
+    if text:
+        with formatter.section("Examples"):
+            formatter.write(textwrap.indent(textwrap.dedent(text).strip("\n"), "  ").rstrip() + "\n")
+
+
+def command(name: str, *, examples: str, common: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a function a command; ``common`` adds the options for server, time-out and JSON."""
+    return click.command(name, cls=Command, examples=examples, common=common)
+
+
+def parse_state(text: str) -> JobState:
+    """Return a job state by its name, in any case, with dash or underscore."""
+    try:
+        return JobState[text.upper().replace("-", "_")]
+    except KeyError:
+        raise click.BadParameter(f"{text!r} is no state; write pending, in-progress, succeeded or failed.") from None
+
+
+STATES = "[pending|in-progress|succeeded|failed]"
+PRIORITY = click.IntRange(1, 127)

@@ -1,0 +1,98 @@
+"""``pinlater enqueue``: one job, or as many as a file has lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO
+
+import click
+
+from pinlater.client.tool.command import PRIORITY, Session, command
+from pinlater.client.tool.output import print_json
+from pinlater.job import RawJob
+
+
+@command(
+    "enqueue",
+    examples="""
+    pinlater enqueue email '{"job": "SendWelcomeEmail", "user_id": 42}'
+    pinlater enqueue email --delay 3600 --priority 2 '{"job": "SendWelcomeEmail", "user_id": 42}'
+    pinlater enqueue thumbnails --file photo.jpg
+    zcat jobs.jsonl.gz | pinlater enqueue email --json-lines -
+    """,
+)
+@click.argument("queue")
+@click.argument("body", required=False)
+@click.option("--file", "file", type=click.File("rb"), help="The body is this file's content; - is stdin.")
+@click.option("--json-lines", type=click.File("rb"), help="Every line of this file is the body of a job; - is stdin.")
+@click.option("--priority", type=PRIORITY, default=1, show_default=True, help="1 is served first.")
+@click.option(
+    "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Do not run before this time has passed."
+)
+@click.option(
+    "--attempts", type=click.IntRange(min=1), default=4, show_default=True, help="Attempts in all, the first included."
+)
+@click.pass_obj
+def enqueue(
+    session: Session,
+    /,
+    *,
+    queue: str,
+    body: str | None,
+    file: BinaryIO | None,
+    json_lines: BinaryIO | None,
+    **options: Any,
+) -> None:
+    """Put jobs into a queue.
+
+    A job's body is the argument, a file, or each line of a JSON lines file. Prints the descriptor of a single job,
+    the number of many. Many are sent in batches while the file is read; if that ends early, the message says how many
+    were stored.
+    """
+    if sum(given is not None for given in (body, file, json_lines)) != 1:
+        raise click.UsageError("Give the body as an argument, or with --file or --json-lines; one of them.")
+    if json_lines is not None:
+        _enqueue_lines(session, queue, json_lines, options)
+        return
+    content = file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape")
+    with session.client() as client:
+        descriptor = client.enqueue(RawJob(body=content), queue=queue, **options).descriptor
+    if session.as_json:
+        print_json({"descriptor": descriptor})
+    else:
+        click.echo(descriptor)
+
+
+def _enqueue_lines(session: Session, queue: str, lines: Iterable[bytes], options: dict[str, Any]) -> None:
+    jobs = (RawJob(body=line) for line in _checked(lines))
+    with session.client() as client:
+        number = client.enqueue_many(jobs, queue=queue, progress=_progress(), **options)
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", err=True, nl=False)
+    if session.as_json:
+        print_json({"enqueued": number})
+    else:
+        click.echo(f"{number} jobs enqueued")
+
+
+def _checked(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines that are not blank; a broken one would fail in every attempt of a worker."""
+    import msgspec
+
+    decode = msgspec.json.Decoder(msgspec.Raw).decode
+    for number, line in enumerate(lines, start=1):
+        content = line.strip()
+        if content:
+            try:
+                decode(content)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise click.ClickException(f"line {number} is no JSON: {error}") from error
+            yield content
+
+
+def _progress() -> Callable[[int], None] | None:
+    """Return what shows progress to somebody who is watching."""
+    if not sys.stderr.isatty():
+        return None
+    return lambda stored: click.echo(f"\r{stored:,} jobs", err=True, nl=False)

@@ -1,0 +1,176 @@
+"""``pinlater lookup``, ``scan`` and ``retry-failed``: what became of jobs, and another chance for the failed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from pinlater.client.tool.command import PRIORITY, STATES, Session, command, parse_state
+from pinlater.client.tool.output import (
+    Table,
+    body_text,
+    job_json,
+    moment,
+    print_bytes,
+    print_fields,
+    print_json,
+    visible,
+)
+from pinlater.state import JobState
+
+if TYPE_CHECKING:
+    from pinlater.client.records import JobInfo
+
+_PAGE_SIZE = 100
+
+
+@command(
+    "lookup",
+    examples="""
+    pinlater lookup email:s1:p1:42
+    pinlater lookup email:s1:p1:42 email:s1:p1:43 --json
+    pinlater lookup thumbnails:s1:p1:7 --raw > photo.jpg
+    """,
+)
+@click.argument("descriptors", nargs=-1, required=True)
+@click.option("--body", is_flag=True, help="Show the bodies, too.")
+@click.option("--raw", is_flag=True, help="Print only the bodies, byte for byte.")
+@click.pass_obj
+def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw: bool) -> int:
+    """Show jobs by their descriptors.
+
+    Exit status 1 when one of them is not there; finished jobs are collected after a while.
+    """
+    with session.client() as client:
+        found = client.lookup(descriptors, include_body=body or raw)
+    infos = [found[descriptor] for descriptor in dict.fromkeys(descriptors) if descriptor in found]
+    _print_infos(session, infos, raw=raw)
+    missing = [descriptor for descriptor in descriptors if descriptor not in found]
+    for descriptor in missing:
+        click.echo(f"pinlater: there is no job {visible(descriptor)}", err=True)
+    return 1 if missing else 0
+
+
+def _print_infos(session: Session, infos: list[JobInfo], *, raw: bool) -> None:
+    if raw:
+        print_bytes(b"".join(info.body or b"" for info in infos))
+    elif session.as_json:
+        for info in infos:
+            print_json(job_json(info))
+    elif len(infos) == 1:
+        print_fields(_fields(infos[0]))
+    elif infos:
+        _table().print([_row(info) for info in infos])
+
+
+def _fields(info: JobInfo) -> Iterable[tuple[str, str]]:
+    yield "descriptor", info.descriptor
+    yield "state", info.state.name
+    yield "attempts left", f"{info.attempts_remaining} of {info.attempts_allowed}"
+    yield "created", moment(info.created_at_ms)
+    yield "run after", moment(info.run_after_ms)
+    yield "updated", moment(info.updated_at_ms)
+    yield "claim", visible(info.claim or "-")
+    yield "status", visible(info.status or "-")
+    if info.body is not None:
+        yield "body", body_text(info.body)
+
+
+def _table() -> Table:
+    return Table(["DESCRIPTOR", "STATE", "ATTEMPTS LEFT", "CREATED", "RUN AFTER", "UPDATED", "STATUS"])
+
+
+def _row(info: JobInfo) -> list[str]:
+    return [
+        info.descriptor,
+        info.state.name,
+        f"{info.attempts_remaining} of {info.attempts_allowed}",
+        moment(info.created_at_ms),
+        moment(info.run_after_ms),
+        moment(info.updated_at_ms),
+        visible(info.status),
+    ]
+
+
+@command(
+    "scan",
+    examples="""
+    pinlater scan email --state failed
+    pinlater scan email --state pending --future --all --json
+    pinlater scan email --regex 'user_id": *42\\b'
+    """,
+)
+@click.argument("queue")
+@click.option(
+    "--state", type=parse_state, metavar=STATES, default="pending", help="State of the jobs.  [default: pending]"
+)
+@click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]")
+@click.option("--future", is_flag=True, help="Of pending: jobs that are not due yet, instead of those due.")
+@click.option("--regex", help="Only jobs with a match in their body.")
+@click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show at most so many.")
+@click.option("--all", "everything", is_flag=True, help="Show all, however many there are.")
+@click.pass_obj
+def scan(
+    session: Session,
+    /,
+    *,
+    queue: str,
+    state: JobState,
+    priority: int | None,
+    future: bool,
+    regex: str | None,
+    limit: int,
+    everything: bool,
+) -> None:
+    """List the jobs of a queue in one state."""
+    if future and state is not JobState.PENDING:
+        raise click.UsageError("--future is about pending jobs; only these can be due later.")
+    with session.client() as client:
+        page_size = _PAGE_SIZE if everything else max(1, min(limit, _PAGE_SIZE))
+        jobs = client.scan_all(queue, state, priority=priority, future=future, page_size=page_size, body_regex=regex)
+        _print_scan(session, jobs if everything else itertools.islice(jobs, limit))
+
+
+def _print_scan(session: Session, jobs: Iterable[JobInfo]) -> None:
+    if session.as_json:
+        for info in jobs:
+            print_json(job_json(info))
+        return
+    table = _table()
+    rows = (_row(info) for info in jobs)
+    while page := list(itertools.islice(rows, _PAGE_SIZE)):
+        table.print(page)
+
+
+@command(
+    "retry-failed",
+    examples="""
+    pinlater retry-failed email
+    pinlater retry-failed email --attempts 3 --delay 600 --limit 50
+    """,
+)
+@click.argument("queue")
+@click.option("--priority", type=PRIORITY, default=1, show_default=True, help="Jobs of this priority level.")
+@click.option("--attempts", type=click.IntRange(min=1), default=1, show_default=True, help="Attempts they get.")
+@click.option(
+    "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Do not run before this time has passed."
+)
+@click.option("--limit", type=click.IntRange(min=0), default=1000, show_default=True, help="At most so many jobs.")
+@click.pass_obj
+def retry_failed(
+    session: Session, /, *, queue: str, priority: int, attempts: int, delay: float | None, limit: int
+) -> None:
+    """Give failed jobs another chance: they are pending again."""
+    run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
+    with session.client() as client:
+        number = client.retry_failed(
+            queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit
+        )
+    if session.as_json:
+        print_json({"retried": number})
+    else:
+        click.echo(f"{number} jobs are pending again")

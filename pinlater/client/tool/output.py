@@ -1,0 +1,116 @@
+"""How results look: aligned tables for people, JSON for programs, bytes made harmless for terminals."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pinlater.client.records import JobInfo
+
+_GAP = "  "
+
+
+def visible(text: str) -> str:
+    """Return text on one line without anything that would steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def body_text(body: bytes | None) -> str:
+    """Return a body for people: UTF-8 as it is, other bytes in hexadecimal escapes."""
+    if body is None:
+        return ""
+    try:
+        return visible(body.decode("utf-8"))
+    except UnicodeDecodeError:
+        return visible(body.decode("utf-8", "backslashreplace"))
+
+
+def body_json(body: bytes | None) -> dict[str, str]:
+    """Return a body for programs: ``body`` as text, or else ``body_base64``."""
+    if body is None:
+        return {}
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode("ascii")}
+
+
+def moment(epoch_ms: int | None) -> str:
+    """Return local time to the second."""
+    if not epoch_ms:
+        return "-"
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000).astimezone().isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{epoch_ms} ms"
+
+
+def job_json(info: JobInfo) -> dict[str, Any]:
+    """Return a job for programs; times stay epoch milliseconds."""
+    fields = info._asdict()
+    body = fields.pop("body")
+    return {**fields, "state": info.state.name, **body_json(body)}
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
+
+
+def print_bytes(data: bytes) -> None:
+    """Print bytes as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+class Table:
+    """Aligned columns; the last one is as long as it is.
+
+    Args:
+        headers: names of the columns.
+        numbers: positions of the columns that hold numbers, which are aligned to the right.
+    """
+
+    def __init__(self, headers: Sequence[str], numbers: Iterable[int] = ()) -> None:
+        self._headers = headers
+        self._numbers = frozenset(numbers)
+        self._widths: list[int] | None = None
+
+    def print(self, rows: Sequence[Sequence[str]]) -> None:
+        """Print some rows, with the headers in front the first time; their widths then stay."""
+        if self._widths is None:
+            lines = [self._headers, *rows]
+            self._widths = [max(len(line[column]) for line in lines) for column in range(len(self._headers))]
+            self._print_line(self._headers)
+        for row in rows:
+            self._print_line(row)
+
+    def _print_line(self, cells: Sequence[str]) -> None:
+        assert self._widths is not None
+        padded = [
+            cell.rjust(width) if column in self._numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(cells, self._widths, strict=True))
+        ]
+        click.echo(_GAP.join(padded).rstrip())
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print one thing, a field a line."""
+    fields = list(fields)
+    width = max(len(name) for name, _ in fields)
+    for name, value in fields:
+        click.echo(f"{name.ljust(width)}{_GAP}{value}".rstrip())

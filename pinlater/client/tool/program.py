@@ -1,0 +1,123 @@
+"""The ``pinlater`` program: its commands, and one line and an exit status for every error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from pinlater import __version__
+from pinlater.client.tool import claims, delete, enqueue, inspect, load, queues
+from pinlater.client.tool.command import Group
+from pinlater.errors import (
+    EXIT_CONFIG,
+    EXIT_UNAVAILABLE,
+    CallError,
+    CallTimeout,
+    ConfigError,
+    PinLaterError,
+    QueueNotFound,
+    ServerUnavailable,
+    ServiceError,
+)
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+_EXIT_INTERRUPTED = 130
+_EXIT_BROKEN_PIPE = 141
+
+
+@click.group(
+    cls=Group,
+    examples="""
+    pinlater create-queue email
+    pinlater enqueue email '{"job": "SendWelcomeEmail", "user_id": 42}'
+    pinlater count email
+    pinlater scan email --state failed --server queue1.example.com:9010
+    """,
+)
+@click.version_option(__version__, prog_name="pinlater")
+def tool() -> None:
+    """Look into PinLater's queues, and put jobs in or take them out.
+
+    Servers are named by --server, or PINLATER_SERVERS in the environment, or else are expected on this machine.
+    Results go to stdout, messages to stderr.
+
+    Exit status: 0 done; 1 the server refused, or has no such job; 2 wrong usage; 69 no server could be reached, or
+    it did not answer in time; 78 wrong configuration.
+    """
+
+
+for _command in (
+    queues.create_queue,
+    queues.delete_queue,
+    queues.queues,
+    queues.count,
+    enqueue.enqueue,
+    claims.dequeue,
+    claims.ack,
+    inspect.lookup,
+    inspect.scan,
+    inspect.retry_failed,
+    delete.delete_jobs,
+    queues.hash_admin_password,
+    load.load,
+):
+    tool.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and exit with its status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(words or ["--help"]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return the exit status. Errors become one line on stderr."""
+    try:
+        status = tool.main(list(arguments), prog_name="pinlater", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _EXIT_BROKEN_PIPE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("pinlater: interrupted", err=True)
+        return _EXIT_INTERRUPTED
+    except (click.ClickException, PinLaterError, ValueError, OSError) as error:
+        text, exit_status = describe(error)
+        click.echo(f"pinlater: {' '.join(text.split())}", err=True)
+        return exit_status
+    return status if isinstance(status, int) else 0
+
+
+def describe(error: Exception) -> tuple[str, int]:
+    """Return what to say of an error, and the exit status."""
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    match error:
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx else "pinlater"
+            return f"{error.format_message()} See {path} --help.", EXIT_USAGE
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case ConfigError():
+            return str(error), EXIT_CONFIG
+        case QueueNotFound():
+            return f"{error}; create it with: pinlater create-queue NAME{notes}", EXIT_REFUSED
+        case ServiceError():
+            return f"the server refused: {error} ({error.code_name}){notes}", EXIT_REFUSED
+        case CallTimeout():
+            return f"{error}; give it longer with --timeout{notes}", EXIT_UNAVAILABLE
+        case ServerUnavailable():
+            return (
+                f"cannot reach {error}; is pinlater-server running? "
+                f"choose another with --server or PINLATER_SERVERS{notes}"
+            ), EXIT_UNAVAILABLE
+        case CallError():
+            return f"{error}{notes}", EXIT_UNAVAILABLE
+        case ValueError():
+            return str(error), EXIT_USAGE
+        case _:
+            return f"{error}{notes}", EXIT_REFUSED
