@@ -28,6 +28,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def _environment() -> dict[str, str]:
+    """Return our environment without a person's own settings, so that the story is the same everywhere."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
+    return ours | {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
 class Program:
     """One of our programs, running while the ``with`` block lasts.
 
@@ -49,7 +55,7 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"},
+                env=_environment(),
                 start_new_session=True,  # Ctrl-C is for the demonstration, which then stops its programs in order
             )
 
