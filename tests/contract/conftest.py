@@ -23,7 +23,12 @@ class SqliteHome:
 
     def open(self, clock):
         return SqliteBackend(
-            self._data_dir, priority_levels=PRIORITY_LEVELS, now_ms=clock, synchronous="OFF", count_limit=50
+            self._data_dir,
+            priority_levels=PRIORITY_LEVELS,
+            now_ms=clock,
+            synchronous="OFF",
+            count_limit=50,
+            regex_seconds=0.3,
         )
 
     def lose(self):

@@ -1,0 +1,115 @@
+"""Counts: by state, priority, due or future, and body."""
+
+import contextlib
+import time
+
+import pytest
+
+from pinlater.errors import UnknownError
+from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from tests.support.bench import QUEUE, STATES, new_job
+
+
+def test_each_state_is_counted_by_itself(backend):
+    for number, state in enumerate((SUCCEEDED, FAILED), 2):
+        for _ in range(number):
+            backend.finished(state=state)
+    for _ in range(4):
+        backend.started()
+    backend.put(new_job())
+    assert [backend.count(state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [1, 4, 2, 3]
+
+
+def test_by_priority_or_over_all_of_them(backend):
+    backend.put(*[new_job(priority=priority) for priority in (1, 2, 2, 3, 3, 3)])
+    assert [backend.count(priority=priority) for priority in (1, 2, 3, None)] == [1, 2, 3, 6]
+    backend.take()
+    assert [backend.count(IN_PROGRESS, priority=priority) for priority in (1, 2, 3, None)] == [1, 2, 3, 6]
+
+
+def test_a_job_is_due_or_future_never_both(backend):
+    now = backend.clock.now_ms
+    backend.put(*[new_job(run_after_ms=run_after) for run_after in (0, now - 1, now, now + 1, 2**63 - 1, -(2**63))])
+    assert (backend.count(is_future=False), backend.count(is_future=True), backend.count()) == (4, 2, 6)
+    backend.clock.advance(1)
+    assert (backend.count(is_future=False), backend.count(is_future=True), backend.count()) == (5, 1, 6)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_due_and_future_apply_to_every_state(backend, state):
+    descriptor, _ = backend.started(attempts=1)
+    if state == PENDING:
+        backend.release_claims(QUEUE, "worker")
+    elif state == SUCCEEDED:
+        backend.ack(descriptor)
+    elif state == FAILED:
+        backend.fail(descriptor)
+    assert (backend.count(state, is_future=False), backend.count(state, is_future=True)) == (1, 0)
+
+
+def test_a_claimed_job_with_a_run_after_ahead_is_future(backend):
+    descriptor, _ = backend.started()
+    backend.checkpoint(descriptor, run_after_ms=backend.clock.now_ms + 1000)
+    assert (backend.count(IN_PROGRESS, is_future=False), backend.count(IN_PROGRESS, is_future=True)) == (0, 1)
+
+
+def test_body_patterns_find_a_part_of_the_body(backend):
+    backend.put(*[new_job(f"job_body_{n}".encode(), priority=n % 3 + 1) for n in range(20)])
+    for pattern, found in {
+        "job_body_1.*": 11,
+        "job_body_*": 20,
+        "_body_": 20,
+        "^job": 20,
+        "^body": 0,
+        "1$": 2,
+        "JOB": 0,
+        "(?i)JOB": 20,
+        "body_(3|4)$": 2,
+        "": 20,
+        "'": 0,
+        "' OR 1=1 -- ": 0,
+        "%": 0,
+    }.items():
+        assert backend.count(body_regex=pattern) == found, pattern
+    assert backend.count(body_regex="body_1", priority=2) == 5
+
+
+def test_patterns_work_on_bytes(backend):
+    backend.put(new_job("späť 🐙".encode()), new_job(b"\xff\xfe"), new_job(b"a\nb"), new_job(b"a\0b"))
+    for pattern, found in {"🐙": 1, "ä": 1, r"\xff\xfe": 1, "a.b": 1, "(?s)a.b": 2, r"\x00": 1}.items():
+        assert backend.count(body_regex=pattern) == found, pattern
+
+
+def test_counting_stops_at_a_bound_for_each_priority(backend):
+    """The store under test was made with a bound of 50."""
+    backend.put(*[new_job(priority=priority) for priority in (1, 2) for _ in range(60)], new_job(priority=3))
+    assert backend.count() == 101
+    assert backend.count(priority=1) == 50
+    assert backend.count(body_regex="body") == 101
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "*", "(?P<x", "\\", "x" * 2000])
+@pytest.mark.parametrize("verb", ["count", "scan", "delete"])
+def test_a_bad_pattern_is_a_clear_error(backend, pattern, verb):
+    backend.put(new_job())
+    with pytest.raises(UnknownError, match="pattern"):
+        getattr(backend, verb)(body_regex=pattern)
+    assert backend.counts() == (1, 0, 0, 0)
+
+
+def test_a_deeply_nested_pattern_is_searched_for_or_refused(backend):
+    backend.put(new_job())
+    with contextlib.suppress(UnknownError):
+        assert backend.count(body_regex="(" * 500 + "body" + ")" * 500) == 1
+    assert backend.counts() == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){25}$"])
+def test_a_pattern_that_explodes_is_given_up_in_time(backend, pattern):
+    """The store under test was made with a limit of 0.3 s."""
+    descriptor = backend.put_one(b"a" * 5000 + b"b")
+    began = time.monotonic()
+    with pytest.raises(UnknownError, match="took longer than"):
+        backend.count(body_regex=pattern)
+    assert time.monotonic() - began < 20
+    assert backend.take_names() == [descriptor]
