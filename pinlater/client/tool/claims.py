@@ -68,7 +68,8 @@ def _attempts(job: ClaimedJob) -> str:
 
 def _job_json(job: ClaimedJob) -> dict[str, Any]:
     fields = job._asdict()
-    return {**fields, **body_json(fields.pop("body"))}
+    body = fields.pop("body")
+    return {**fields, **body_json(body)}
 
 
 def _claim_hint(jobs: Sequence[ClaimedJob]) -> str:

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 def delete_jobs(
     session: Session, /, *, queue: str, state: JobState, priority: int, regex: str | None, limit: int, yes: bool
 ) -> int:
-    """Delete jobs of one state and priority level, after showing how many there are."""
+    """Delete jobs of one state and priority level.
+
+    Shows how many there are, and asks, unless told --yes.
+    """
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("Nobody is there to ask; add --yes.")
     with session.client() as client:

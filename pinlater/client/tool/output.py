@@ -66,8 +66,8 @@ def job_json(info: JobInfo) -> dict[str, Any]:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on one line."""
-    click.echo(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
+    """Print one JSON document on one line, in ASCII, so that it steers no terminal either."""
+    click.echo(json.dumps(value))
 
 
 def print_bytes(data: bytes) -> None:

@@ -97,9 +97,9 @@ def queues(session: Session) -> None:
 def count(
     session: Session, /, *, queue: str, state: JobState | None, priority: int | None, future: bool, regex: str
 ) -> None:
-    """Count the jobs of a queue: a table of all states, or one number with --state.
+    """Count the jobs of a queue, state by state.
 
-    SCHEDULED are the pending jobs that are not due yet.
+    With --state it is one number. SCHEDULED are the pending jobs that are not due yet.
     """
     if future and state is None:
         state = JobState.PENDING
@@ -135,9 +135,10 @@ def _all_kinds() -> list[tuple[str, JobState, bool]]:
 )
 @click.option("--password-file", type=click.Path(exists=True, dir_okay=False), help="Take the file's first line.")
 def hash_admin_password(password_file: str | None) -> None:
-    """Print what a server keeps of its admin password, for its setting ADMIN_PASSWORD_HASH.
+    """Print the hash of an admin password.
 
-    The password is typed in twice, or is the first line of --password-file or of a pipe.
+    It is what a server keeps of the password, in its setting ADMIN_PASSWORD_HASH. The password is typed in twice, or
+    is the first line of --password-file or of a pipe.
     """
     from pinlater.password import hash_password
 
