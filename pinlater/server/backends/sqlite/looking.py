@@ -16,6 +16,8 @@ from pinlater.wire.messages import IN_PROGRESS, PENDING
 
 _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_ROWS = 500
+_PAGE_BODIES = 50
+"""Bodies are read for searching alone, and so many at once, because they may be large."""
 
 Position = tuple[int, int] | None
 """(run_after, id) of the last job seen; None at the start."""
@@ -85,10 +87,10 @@ class Search(NamedTuple):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The first run_after that matches, and the first after it that does not."""
+        """The first and the last run_after that match."""
         if self.which.is_future is None:
             return _BEGIN, _END
-        return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now + 1)
+        return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)
 
     def pattern(self) -> BodyPattern | None:
         return BodyPattern(self.which.body_regex, self.seconds) if self.which.body_regex else None
@@ -111,7 +113,7 @@ def scan(connection: sqlite3.Connection, search: Search, limit: int, position: P
     found = list(_matching(connection, search, limit + 1, position))
     found.sort(key=_rank, reverse=True)
     last = _rank(found[limit - 1]) if len(found) > limit else None
-    return Page([record._replace(body=None) for _, record in found[:limit]], last)
+    return Page([record for _, record in found[:limit]], last)
 
 
 def _rank(entry: tuple[int, JobRecord]) -> tuple[int, int]:
@@ -128,10 +130,11 @@ def _matching(
 ) -> Iterator[tuple[int, JobRecord]]:
     """Yield (id, record) of up to ``wanted`` jobs of each priority, latest run_after first."""
     pattern = search.pattern()
+    rows_at_once = _PAGE_BODIES if pattern else min(wanted, _PAGE_ROWS)
     for priority in search.priorities:
         matches = (
-            (row[0], _record(search.queue, row))
-            for row in _walk(connection, search, priority, min(wanted, _PAGE_ROWS), position)
+            (row[0], _record(search.queue, row)._replace(body=None))
+            for row in _walk(connection, search, priority, rows_at_once, position)
             if pattern is None or pattern.matches(row[10])
         )
         yield from islice(matches, wanted)
@@ -143,9 +146,10 @@ def _walk(
     """Yield rows page by page, so that no read transaction stays open for long."""
     kind, more = _rows_of(search.which.state)
     sql = QUERIES[f"scan_{kind}"]
+    wants_body = bool(search.which.body_regex)
     run_after, local_id = position or (_END, _END)
     while True:
-        parameters = (search.queue.id, priority, *search.bounds, rows_at_once, run_after, local_id, *more)
+        parameters = (search.queue.id, priority, *search.bounds, rows_at_once, run_after, local_id, wants_body, *more)
         rows = connection.execute(sql, parameters).fetchall()
         yield from rows
         if len(rows) < rows_at_once:

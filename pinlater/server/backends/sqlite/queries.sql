@@ -96,43 +96,43 @@ SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status,
 FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
 
 -- name: count_pending
--- ?2 priority, ?3 and ?4 bounds of run_after, ?5 cap.
+-- ?2 priority, ?3 and ?4 bounds of run_after, both included, ?5 cap.
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_pending
-    WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4 LIMIT ?5)
+    WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: count_claimed
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claimed
-    WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4 LIMIT ?5)
+    WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: count_finished
 -- ?6 state.
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
-    WHERE state >= 2 AND state = ?6 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4 LIMIT ?5)
+    WHERE state >= 2 AND state = ?6 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: scan_pending
--- Latest run_after first, from a position on: ?2 priority, ?3 and ?4 bounds of run_after, ?5 limit,
--- ?6 and ?7 the position (run_after, id) before which to go on.
+-- Latest run_after first, from a position on: ?2 priority, ?3 and ?4 bounds of run_after, both included, ?5 limit,
+-- ?6 and ?7 the position (run_after, id) before which to go on, ?8 whether the body is wanted.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, body
+       claim, iif(?8, body, NULL)
 FROM jobs INDEXED BY jobs_pending
-WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4
+WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
   AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
 ORDER BY run_after DESC, id DESC LIMIT ?5
 
 -- name: scan_claimed
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, body
+       claim, iif(?8, body, NULL)
 FROM jobs INDEXED BY jobs_claimed
-WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4
+WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
   AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
 ORDER BY run_after DESC, id DESC LIMIT ?5
 
 -- name: scan_finished
--- ?8 state.
+-- ?9 state.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, body
+       claim, iif(?8, body, NULL)
 FROM jobs INDEXED BY jobs_finished
-WHERE state >= 2 AND state = ?8 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?4
+WHERE state >= 2 AND state = ?9 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
   AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
 ORDER BY run_after DESC, id DESC LIMIT ?5
 
