@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 
@@ -65,5 +66,11 @@ def unavailable(address: Address, error: BaseException) -> ServerUnavailable:
     """Return the error to raise for a server that could not be reached, or was lost."""
     if isinstance(error, TimeoutError):
         return ServerUnavailable(f"{address}: no answer to the attempt to connect")
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return ServerUnavailable(f"{address}: {reason.lower()}")
+    return ServerUnavailable(f"{address}: {_reason(error).lower()}")
+
+
+def _reason(error: BaseException) -> str:
+    """Return the system's words for an error number, which asyncio hides behind its own."""
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from pinlater import __version__
-from pinlater.client.tool import claims, delete, enqueue, inspect, load, queues
+from pinlater.client.tool import claims, delete, enqueue, inspection, load, queues
 from pinlater.client.tool.command import Group
 from pinlater.errors import (
     EXIT_CONFIG,
@@ -59,9 +59,9 @@ for _command in (
     enqueue.enqueue,
     claims.dequeue,
     claims.ack,
-    inspect.lookup,
-    inspect.scan,
-    inspect.retry_failed,
+    inspection.lookup,
+    inspection.scan,
+    inspection.retry_failed,
     delete.delete_jobs,
     queues.hash_admin_password,
     load.load,
