@@ -97,6 +97,8 @@ class Server(Program):
         admin_url: where health and metrics are.
     """
 
+    LOG = "pinlater-server.log"
+
     def __init__(self, folder: Path) -> None:
         port, admin_port = free_ports(2)
         self.address = f"127.0.0.1:{port}"

@@ -122,11 +122,9 @@ def _stopped(worker: Program, server: Program) -> Claim:
     return Claim("worker and server stopped in order when asked to (exit status 0)", statuses == [0, 0])
 
 
-def keep_it_running() -> str:
+def keep_it_running(folder: Path) -> str:
     """Return how to go on from here."""
-    programs = Path(sys.executable).parent
-    if programs.is_relative_to(Path.cwd()):
-        programs = programs.relative_to(Path.cwd())
+    programs = _short(Path(sys.executable).parent)
     return f"""
 To keep it running, in two terminals:
 
@@ -134,4 +132,8 @@ To keep it running, in two terminals:
     {programs}/pinlater-worker jobs_example
 
 Health and metrics are then on http://127.0.0.1:9999/ ; look around with {programs}/pinlater --help.
-What the jobs made, and the logs of this run, are in .demo/."""
+What the jobs made, and the logs of this run, are in {_short(folder)}/."""
+
+
+def _short(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
