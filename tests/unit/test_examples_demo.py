@@ -125,7 +125,7 @@ def check_until_it_fails(program):
 
 def test_a_program_that_ended_is_reported_with_its_last_words(tmp_path):
     script = "print('last words'); raise SystemExit(3)"
-    with Program("python", ["-c", script], tmp_path) as program, pytest.raises(DemoError, match="(?s)status 3.*last"):
+    with Program("python", ["-c", script], tmp_path) as program, pytest.raises(DemoError, match=r"(?s)status 3.*last"):
         check_until_it_fails(program)
 
 
