@@ -59,12 +59,14 @@ class Receiver:
 
     Attributes:
         taken: idempotency key -> what was delivered under it.
+        first_seen: idempotency key -> when something first came under it (epoch seconds).
         repeats: events that came again although they had been taken; the key gave them away.
         answers: how often each status was given.
     """
 
     def __init__(self) -> None:
         self.taken: dict[str, Delivery] = {}
+        self.first_seen: dict[str, float] = {}
         self.repeats = 0
         self.answers: Counter[int] = Counter()
         self._tries: Counter[str] = Counter()
@@ -83,6 +85,7 @@ class Receiver:
     def receive(self, key: str, event: dict[str, Any]) -> Answer:
         """Take an event, or not."""
         with self._lock:
+            self.first_seen.setdefault(key, time.time())
             answer = answer_to(event, self._tries[key])
             self._tries[key] += 1
             self.answers[answer.status] += 1

@@ -17,6 +17,10 @@ from pinlater import Client
 PROCESSES = 3
 LOOK_SECONDS = 0.1
 LONGEST_SECONDS = 180.0
+INTRODUCTION = """\
+A server, a worker with three processes, and real jobs: thumbnails, deliveries to a receiver that fails at times, a
+full-text index of Python's standard library, a report. Half way through the index its process is killed.
+"""
 
 
 class Story:
@@ -40,6 +44,7 @@ class Story:
         Raises:
             DemoError: a program failed, or it takes too long.
         """
+        self._screen.text(INTRODUCTION)
         with ExitStack() as stack:
             receiver = stack.enter_context(Receiver())
             server = stack.enter_context(Server(self._folder))
@@ -114,7 +119,7 @@ def _in_words(count: Counts) -> str:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0] if text.strip() else "none"
+    return text.strip().split("\n", 1)[0][:160] or "none"
 
 
 def _stopped(worker: Program, server: Program) -> Claim:
