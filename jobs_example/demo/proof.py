@@ -11,7 +11,7 @@ from PIL import Image, UnidentifiedImageError
 from jobs_example.demo.accident import Accident
 from jobs_example.demo.receiver import LOST, REFUSED, Receiver
 from jobs_example.demo.work import DELAY_SECONDS, EVENTS, Work
-from jobs_example.source_index import STANDARD_LIBRARY, source_files
+from jobs_example.source_index import STANDARD_LIBRARY, open_index, source_files
 from jobs_example.thumbnails import MakeThumbnails
 from pinlater import JobState
 from pinlater.client.records import JobInfo
@@ -58,7 +58,7 @@ def claims(ending: Ending) -> Iterator[Claim]:
     yield _refused(ending)
     yield _lost_answer(ending)
     yield _delayed(ending)
-    with closing(sqlite3.connect(ending.work.index_file)) as index:
+    with closing(open_index(str(ending.work.index_file))) as index:
         yield _index(index)
         yield _resumed(index, ending.accident)
         yield _search(index)
@@ -77,7 +77,7 @@ def _all_ended(ending: Ending) -> Claim:
 
 def _thumbnails(work: Work) -> Claim:
     sizes = MakeThumbnails(photo="", folder="").sizes
-    good = sum(_is_image(path) for path in work.thumbnail_folder.iterdir())
+    good = sum(_is_image(path) for path in work.thumbnail_folder.glob("*.jpg"))
     wanted = len(work.thumbnails) * len(sizes)
     return Claim(f"{wanted} thumbnails of {len(work.thumbnails)} photographs are there and can be read", good == wanted)
 
@@ -149,5 +149,5 @@ def _report(ending: Ending) -> Claim:
     info, report = ending.infos[key], ending.work.report_file
     failures = info.attempts_allowed - info.attempts_remaining
     text = f"the report was written once, though its last step, the announcement, took {failures + 1} attempts"
-    written_once = report.exists() and report.stat().st_mtime <= ending.receiver.first_seen[key]
+    written_once = report.exists() and report.stat().st_mtime <= ending.receiver.first_seen.get(key, 0.0)
     return Claim(text, written_once and failures >= 1 and key in ending.receiver.taken)
