@@ -1,6 +1,6 @@
 """A report in three steps: a small workflow.
 
-What to see here: ``context.step`` runs a function once and keeps what it returned, with the job. When a later step
+What to see here: ``context.step`` runs a function and keeps what it returned, with the job. When a later step
 fails, or the process dies, the next attempt gets the kept results and goes on where it stopped. A step's result is
 small and plain JSON: a path, a number, a short list; the large things stay in files.
 """
