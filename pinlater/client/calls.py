@@ -45,7 +45,8 @@ class Call(Generic[T]):
 @functools.lru_cache(maxsize=1)
 def default_source(pid: int) -> str:
     """Return ``<program>:<host>:<pid>``, which tells a process's claims from those of all others."""
-    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    path = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path("python")
+    program = path.parent.name if path.name == "__main__.py" else path.name  # python -m package
     return f"{program}:{socket.gethostname()}:{pid}"
 
 

@@ -162,6 +162,11 @@ def test_a_refusal_is_1(tool_run, server):
     assert err == "pinlater: no queue email; create it with: pinlater create-queue NAME\n"
 
 
+def test_a_server_that_gives_the_hint_itself_is_not_repeated(tool_run, server):
+    server.answer = lambda _: QueueNotFound("no queue email (pinlater create-queue email)")
+    assert tool_run("count", "email")[2] == "pinlater: no queue email (pinlater create-queue email)\n"
+
+
 def test_common_options_stand_before_or_after_the_command(tool_run, server, monkeypatch):
     server.answer = lambda _: {"email"}
     monkeypatch.delenv("PINLATER_SERVERS")
@@ -353,7 +358,7 @@ def test_scan_as_json_is_a_job_a_line(tool_run, server):
 
 def test_retry_failed(tool_run, server):
     server.answer = lambda _: 12
-    assert tool_run("retry-failed", "email", "--attempts", "3", "--limit", "50")[1] == "12 jobs are pending again\n"
+    assert tool_run("retry-failed", "email", "--attempts", "3", "--limit", "50")[1] == "12 jobs retried\n"
     assert (request(server).attemptsToAllow, request(server).limit) == (3, 50)
     assert request(server).runAfterTimestampMillis is None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinlater.client.tool.command import PRIORITY, STATES, Session, command, parse_state
-from pinlater.client.tool.output import print_json
+from pinlater.client.tool.output import print_json, some_jobs
 from pinlater.state import JobState
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def delete_jobs(
     if session.as_json:
         print_json({"deleted": number})
     else:
-        click.echo(f"{number} jobs deleted")
+        click.echo(f"{some_jobs(number)} deleted")
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from pinlater.client.tool.command import PRIORITY, Session, command
-from pinlater.client.tool.output import print_json
+from pinlater.client.tool.output import print_json, some_jobs
 from pinlater.job import RawJob
 
 
@@ -73,7 +73,7 @@ def _enqueue_lines(session: Session, queue: str, lines: Iterable[bytes], options
     if session.as_json:
         print_json({"enqueued": number})
     else:
-        click.echo(f"{number} jobs enqueued")
+        click.echo(f"{some_jobs(number)} enqueued")
 
 
 def _checked(lines: Iterable[bytes]) -> Iterator[bytes]:

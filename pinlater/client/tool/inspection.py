@@ -18,6 +18,7 @@ from pinlater.client.tool.output import (
     print_bytes,
     print_fields,
     print_json,
+    some_jobs,
     visible,
 )
 from pinlater.state import JobState
@@ -173,4 +174,4 @@ def retry_failed(
     if session.as_json:
         print_json({"retried": number})
     else:
-        click.echo(f"{number} jobs are pending again")
+        click.echo(f"{some_jobs(number)} retried")

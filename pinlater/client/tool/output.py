@@ -65,6 +65,11 @@ def job_json(info: JobInfo) -> dict[str, Any]:
     return {**fields, "state": info.state.name, **body_json(body)}
 
 
+def some_jobs(number: int) -> str:
+    """Return a number of jobs in words."""
+    return "1 job" if number == 1 else f"{number} jobs"
+
+
 def print_json(value: Any) -> None:
     """Print one JSON document on one line, in ASCII, so that it steers no terminal either."""
     click.echo(json.dumps(value))

@@ -71,6 +71,8 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit with its status."""
+    if "_PINLATER_COMPLETE" in os.environ:  # the shell asks what could come next
+        tool.main(prog_name="pinlater")
     words = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(words or ["--help"]))
 
@@ -78,8 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit status. Errors become one line on stderr."""
     try:
-        status = tool.main(list(arguments), prog_name="pinlater", standalone_mode=False)
+        # Not tool.main: it would make a closed pipe an exit status of 1, which here means a refusal.
+        with tool.make_context("pinlater", list(arguments)) as context:
+            status = tool.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as end:  # after --help and --version
+        return end.exit_code
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
@@ -105,7 +111,8 @@ def describe(error: Exception) -> tuple[str, int]:
         case ConfigError():
             return str(error), EXIT_CONFIG
         case QueueNotFound():
-            return f"{error}; create it with: pinlater create-queue NAME{notes}", EXIT_REFUSED
+            hint = "" if "create-queue" in str(error) else "; create it with: pinlater create-queue NAME"
+            return f"{error}{hint}{notes}", EXIT_REFUSED
         case ServiceError():
             return f"the server refused: {error} ({error.code_name}){notes}", EXIT_REFUSED
         case CallTimeout():

@@ -1,0 +1,100 @@
+"""The tool as a program, against a real server."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.integration.client_server import ROOT, RealServer
+
+
+@pytest.fixture(scope="module")
+def tool(tmp_path_factory):
+    server = RealServer(tmp_path_factory.mktemp("server"))
+    environment = {**os.environ, "PINLATER_SERVERS": server.address, "PYTHONPATH": str(ROOT)}
+
+    def run(*words, data=b"", password="open sesame"):
+        command = [sys.executable, "-m", "pinlater.client.tool", *words]
+        full = environment | {"PINLATER_ADMIN_PASSWORD": password}
+        done = subprocess.run(command, input=data, capture_output=True, env=full, timeout=50, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    run.environment = environment
+    yield run
+    server.stop()
+
+
+def test_a_walk_through_all_commands(tool):
+    assert tool("create-queue", "email") == (0, "", "")
+    assert tool("queues")[1] == "email\n"
+    descriptor = tool("enqueue", "email", '{"job": "X"}')[1].strip()
+    assert tool("enqueue", "email", "--json-lines", "-", data=b"1\n2\n3\n")[1] == "3 jobs enqueued\n"
+    assert tool("enqueue", "email", "later", "--delay", "600")[0] == 0
+    counts = json.loads(tool("count", "email", "--json")[1])
+    assert counts == {"PENDING": 4, "SCHEDULED": 1, "IN_PROGRESS": 0, "SUCCEEDED": 0, "FAILED": 0}
+    job = json.loads(tool("dequeue", "email", "--json")[1])
+    assert job["descriptor"] == descriptor
+    assert tool("ack", "email", descriptor, "--claim", job["claim"], "--failed", "--final", "--status", "no")[0] == 0
+    assert "FAILED" in tool("lookup", descriptor)[1]
+    assert tool("scan", "email", "--state", "failed")[1].splitlines()[1].endswith("no")
+    assert tool("retry-failed", "email")[1] == "1 job retried\n"
+    assert tool("dequeue", "email", "--limit", "10", "--ack", "--raw")[1] == '123{"job": "X"}'  # due last
+    assert tool("dequeue", "email")[0] == 1
+    assert tool("delete-jobs", "email", "--state", "succeeded", "--yes")[1] == "4 jobs deleted\n"
+    assert tool("lookup", descriptor)[0] == 1
+    assert tool("delete-queue", "email", password="guessed")[0] == 1
+    assert tool("delete-queue", "email")[0] == 0
+    assert tool("count", "email")[0] == 1
+
+
+def test_load_there_and_back(tool):
+    tool("create-queue", "stress")
+    words = ["--num-queries", "40", "--batch-size", "25", "--concurrency", "4", "--json"]
+    assert json.loads(tool("load", "enqueue", "stress", *words)[1])["jobs"] == 1000
+    done = json.loads(tool("load", "dequeue", "stress", *words, "--dequeue-success-percent", "100")[1])
+    assert (done["jobs"], done["failed"]) == (1000, 0)
+    assert tool("count", "stress", "--state", "succeeded")[1] == "1000\n"
+
+
+def test_an_endless_load_ends_with_its_totals_on_interrupt(tool):
+    tool("create-queue", "stress")
+    command = [
+        sys.executable,
+        "-m",
+        "pinlater.client.tool",
+        "load",
+        "enqueue",
+        "stress",
+        "--num-queries",
+        "-1",
+        "--json",
+    ]
+    process = subprocess.Popen(command, env=tool.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert b"QPS: " in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert json.loads(out)["queries"] > 0
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tool):
+    tool("create-queue", "long")
+    tool("enqueue", "long", "--json-lines", "-", data=b"1\n" * 5000)
+    command = [sys.executable, "-m", "pinlater.client.tool", "scan", "long", "--all"]
+    process = subprocess.Popen(command, env=tool.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline().startswith(b"DESCRIPTOR")
+    process.stdout.close()
+    deadline = time.monotonic() + 20
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert process.returncode == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
