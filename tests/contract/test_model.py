@@ -1,0 +1,348 @@
+"""Orders that nobody thought of: random calls on a store and on a model of it in plain Python, compared.
+
+``HYPOTHESIS_PROFILE=thorough`` runs many more of them.
+"""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from tests.support.bench import QUEUE, Bench, ack_of, new_job
+
+PROFILES = {
+    "default": settings(max_examples=100, stateful_step_count=30),
+    "thorough": settings(max_examples=2000, stateful_step_count=50),
+}
+SETTINGS = settings(
+    PROFILES[os.environ.get("HYPOTHESIS_PROFILE", "default")],
+    deadline=None,
+    derandomize="HYPOTHESIS_PROFILE" not in os.environ,
+    suppress_health_check=list(HealthCheck),
+)
+
+SOURCES = ("worker", "worker:2", "")
+LEASES_MS = (500, 10_000, 1)
+priorities = st.sampled_from((1, 2, 1, 3))
+attempts = st.sampled_from((2, 3, 1, 0, -1))
+offsets = st.sampled_from((None, -10, 10, -30, 40, 0, -10_000))
+bodies = st.binary(max_size=2)
+statuses = st.sampled_from(("", "a", "bc;"))
+few = st.integers(0, 4)
+numbers = st.integers(0, 63)
+changes = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "body": bodies,
+            "run_after_ms": offsets,
+            "attempts": attempts,
+            "status": statuses,
+            "move_to_pending": st.booleans(),
+        },
+    ),
+)
+new_jobs = st.lists(
+    st.fixed_dictionaries(
+        {"priority": priorities, "offset": offsets, "allowed": attempts, "status": statuses, "body": bodies}
+    ),
+    min_size=3,
+    max_size=6,
+)
+
+
+@dataclass
+class ModelJob:
+    """What a job has to look like."""
+
+    number: int
+    priority: int
+    body: bytes
+    created_at: int
+    run_after: int
+    updated_at: int
+    allowed: int
+    remaining: int
+    status: str
+    state: int = PENDING
+    claim: str | None = None
+    source: str | None = None
+    lease: int = 0
+    expires: int = 0
+
+    def finish(self, state, now):
+        self.state, self.updated_at = state, now
+
+    def back(self, run_after, now):
+        self.state, self.claim, self.run_after, self.updated_at = PENDING, None, run_after, now
+
+    def spend(self, run_after, now, *, is_final=False):
+        """One attempt failed: by an ack or by expiry."""
+        is_last = is_final or self.remaining <= 1
+        self.remaining = max(self.remaining - 1, 0)
+        if is_last:
+            self.finish(FAILED, now)
+        else:
+            self.back(run_after, now)
+
+
+class Comparison(RuleBasedStateMachine):
+    """The model beside the store.
+
+    Rules pick jobs by a number, so that most hit a job on which they can do something.
+    """
+
+    make_home = None  # set by the test
+
+    def __init__(self):
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self.bench = Bench(type(self).make_home(Path(self._folder.name)))
+        self.jobs: dict[str, ModelJob] = {}
+        self.used: list[str] = []
+        self.past_claims = [""]
+
+    def teardown(self):
+        self.bench.end()
+        self._folder.cleanup()
+
+    @property
+    def now(self):
+        return self.bench.clock.now_ms
+
+    def at(self, offset):
+        return None if offset is None else self.now + offset
+
+    def of(self, state):
+        return [(name, job) for name, job in self.jobs.items() if job.state == state]
+
+    def pick(self, number):
+        """Return a descriptor: of a job that somebody holds, three times out of four; dequeue for that."""
+        if number % 4 and not self.of(IN_PROGRESS):
+            self.dequeue(3, SOURCES[number % 3], LEASES_MS[number // 4 % 3])
+        held = [name for name, _ in self.of(IN_PROGRESS)]
+        names = held if held and number % 4 else self.used
+        return names[number // 4 % len(names)]
+
+    @initialize(jobs=new_jobs)
+    def begin(self, jobs):
+        self.bench.create_queue(QUEUE)
+        self.enqueue(jobs)
+
+    # What producers and workers do
+
+    @rule(jobs=new_jobs)
+    def enqueue(self, jobs):
+        wanted = [
+            new_job(
+                job["body"],
+                priority=job["priority"],
+                run_after_ms=self.at(job["offset"]),
+                attempts=job["allowed"],
+                status=job["status"],
+            )
+            for job in jobs
+        ]
+        names = self.bench.put(*wanted)
+        assert not set(names) & set(self.used)
+        self.used += names
+        for name, job in zip(names, wanted, strict=True):
+            run_after = self.now if job.run_after_ms is None else job.run_after_ms
+            number = JobDescriptor.parse(name).local_id
+            self.jobs[name] = ModelJob(
+                number, job.priority, job.body, self.now, run_after, self.now, job.attempts, job.attempts, job.status
+            )
+
+    def due(self, limit):
+        found = [(name, job) for name, job in self.of(PENDING) if job.run_after <= self.now]
+        found.sort(key=lambda entry: (entry[1].priority, entry[1].run_after, entry[1].number))
+        return found[:limit]
+
+    @rule(limit=st.sampled_from((1, 2, 3, 10)), source=st.sampled_from(SOURCES), lease=st.sampled_from(LEASES_MS))
+    def dequeue(self, limit, source, lease):
+        claim = self.bench.claim(source, lease)
+        expected = self.due(limit)
+        taken, next_due = self.bench.dequeue_jobs(QUEUE, limit, claim, want_next_due=True)
+        assert [job.descriptor for job in taken] == [name for name, _ in expected]
+        for (_, job), got in zip(expected, taken, strict=True):
+            assert got[1:] == (job.body, job.allowed, job.remaining, job.created_at, job.run_after)
+            job.state, job.claim, job.source, job.updated_at = IN_PROGRESS, claim.descriptor, source, self.now
+            job.lease, job.expires = lease, self.now + lease
+        if len(taken) < limit:
+            later = [job.run_after for _, job in self.of(PENDING) if job.run_after > self.now]
+            assert next_due == min(later, default=None)
+        self.past_claims.append(claim.descriptor)
+
+    @rule(source=st.sampled_from(SOURCES), limit=st.integers(1, 4))
+    def release_and_peek(self, source, limit):
+        held = [job for _, job in self.of(IN_PROGRESS) if job.source == source]
+        assert self.bench.release_claims(QUEUE, source) == len(held)
+        for job in held:
+            job.back(job.run_after, self.now)
+        assert [job.descriptor for job in self.bench.peek_jobs(QUEUE, limit)] == [name for name, _ in self.due(limit)]
+
+    def given_claim(self, name, pick):
+        """Return none, the present claim of a job, or some claim of the past."""
+        job = self.jobs.get(name)
+        choices = [None, job.claim if job else None, *self.past_claims]
+        return choices[pick % len(choices)]
+
+    def held(self, name, claim):
+        """Return the job if an ack may change it."""
+        job = self.jobs.get(name)
+        is_held = job is not None and job.state == IN_PROGRESS and claim in {None, job.claim}
+        return job if is_held else None
+
+    @rule(number=numbers, pick=few, status=statuses)
+    def ack(self, number, pick, status):
+        name = self.pick(number)
+        claim = self.given_claim(name, pick)
+        job = self.held(name, claim)
+        assert self.bench.ack(name, claim=claim, status=status).changed == (job is not None)
+        if job:
+            job.status += status
+            job.finish(SUCCEEDED, self.now)
+
+    @rule(number=numbers, pick=few, status=statuses, delay=st.integers(-5, 50), is_final=st.booleans())
+    def nack(self, number, pick, status, delay, is_final):
+        name = self.pick(number)
+        claim = self.given_claim(name, pick)
+        job = self.held(name, claim)
+        settled = self.bench.fail(name, claim=claim, status=status, retry_delay_ms=delay, is_final=is_final)
+        assert (settled.changed, settled.stale) == ((1, 0) if job else (0, 1))
+        if job:
+            job.status += status
+            job.spend(self.now + max(delay, 0), self.now, is_final=is_final)
+
+    @rule(several=st.lists(numbers, max_size=4), split=few)
+    def settle_several(self, several, split):
+        """One call with acks of both kinds."""
+        several = list(dict.fromkeys(map(self.pick, several)))
+        done, failed = several[:split], several[split:]
+        held = [name for name in several if self.held(name, None)]
+        settled = self.bench.ack_dequeued_jobs(
+            QUEUE, [ack_of(name) for name in done], [ack_of(name) for name in failed]
+        )
+        assert (settled.changed, settled.stale) == (len(held), len(several) - len(held))
+        for name in held:
+            if name in done:
+                self.jobs[name].finish(SUCCEEDED, self.now)
+            else:
+                self.jobs[name].spend(self.now, self.now)
+
+    @rule(number=numbers, pick=few, source=st.sampled_from(SOURCES), changes=changes)
+    def checkpoint(self, number, pick, source, changes):
+        name = self.pick(number)
+        claim = self.given_claim(name, pick)
+        job = self.held(name, claim)
+        if job and claim is None and job.source != source:
+            job = None
+        changes = {**changes, "run_after_ms": self.at(changes.get("run_after_ms"))}
+        settled = self.bench.checkpoint(name, claim=claim, source=source, **changes)
+        assert (settled.changed, settled.stale) == ((1, 0) if job else (0, 1))
+        if job:
+            self._apply(job, **changes)
+
+    def _apply(self, job, *, run_after_ms, body=None, attempts=None, status="", move_to_pending=False):
+        run_after = self.now if run_after_ms is None else run_after_ms
+        job.body = job.body if body is None else body
+        job.allowed, job.remaining = (job.allowed, job.remaining) if attempts is None else (attempts, attempts)
+        job.status = status + job.status
+        job.run_after, job.updated_at, job.expires = run_after, self.now, self.now + job.lease
+        if move_to_pending:
+            job.back(run_after, self.now)
+
+    # What people and the monitor do
+
+    @rule(priority=priorities, allowed=attempts, offset=offsets, limit=few)
+    def retry(self, priority, allowed, offset, limit):
+        failed = [job for _, job in self.of(FAILED) if job.priority == priority]
+        failed.sort(key=lambda job: (job.run_after, job.number))
+        moved = self.bench.retry(priority=priority, attempts=allowed, run_after_ms=self.at(offset), limit=limit)
+        assert moved == min(limit, len(failed))
+        for job in failed[:limit]:
+            job.back(self.now if offset is None else self.at(offset), self.now)
+            job.remaining = allowed
+
+    @rule(number=numbers, by_body=st.booleans())
+    def delete(self, number, by_body):
+        """Delete a job with all that are like it."""
+        job = self.jobs.get(self.pick(number))
+        if job is None:
+            return
+        alike = [(name, twin) for name, twin in self.of(job.state) if twin.priority == job.priority]
+        gone = [name for name, twin in alike if twin.body == job.body or not by_body]
+        pattern = "^" + "".join(f"\\x{byte:02x}" for byte in job.body) + r"\Z" if by_body else None
+        assert self.bench.delete(job.state, priority=job.priority, body_regex=pattern) == len(gone)
+        for name in gone:
+            del self.jobs[name]
+
+    @rule(
+        ms=st.sampled_from((10, 480, 0, 10_000, 50)), limit=st.integers(1, 5), age=st.sampled_from((10**9, 600, 400, 0))
+    )
+    def tick(self, ms, limit, age):
+        """Time passes, and the monitor looks for expired claims."""
+        self.bench.clock.advance(ms)
+        quiet = 1000
+        over = [
+            job
+            for _, job in self.of(IN_PROGRESS)
+            if job.expires <= self.now and (age >= quiet or min(job.lease, quiet) <= age)
+        ]
+        if len({job.expires for job in over}) < len(over):
+            limit = 1000  # among equals there is no promised order
+        over.sort(key=lambda job: job.expires)
+        reaped = self.bench.reap(limit, server_age_ms=age, quiet_ms=quiet)
+        for job in over[:limit]:
+            job.spend(self.now, self.now)
+        failed = sum(job.state == FAILED for job in over[:limit])
+        retried = len(over[:limit]) - failed
+        assert reaped == ([(QUEUE, retried, failed)] if over else [])
+
+    @rule(succeeded=st.sampled_from((0, 20, 400)), failed=st.sampled_from((0, 20, 400)))
+    def collect(self, succeeded, failed):
+        counts = []
+        for state, ttl in ((SUCCEEDED, succeeded), (FAILED, failed)):
+            gone = [name for name, job in self.of(state) if job.updated_at < self.now - ttl]
+            counts.append(len(gone))
+            for name in gone:
+                del self.jobs[name]
+        collected = self.bench.collect_finished(succeeded, failed, 1000)
+        assert [(item.succeeded, item.failed) for item in collected] == ([tuple(counts)] if any(counts) else [])
+
+    @rule(is_crash=st.booleans())
+    def restart(self, is_crash):
+        self.bench.crash() if is_crash else self.bench.reopen()
+
+    # What must hold all the time
+
+    @invariant()
+    def the_store_has_what_the_model_has(self):
+        for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED):
+            page = self.bench.scan(state, limit=1000)
+            assert {record.descriptor for record in page.jobs} == {name for name, _ in self.of(state)}
+        records = self.bench.lookup_jobs([JobDescriptor.parse(name) for name in self.jobs], include_body=True)
+        for (name, job), record in zip(self.jobs.items(), records, strict=True):
+            self._compare(name, job, record)
+
+    @staticmethod
+    def _compare(name, job, record):
+        expected = (
+            name, job.state, job.allowed, job.remaining, job.status,
+            job.created_at, job.run_after, job.updated_at, job.claim, job.body,
+        )  # fmt: skip
+        assert record == expected
+
+
+@pytest.mark.timeout(3600)
+def test_the_store_does_what_the_model_does(home_kind):
+    machine = type("ComparisonOfOneStore", (Comparison,), {"make_home": home_kind})
+    run_state_machine_as_test(machine, settings=SETTINGS)
