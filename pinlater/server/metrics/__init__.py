@@ -1,0 +1,7 @@
+"""What the server counts and measures, and how it is shown."""
+
+from pinlater.server.metrics.catalog import Metrics
+from pinlater.server.metrics.ostrich import render_ostrich
+from pinlater.server.metrics.prometheus import render_prometheus
+
+__all__ = ["Metrics", "render_ostrich", "render_prometheus"]

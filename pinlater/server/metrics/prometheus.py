@@ -1,0 +1,81 @@
+"""``/metrics``: the text form of Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from pinlater.server.metrics.families import (
+    COARSE,
+    CounterSnapshot,
+    DistributionSnapshot,
+    GaugeSnapshot,
+    Snapshot,
+    label_values,
+)
+
+if TYPE_CHECKING:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def render_prometheus(snapshots: Sequence[Snapshot]) -> str:
+    """Return the page, with memory, CPU time and open files of this process."""
+    # Here, so that a server that nobody scrapes never pays for the import.
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+    registry = CollectorRegistry()
+    registry.register(_Collector(snapshots))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry).decode()
+
+
+class _Collector:
+    """Hands the values of one moment to the client library."""
+
+    def __init__(self, snapshots: Sequence[Snapshot]) -> None:
+        self._snapshots = snapshots
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: without this method, the registry would collect once more to find the names."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        for one in self._snapshots:
+            if isinstance(one, CounterSnapshot):
+                yield _counter(one)
+            elif isinstance(one, DistributionSnapshot):
+                yield _histogram(one)
+            elif one.value is not None:
+                yield _gauge(one, one.value)
+
+
+def _counter(one: CounterSnapshot) -> CounterMetricFamily:
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(one.about.name, one.about.help, labels=one.about.labels)
+    for key, value in one.values.items():
+        family.add_metric(label_values(key), value)
+    return family
+
+
+def _gauge(one: GaugeSnapshot, value: float) -> GaugeMetricFamily:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(one.about.name, one.about.help, value=value)
+
+
+def _histogram(one: DistributionSnapshot) -> HistogramMetricFamily:
+    """Show every fourth bound: a fine grid times many queues would make a page of megabytes."""
+    from prometheus_client.core import HistogramMetricFamily
+
+    scale = one.about.to_base
+    names = [f"{bound * scale:.12g}" for bound in one.bounds[::COARSE]]
+    family = HistogramMetricFamily(one.about.name, one.about.help, labels=one.about.labels)
+    for key, series in one.series.items():
+        below = list(accumulate(series.counts))
+        buckets = [*zip(names, below[:-1:COARSE], strict=True), ("+Inf", below[-1])]
+        family.add_metric(label_values(key), buckets, series.sum * scale)
+    return family
