@@ -63,7 +63,6 @@ class _Load:
         self._left = plan.num_queries
         self._latencies = Latencies()
         self._jobs = 0
-        self._acks = 0
         self._failures_in_a_row = 0
         self._seconds = 0.0
         self.failures = 0
