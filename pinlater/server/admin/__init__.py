@@ -1,0 +1,5 @@
+"""Metrics and health over HTTP."""
+
+from pinlater.server.admin.endpoint import AdminEndpoint
+
+__all__ = ["AdminEndpoint"]

@@ -1,0 +1,65 @@
+"""Keeps the rate limits as the queue config and the server set say, also while these change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from pinlater.server.limits_formats import count_servers, queue_rates
+from pinlater.server.rate_limits import RateLimits
+from pinlater.server.settings import Settings
+from pinlater.server.watched_file import WatchedFile
+
+log = logging.getLogger(__name__)
+
+
+class LimitsFiles:
+    """Reads both files, as far as they are set, and puts the limits into force.
+
+    Args:
+        settings: name the files.
+        limits: are updated.
+        on_change: is called after each update.
+
+    Raises:
+        ConfigError: a file cannot be read or is malformed. Later on, that is only logged.
+    """
+
+    def __init__(self, settings: Settings, limits: RateLimits, on_change: Callable[[], None]) -> None:
+        self._limits = limits
+        self._on_change = on_change
+        self._rates: dict[str, float] = {}
+        self._server_count = 1
+        self._files: list[WatchedFile] = []
+        if settings.server_set_enabled and settings.server_set_file:
+            self._add(settings.server_set_file, self._read_servers)
+        if settings.queue_config_file:
+            self._add(settings.queue_config_file, self._read_rates)
+
+    def watches(self) -> list[Coroutine[Any, Any, Any]]:
+        """Return what has to run for changes to be noticed: one coroutine for each file."""
+        return [file.watch() for file in self._files]
+
+    def _add(self, path: Path, read: Callable[[bytes, Path], None]) -> None:
+        file = WatchedFile(path, lambda content: read(content, path))
+        file.load()
+        self._files.append(file)
+
+    def _read_rates(self, content: bytes, path: Path) -> None:
+        self._rates = queue_rates(content, path)
+        self._apply()
+
+    def _read_servers(self, content: bytes, path: Path) -> None:
+        count = count_servers(content, path)
+        if not count:
+            # Nobody left means that discovery failed rather than that this server is not there.
+            log.warning("%s names no server; going on with %d", path, self._server_count)
+            return
+        self._server_count = count
+        self._apply()
+
+    def _apply(self) -> None:
+        self._limits.update(self._rates, self._server_count)
+        self._on_change()

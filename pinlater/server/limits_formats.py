@@ -1,0 +1,71 @@
+"""The two files behind rate limits: the queue config (JSON) and the server set (lines)."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import msgspec
+
+from pinlater.errors import ConfigError
+
+_QUEUE_NAME = re.compile(r"\w+", re.ASCII)
+_EXAMPLE = '{"queues": [{"name": "email", "queueConfig": {"maxJobsPerSecond": 10}}]}'
+
+
+class _QueueConfig(msgspec.Struct):  # other keys are tolerated here, and only here
+    maxJobsPerSecond: float  # noqa: N815 - the format's name
+
+
+class _Queue(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    queueConfig: _QueueConfig  # noqa: N815 - the format's name
+
+
+class _QueueConfigs(msgspec.Struct, forbid_unknown_fields=True):
+    queues: list[_Queue]
+
+
+def queue_rates(content: bytes, file: Path) -> dict[str, float]:
+    """Return the jobs per second by queue of a queue config.
+
+    Raises:
+        ConfigError: it is not of the format, names a queue twice, or names one that cannot be.
+    """
+    try:
+        queues = msgspec.json.decode(content, type=_QueueConfigs).queues
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{file}: is not a queue config: {error}; write {_EXAMPLE}") from None
+    rates: dict[str, float] = {}
+    for queue in queues:
+        rate = queue.queueConfig.maxJobsPerSecond
+        if not _QUEUE_NAME.fullmatch(queue.name):
+            raise ConfigError(f"{file}: {queue.name[:60]!r} is no queue name; write letters, digits and underscores")
+        if queue.name in rates:
+            raise ConfigError(f"{file}: queue {queue.name} stands there twice; keep one of them")
+        if not math.isfinite(rate):
+            raise ConfigError(f"{file}: queue {queue.name}: maxJobsPerSecond is too large; leave the queue out")
+        rates[queue.name] = rate
+    return rates
+
+
+def count_servers(content: bytes, file: Path) -> int:
+    """Return how many different servers a server set names; only their number matters here.
+
+    Raises:
+        ConfigError: a line is not ``host:port``.
+    """
+    try:
+        lines = content.decode().splitlines()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: is not UTF-8 text; write one host:port a line") from None
+    servers = set()
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if not line:
+            continue
+        host, _, port = line.rpartition(":")
+        if not host or not (port.isascii() and port.isdigit() and 1 <= int(port[:9]) <= 65535):
+            raise ConfigError(f"{file}:{number}: {line[:60]!r} is not host:port; write such as queue1.example.com:9010")
+        servers.add((host, int(port)))
+    return len(servers)

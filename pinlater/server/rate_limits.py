@@ -1,0 +1,104 @@
+"""How many jobs of a queue may be handed out now: one token bucket for each limited queue.
+
+A job handed out costs one token. A bucket saves up at most one second's worth of tokens, but at least one token,
+so that a rate of 0.1 a second lets a job through every 10 s. A new bucket is full: the first job of a slow
+queue need not wait. A changed rate keeps the tokens there are, so that reloading a file hands out nothing extra.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+_ROUNDING = 1e-9
+"""Tokens are fractions: after waiting just long enough, the sum may miss the whole by its last bit."""
+
+
+class _Bucket:
+    """Tokens of one queue; ``rate`` is per second and above 0."""
+
+    def __init__(self, rate: float, now: float) -> None:
+        self.rate = rate
+        self._capacity = max(rate, 1.0)
+        self._tokens = self._capacity
+        self._filled_at = now
+
+    def change_rate(self, rate: float, now: float) -> None:
+        self._fill(now)
+        self.rate = rate
+        self._capacity = max(rate, 1.0)
+        self._tokens = min(self._tokens, self._capacity)
+
+    def take(self, wanted: int, now: float) -> int:
+        self._fill(now)
+        taken = max(0, min(wanted, int(self._tokens + _ROUNDING)))
+        self._tokens -= taken
+        return taken
+
+    def give_back(self, count: int, now: float) -> None:
+        self._fill(now)
+        self._tokens = min(self._capacity, self._tokens + count)
+
+    def seconds_until_next(self, now: float) -> float:
+        self._fill(now)
+        missing = 1.0 - self._tokens
+        return missing / self.rate if missing > _ROUNDING else 0.0
+
+    def _fill(self, now: float) -> None:
+        self._tokens = min(self._capacity, self._tokens + (now - self._filled_at) * self.rate)
+        self._filled_at = now
+
+
+class RateLimits:
+    """Limits by queue; a queue without one is unlimited.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: dict[str, _Bucket] = {}
+        self._paused: frozenset[str] = frozenset()
+
+    def update(self, queue_rates: Mapping[str, float], server_count: int = 1) -> None:
+        """Put new limits into force; those that stay the same keep their state.
+
+        Args:
+            queue_rates: jobs per second of all servers together; 0 or less pauses a queue.
+            server_count: servers that share them, at least 1.
+        """
+        now = self._clock()
+        self._paused = frozenset(queue for queue, rate in queue_rates.items() if rate <= 0)
+        buckets = {}
+        for queue, total_rate in queue_rates.items():
+            if total_rate > 0:
+                rate = total_rate / server_count
+                buckets[queue] = bucket = self._buckets.get(queue) or _Bucket(rate, now)
+                if bucket.rate != rate:
+                    bucket.change_rate(rate, now)
+        self._buckets = buckets
+
+    def take(self, queue: str, wanted: int) -> int:
+        """Return how many jobs may be handed out now, 0 to ``wanted``, and charge for them."""
+        if queue in self._paused:
+            return 0
+        bucket = self._buckets.get(queue)
+        return wanted if bucket is None else bucket.take(wanted, self._clock())
+
+    def give_back(self, queue: str, count: int) -> None:
+        """Undo the charge for jobs that were not there to be handed out."""
+        bucket = self._buckets.get(queue)
+        if bucket is not None:
+            bucket.give_back(count, self._clock())
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether nothing may be handed out, however long one waits."""
+        return queue in self._paused
+
+    def seconds_until_next(self, queue: str) -> float | None:
+        """Return the time until a job may be handed out: 0 is now, None is never, because the queue is paused."""
+        if queue in self._paused:
+            return None
+        bucket = self._buckets.get(queue)
+        return 0.0 if bucket is None else bucket.seconds_until_next(self._clock())
