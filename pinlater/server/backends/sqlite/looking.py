@@ -147,9 +147,11 @@ def _walk(
     kind, more = _rows_of(search.which.state)
     sql = QUERIES[f"scan_{kind}"]
     wants_body = bool(search.which.body_regex)
+    first, last = search.bounds
     run_after, local_id = position or (_END, _END)
     while True:
-        parameters = (search.queue.id, priority, *search.bounds, rows_at_once, run_after, local_id, wants_body, *more)
+        last = min(last, run_after)
+        parameters = (search.queue.id, priority, first, last, rows_at_once, run_after, local_id, wants_body, *more)
         rows = connection.execute(sql, parameters).fetchall()
         yield from rows
         if len(rows) < rows_at_once:

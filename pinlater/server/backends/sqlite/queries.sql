@@ -1,6 +1,7 @@
 -- Every statement that the SQLite store runs. Parameters are numbered: ?1 queue id and ?2 now where they occur.
 -- `state` is compared with literals so that SQLite sees that a partial index applies; NOT INDEXED where jobs are
--- addressed by id, so that it never walks an index instead.
+-- addressed by id, so that it never walks an index instead; unlikely() so that it narrows by `state = …` and not by
+-- the `state >= 2` that only tells which index applies.
 
 -- name: insert_jobs
 -- Completed by queries.insert_jobs(): VALUES rows follow.
@@ -107,16 +108,17 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claimed
 -- name: count_finished
 -- ?6 state.
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
-    WHERE state >= 2 AND state = ?6 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
+    WHERE state >= 2 AND unlikely(state = ?6) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: scan_pending
 -- Latest run_after first, from a position on: ?2 priority, ?3 and ?4 bounds of run_after, both included, ?5 limit,
--- ?6 and ?7 the position (run_after, id) before which to go on, ?8 whether the body is wanted.
+-- ?6 and ?7 the position (run_after, id) before which to go on (?4 is at most ?6, so that the index narrows by it),
+-- ?8 whether the body is wanted.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
        claim, iif(?8, body, NULL)
 FROM jobs INDEXED BY jobs_pending
 WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
-  AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
+  AND (run_after < ?6 OR id < ?7)
 ORDER BY run_after DESC, id DESC LIMIT ?5
 
 -- name: scan_claimed
@@ -124,7 +126,7 @@ SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status,
        claim, iif(?8, body, NULL)
 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
-  AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
+  AND (run_after < ?6 OR id < ?7)
 ORDER BY run_after DESC, id DESC LIMIT ?5
 
 -- name: scan_finished
@@ -132,14 +134,14 @@ ORDER BY run_after DESC, id DESC LIMIT ?5
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
        claim, iif(?8, body, NULL)
 FROM jobs INDEXED BY jobs_finished
-WHERE state >= 2 AND state = ?9 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
-  AND run_after <= ?6 AND (run_after < ?6 OR id < ?7)
+WHERE state >= 2 AND unlikely(state = ?9) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
+  AND (run_after < ?6 OR id < ?7)
 ORDER BY run_after DESC, id DESC LIMIT ?5
 
 -- name: failed_jobs
 -- Those to retry: ?2 priority, ?3 limit.
 SELECT id FROM jobs INDEXED BY jobs_finished
-WHERE state >= 2 AND state = 3 AND queue_id = ?1 AND priority = ?2
+WHERE state >= 2 AND unlikely(state = 3) AND queue_id = ?1 AND priority = ?2
 ORDER BY run_after, id LIMIT ?3
 
 -- name: retry_jobs
@@ -172,7 +174,7 @@ WHERE id IN (SELECT value FROM json_each(?2)) AND state = 1
 -- ?1 state, ?2 finished before, ?3 limit.
 DELETE FROM jobs NOT INDEXED WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_settled
-    WHERE state >= 2 AND state = ?1 AND updated_at < ?2 ORDER BY updated_at LIMIT ?3
+    WHERE state >= 2 AND unlikely(state = ?1) AND updated_at < ?2 ORDER BY updated_at LIMIT ?3
 )
 RETURNING queue_id
 

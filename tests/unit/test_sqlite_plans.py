@@ -1,0 +1,167 @@
+"""The hot statements of the SQLite store on a large table: through an index, in its order, a few rows at a time."""
+
+import re
+import sqlite3
+
+import pytest
+
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.store import Store
+from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+
+NOW = 1_700_000_000_000
+ROWS = {"due": 100_000, "scheduled": 100_000, "claimed": 2_000, "finished": 60_000}
+ALL = 2**63 - 1
+
+FILL = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)
+INSERT INTO jobs (queue_id, state, priority, run_after, created_at, updated_at, attempts_allowed,
+                  attempts_remaining, claim_expires, claim_lease, claim, body)
+SELECT i % 2 + 1, iif(:state = 2, 2 + i % 5 / 4, :state), i % 3 + 1, :run_after + i, 0, :run_after + i, 2, 2,
+       iif(:state = 1, :run_after + i, NULL), 1000, iif(:state = 1, 'h:1:1:worker:1', NULL), 'body ' || i
+FROM n
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A connection to a store with a long history and a long future; two queues share it."""
+    opened = Store(tmp_path_factory.mktemp("plans") / "pinlater.db", "OFF")
+    connection = opened.writer()
+    connection.execute("BEGIN")
+    for name in ("emails", "thumbnails"):
+        connection.execute(QUERIES["create_queue"], (name, NOW))
+    for kind, state, run_after in (
+        ("due", PENDING, NOW - 200_000),
+        ("scheduled", PENDING, NOW + 1),
+        ("claimed", IN_PROGRESS, NOW),
+        ("finished", SUCCEEDED, NOW - 100_000),
+    ):
+        connection.execute(FILL, {"rows": ROWS[kind], "state": state, "run_after": run_after})
+    connection.execute("COMMIT")
+    yield connection
+    connection.close()
+    opened.close()
+
+
+def _plan(store, name):
+    highest = max(map(int, re.findall(r"\?(\d+)", QUERIES[name])), default=0)
+    return [row[3] for row in store.execute("EXPLAIN QUERY PLAN " + QUERIES[name], (None,) * highest)]
+
+
+STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs"})
+SMALL = ("json_each", "queues", "settings", "CONSTANT ROW", "(subquery")
+"""What may be scanned: what a call brings along, and tables with a row per queue."""
+
+BY_WALK = {"claims_of_queue", "count_claimed", "scan_claimed", "oldest_of_queue"}
+"""These walk over what workers hold at the moment: an index with nothing else in it."""
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_scans_the_jobs(store, name):
+    for step in _plan(store, name):
+        if name in BY_WALK and "USING" in step and "INDEX jobs_claimed" in step:
+            continue
+        assert not (step.startswith("SCAN") and not any(small in step for small in SMALL)), step
+
+
+@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - {"scan_claimed"}))
+def test_no_statement_sorts(store, name):
+    assert not [step for step in _plan(store, name) if "ORDER BY" in step]
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    {
+        "claim_jobs": "jobs_pending (queue_id=? AND priority=? AND run_after<?)",
+        "peek_jobs": "jobs_pending (queue_id=? AND priority=? AND run_after<?)",
+        "next_due": "jobs_pending (queue_id=? AND priority=? AND run_after>?)",
+        "expired_claims": "jobs_claimed (claim_expires<?)",
+        "collect_finished": "jobs_settled (state=? AND updated_at<?)",
+        "failed_jobs": "jobs_finished (queue_id=? AND state=? AND priority=?)",
+        "scan_pending": "jobs_pending (queue_id=? AND priority=? AND run_after>? AND run_after<?)",
+        "count_finished": "jobs_finished (queue_id=? AND state=? AND priority=? AND run_after>? AND run_after<?)",
+        "scan_finished": "jobs_finished (queue_id=? AND state=? AND priority=? AND run_after>? AND run_after<?)",
+    }.items(),
+)
+def test_the_index_narrows_by_all_that_it_can(store, name, index):
+    assert any(index in step for step in _plan(store, name)), _plan(store, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "succeed_jobs",
+        "succeed_job",
+        "fail_job",
+        "claim_of_job",
+        "checkpoint_job",
+        "renew_jobs",
+        "release_jobs",
+        "lookup_job",
+        "retry_jobs",
+        "delete_jobs",
+        "expire_jobs",
+        "delete_by_id",
+    ],
+)
+def test_jobs_addressed_by_id_are_found_by_id(store, name):
+    assert "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)" in _plan(store, name)
+
+
+class _Steps:
+    """Counts the instructions of SQLite's machine, in hundreds: what a statement really does."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def of(self, sql, parameters):
+        hundreds = 0
+
+        def count():
+            nonlocal hundreds
+            hundreds += 1
+            return 0
+
+        self._connection.set_progress_handler(count, 100)
+        self._connection.execute("SAVEPOINT work")
+        try:
+            rows = self._connection.execute(sql, parameters).fetchall()
+        finally:
+            self._connection.execute("ROLLBACK TO work")
+            self._connection.execute("RELEASE work")
+            self._connection.set_progress_handler(None, 0)
+        return rows, hundreds
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "rows", "most_hundreds"),
+    [
+        ("claim_jobs", (1, NOW, 2, "c", NOW, 1000, 10), 10, 40),
+        ("claim_jobs", (1, 0, 2, "c", NOW, 1000, 10), 0, 2),
+        ("peek_jobs", (1, NOW, 2, 10), 10, 10),
+        ("next_due", (1, NOW, 2), 1, 2),
+        ("next_due", (1, ALL - 1, 2), 0, 2),
+        ("expired_claims", (NOW + 20, 10**6, 1000, 10), 10, 10),
+        ("expired_claims", (NOW, 10**6, 1000, 10), 0, 2),
+        ("collect_finished", (SUCCEEDED, NOW, 10), 10, 40),
+        ("collect_finished", (FAILED, 0, 10), 0, 2),
+        ("failed_jobs", (1, 1, 10), 10, 10),
+        ("scan_pending", (1, 1, 0, ALL, 10, ALL, ALL, False), 10, 10),
+        ("scan_pending", (1, 1, 0, NOW + 50_000, 10, NOW + 50_000, 5, False), 10, 10),
+        ("count_pending", (1, 1, NOW + 1, NOW + 60, 1000), 1, 10),
+        ("oldest_of_queue", (1, 10), 10, 10),
+        ("next_job_id", (), 1, 2),
+        ("scan_finished", (1, 1, 0, NOW - 70_000, 10, NOW - 70_000, 5, False, FAILED), 10, 10),
+        ("count_finished", (1, 1, NOW - 99_970, NOW - 99_900, 1000, FAILED), 1, 10),
+        ("lookup_job", (2, 100_001, 2, True), 1, 2),
+    ],
+)
+def test_work_does_not_grow_with_the_table(store, name, parameters, rows, most_hundreds):
+    found, hundreds = _Steps(store).of(QUERIES[name], parameters)
+    assert len(found) == rows
+    assert hundreds <= most_hundreds
+
+
+def test_the_versions_that_these_plans_hold_for():
+    assert sqlite3.sqlite_version_info >= (3, 35), "RETURNING and iif() need SQLite 3.35"
