@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         if not self._owner.opened(self):
             log.warning("connection refused: %d are open (MAX_CONNECTIONS)", self._owner.connections)
-            transport.abort()
+            self._transport.abort()
 
     def connection_lost(self, _: Exception | None) -> None:
         self._owner.closed(self)
