@@ -41,7 +41,11 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             _refuse_network_file_system(path)
             self._lock = _lock(path)
-            self._migrate()
+            try:
+                self._migrate()
+            except BaseException:
+                self.close()
+                raise
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(
                 f"the store {path} cannot be used: {error}; choose another place with --data-dir"
@@ -75,7 +79,7 @@ class Store:
         return connection
 
     def _migrate(self) -> None:
-        connection = self.writer()
+        connection = self._connect(str(self.path))  # as it is: a file that is not ours is not to be touched
         try:
             version = int(connection.execute("PRAGMA user_version").fetchone()[0])
             if version > SCHEMA_VERSION:

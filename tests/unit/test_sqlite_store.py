@@ -1,0 +1,146 @@
+"""The file of the SQLite store: who may open it, and how it is opened."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pinlater
+from pinlater.errors import ConfigError
+from pinlater.server.backends.sqlite import store as store_module
+from pinlater.server.backends.sqlite.store import SCHEMA_VERSION, Store
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "data" / "pinlater.db"
+
+
+@pytest.fixture
+def no_patience(monkeypatch):
+    monkeypatch.setattr(store_module, "_LOCK_PATIENCE_SECONDS", 0.0)
+
+
+def _make(path, *statements):
+    """Make a database that is not ours."""
+    path.parent.mkdir(parents=True)
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_missing_folders_are_made(path):
+    Store(path).close()
+    assert path.exists()
+
+
+def test_an_answer_means_that_it_is_on_disk(path):
+    store = Store(path)
+    writer = store.writer()
+    assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    writer.close()
+    store.close()
+
+
+def test_normal_is_a_choice(path):
+    store = Store(path, "NORMAL")
+    writer = store.writer()
+    assert writer.execute("PRAGMA synchronous").fetchone() == (1,)
+    writer.close()
+    store.close()
+
+
+def test_readers_cannot_write(path):
+    store = Store(path)
+    store.writer().close()
+    reader = store.reader()
+    with pytest.raises(sqlite3.OperationalError):
+        reader.execute("DELETE FROM jobs")
+    reader.close()
+    store.close()
+
+
+def test_a_path_with_characters_that_mean_something_in_an_uri(tmp_path):
+    store = Store(tmp_path / "100% ?mode=memory#x" / "pinlater.db")
+    store.writer().execute("INSERT INTO queues (name, created_at) VALUES ('q', 1)")
+    reader = store.reader()
+    assert reader.execute("SELECT name FROM queues").fetchall() == [("q",)]
+    reader.close()
+    store.close()
+
+
+def test_a_second_server_is_refused_and_told_who_holds_the_store(path, no_patience):
+    first = Store(path)
+    with pytest.raises(ConfigError, match=rf"held by another pinlater-server \(process {os.getpid()}\).*--data-dir"):
+        Store(path)
+    first.close()
+    Store(path).close()
+
+
+def test_the_lock_goes_with_its_process(path):
+    program = "from pathlib import Path; from pinlater.server.backends.sqlite.store import Store; "
+    program += f"store = Store(Path({str(path)!r})); print('open', flush=True); input()"
+    root = Path(pinlater.__file__).parents[1]
+    holder = subprocess.Popen([sys.executable, "-c", program], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"open\n"
+        holder.kill()
+        Store(path).close()  # waits for the death of a server that was just killed
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_database_of_something_else_is_refused_and_not_touched(path):
+    _make(path, "CREATE TABLE photos (id INTEGER)")
+    before = path.read_bytes()
+    for _ in range(2):  # a refusal leaves no lock behind
+        with pytest.raises(ConfigError, match="database of something else"):
+            Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_store_of_a_newer_version_is_refused_and_not_touched(path):
+    _make(path, "CREATE TABLE jobs (id INTEGER)", f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=f"version {SCHEMA_VERSION + 1}, this program knows {SCHEMA_VERSION}"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused_and_not_touched(path):
+    path.parent.mkdir()
+    path.write_bytes(b"Dear diary, " * 1000)
+    with pytest.raises(ConfigError, match=r"cannot be used.*not a database"):
+        Store(path)
+    assert path.read_bytes() == b"Dear diary, " * 1000
+
+
+def test_a_place_that_is_no_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot be used.*--data-dir"):
+        Store(tmp_path / "file" / "pinlater.db")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+@pytest.mark.parametrize("mode", [0o000, 0o500])
+def test_a_folder_without_permission_is_refused(path, mode):
+    path.parent.mkdir(mode=mode)
+    with pytest.raises(ConfigError, match=r"cannot be used.*Permission denied"):
+        Store(path)
+    path.parent.chmod(0o700)
+
+
+def test_a_network_file_system_is_refused(path, monkeypatch):
+    class Mount:
+        mountpoint, fstype = "/", "nfs4"
+
+    monkeypatch.setattr(store_module.psutil, "disk_partitions", lambda **_: [Mount])
+    with pytest.raises(ConfigError, match="network file system"):
+        Store(path)
