@@ -1,0 +1,54 @@
+"""The jobs of one dequeue, from its reply to the confirmed ack of the last of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.worker.holding import GONE, HELD
+from pinlater.worker.slot import BatchArea
+
+
+class Batch:
+    """Jobs in the order in which they are to run.
+
+    Attributes:
+        claim: the claim of them all.
+        descriptors: one a job.
+        bodies: one a job.
+        metadata: one a job, as the server sent it.
+        area: where they stand on the claim board.
+        next: position of the next job to start.
+    """
+
+    __slots__ = ("_unsettled", "area", "bodies", "claim", "descriptors", "metadata", "next")
+
+    def __init__(self, reply: Any, area: BatchArea) -> None:
+        metadata = reply.jobMetadata
+        self.descriptors: list[str] = list(reply.jobs)
+        self.bodies: list[bytes] = list(reply.jobs.values())
+        self.metadata: list[Any] = [metadata[descriptor] for descriptor in self.descriptors]
+        self.claim: str = self.metadata[0].claimDescriptor
+        self.area = area
+        self.next = 0
+        self._unsettled = len(self.descriptors)
+
+    @property
+    def unstarted(self) -> range:
+        """Positions of the jobs still to run."""
+        return range(self.next, len(self.descriptors))
+
+    def unstart(self, position: int) -> None:
+        """Note that a job is to be given back."""
+        self.area.states[position] = HELD
+
+    def settled(self, position: int) -> None:
+        """Note that the server no longer takes a job for ours."""
+        self.area.states[position] = GONE
+        self._unsettled -= 1
+        if not self._unsettled:
+            self.area.clear()
+
+
+def queue_of(descriptor: str) -> str:
+    """Return the queue that a descriptor names."""
+    return descriptor[: descriptor.index(":")]

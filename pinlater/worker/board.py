@@ -1,0 +1,63 @@
+"""The claim board: what every job process holds, in memory shared with the keeper and the master.
+
+Each process writes a slot of its own. So its claims can be renewed while it is busy, and what it held can be read
+when it has died.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+
+from pinlater.errors import ConfigError
+from pinlater.worker.holding import SLOT_BYTES
+from pinlater.worker.slot import Slot
+
+SLOTS = 1024
+
+_WORDS_BYTES = 64
+_RETRIES_DUE_MS = 0
+
+
+class Board:
+    """The whole board, made by the master before it forks. Memory is taken only for slots in use.
+
+    Args:
+        slots: how many job processes there can be at once.
+    """
+
+    def __init__(self, slots: int = SLOTS) -> None:
+        header_bytes = -(-(_WORDS_BYTES + slots) // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = memoryview(mmap.mmap(-1, header_bytes + slots * SLOT_BYTES))
+        self._words = memory[:_WORDS_BYTES].cast("Q")
+        self._in_use = memory[_WORDS_BYTES : _WORDS_BYTES + slots]
+        self._areas = memory[header_bytes:]
+
+    def slot(self, number: int) -> Slot:
+        """Return the slot of the job process with that number, which is in use from then on.
+
+        Raises:
+            ConfigError: there are not that many.
+        """
+        if number >= len(self._in_use):
+            raise ConfigError(f"at most {len(self._in_use)} job processes can run at once; use fewer --processes")
+        self._in_use[number] = 1
+        return self._slot(number)
+
+    def _slot(self, number: int) -> Slot:
+        return Slot(self._areas[number * SLOT_BYTES : (number + 1) * SLOT_BYTES])
+
+    def slots(self) -> Iterator[Slot]:
+        """Yield every slot that was ever in use."""
+        for number, in_use in enumerate(bytes(self._in_use)):
+            if in_use:
+                yield self._slot(number)
+
+    def expect_retries(self, due_ms: int) -> None:
+        """Note, for the keeper, until when retries of jobs that it failed become due; monotonic milliseconds."""
+        self._words[_RETRIES_DUE_MS] = max(self._words[_RETRIES_DUE_MS], due_ms)
+
+    @property
+    def retries_due_ms(self) -> int:
+        """When all retries that this worker caused are due; monotonic milliseconds, 0 if there are none."""
+        return max([self._words[_RETRIES_DUE_MS], *(slot.retries_due_ms for slot in self.slots())])

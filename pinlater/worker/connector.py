@@ -1,0 +1,83 @@
+"""Connections to whichever server works, tried again and again at growing intervals."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from pinlater.client.connection import Connection
+from pinlater.client.servers import ServerSet
+from pinlater.errors import ServerUnavailable
+
+FIRST_DELAY_SECONDS = 0.05
+LONGEST_DELAY_SECONDS = 2.0
+CONNECT_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Connector:
+    """Makes connections; says once when there is no server, and once when there is one again.
+
+    Args:
+        servers: those that may be used.
+        chance: spreads the tries of processes that lost a server together.
+    """
+
+    def __init__(self, servers: ServerSet, chance: Callable[[], float] = random.random) -> None:
+        self._servers = servers
+        self._chance = chance
+        self._failures = 0
+
+    def connect(self) -> Connection:
+        """Connect to the first server that answers; each is tried once.
+
+        Raises:
+            ServerUnavailable: none does. ``delay_seconds`` says when to try again.
+        """
+        for address in self._servers.candidates():
+            try:
+                connection = Connection(address, connect_timeout=CONNECT_SECONDS)
+            except ServerUnavailable as error:
+                self._servers.failed(address)
+                failure = error
+            else:
+                self._servers.worked(address)
+                self._note_success(connection)
+                return connection
+        self._note_failure(failure)
+        raise failure
+
+    @property
+    def delay_seconds(self) -> float:
+        """How long to wait before the next try."""
+        grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures - 1, 0), 30)
+        return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
+
+    def _note_success(self, connection: Connection) -> None:
+        if self._failures:
+            log.info("%s answers again", connection.address)
+        self._failures = 0
+
+    def _note_failure(self, failure: ServerUnavailable) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            log.warning("cannot reach %s; retrying", failure)
+
+
+def connect_within(connector: Connector, seconds: float) -> Connection:
+    """Connect, trying for ``seconds``.
+
+    Raises:
+        ServerUnavailable: no server answered in that time.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return connector.connect()
+        except ServerUnavailable:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(min(connector.delay_seconds, max(deadline - time.monotonic(), 0.0)))

@@ -1,0 +1,128 @@
+"""Loading the modules that a worker was given, and finding the job classes in them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from pinlater.codec import JobCodec
+from pinlater.errors import ConfigError
+from pinlater.job import Job, is_concrete
+
+
+class ModulesInvalid(ConfigError):
+    """Modules cannot be loaded; ``problems`` has a line for each reason."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+def load_job_classes(names: Sequence[str]) -> list[type[Job]]:
+    """Import modules, packages with all their modules, and ``.py`` files; return the job classes they define.
+
+    Args:
+        names: dotted names, looked up in the current directory, too, or paths of files.
+
+    Raises:
+        ModulesInvalid: some cannot be imported, all of them listed; or there is no job class.
+    """
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - the entry is a string
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    problems: list[str] = []
+    loaded = [module for name in names for module in _load(name, problems)]
+    if problems:
+        raise ModulesInvalid(list(dict.fromkeys(problems)))
+    own = {module.__name__ for module in loaded}
+    kinds = list(dict.fromkeys(kind for module in loaded for kind in _kinds_in(module, own)))
+    if not kinds:
+        raise ModulesInvalid([f"no job class in {', '.join(names)}; define one: class SendMail(Job): ..."])
+    return kinds
+
+
+def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:
+    """Return the codec of some classes.
+
+    Raises:
+        ConfigError: two classes share a name, or one of ``queues`` belongs to no class.
+    """
+    codec = JobCodec(kinds)
+    unknown = [queue for queue in queues if queue not in codec.queues]
+    if unknown:
+        raise ConfigError(
+            f"no job class has the queue {', '.join(map(repr, unknown))}; there are {', '.join(codec.queues)}"
+        )
+    return codec
+
+
+def _load(name: str, problems: list[str]) -> Iterator[ModuleType]:
+    module = _import(name, problems)
+    if module is None:
+        return
+    yield module
+    for found in pkgutil.walk_packages(getattr(module, "__path__", []), module.__name__ + ".", onerror=lambda _: None):
+        if found.name.rpartition(".")[2] == "__main__":  # a program: importing it would run it
+            continue
+        inner = _import(found.name, problems)
+        if inner is not None:
+            yield inner
+
+
+def _import(name: str, problems: list[str]) -> ModuleType | None:
+    try:
+        return _import_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a module may raise anything, SystemExit included
+        problems.append(_problem(name, error))
+        return None
+
+
+def _import_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _problem(name: str, error: BaseException) -> str:
+    """Return one line: where, and what."""
+    text = " ".join(str(error).split())
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{error.filename}:{error.lineno}"
+        text = str(error.msg)
+    else:
+        place = _place(error)
+    return f"cannot load {name}: {place + ': ' if place else ''}{type(error).__name__}: {text}"
+
+
+def _place(error: BaseException) -> str:
+    """Return file and line of the innermost call outside the machinery of imports."""
+    ours = {__file__, importlib.__file__}
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename not in ours and not frame.filename.startswith("<frozen ")
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _kinds_in(module: ModuleType, own: set[str]) -> Iterator[type[Job]]:
+    """Yield the job classes of a module: those it defines, and those in its ``__all__``.
+
+    Not all that it imports: a job may enqueue jobs that are for other workers to run.
+    """
+    offered = getattr(module, "__all__", ())
+    for name, value in vars(module).items():
+        if is_concrete(value) and (value.__module__ in own or name in offered):
+            yield value

@@ -1,0 +1,70 @@
+"""How one attempt of a job ended, and the words that are kept of a failure."""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from dataclasses import dataclass
+
+MOST_STATUS_CHARACTERS = 1500
+
+_HOST = socket.gethostname()
+_MOST_FRAMES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The attempt is spent.
+
+    Attributes:
+        status: text for the job's custom status.
+        delay_ms: milliseconds until the next attempt.
+        is_final: there is no next attempt, whatever remains.
+    """
+
+    status: str
+    delay_ms: int = 0
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """The job goes on elsewhere, no attempt spent.
+
+    Attributes:
+        body: what it goes on from.
+    """
+
+    body: bytes
+
+
+Outcome = Failure | Interruption
+"""What is not a success; a success has no details, and is None."""
+
+
+def attempt_header(attempt: int, attempts_allowed: int, seconds: float) -> str:
+    """Return the beginning of a status: which attempt, where, how long."""
+    return f"[attempt {attempt}/{attempts_allowed} {_HOST} {os.getpid()} {seconds:.2f} s]"
+
+
+def in_words(header: str, error: BaseException, *, with_traceback: bool = True) -> str:
+    """Return the status of a failure: one line that says it, then the end of the traceback."""
+    text = " ".join(_text_of(error).split())
+    first = f"{header} {type(error).__name__}{': ' if text else ''}{text}"[: MOST_STATUS_CHARACTERS // 2]
+    trace = _trace_of(error, MOST_STATUS_CHARACTERS - len(first) - 2) if with_traceback else ""
+    return f"{first}\n{trace}\n" if trace else f"{first}\n"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as other:  # noqa: BLE001 - it is the job's own class, and may be broken itself
+        return f"(its text cannot be had: {type(other).__name__})"
+
+
+def _trace_of(error: BaseException, room: int) -> str:
+    # The first entry is the worker's own call of the job.
+    below = error.__traceback__.tb_next if error.__traceback__ else None
+    lines = traceback.format_list(traceback.extract_tb(below)[-_MOST_FRAMES:])
+    return "".join(lines).rstrip()[-room:]

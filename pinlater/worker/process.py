@@ -1,0 +1,213 @@
+"""A job process: fetches, runs, settles; one thread, one connection."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import select
+import socket
+import time
+from time import monotonic_ns
+
+from pinlater_supervisor import Child
+
+from pinlater.codec import JobCodec
+from pinlater.errors import CallError, ServerUnavailable, ServiceError
+from pinlater.wire.messages import RequestContext
+from pinlater.worker.batch import Batch, queue_of
+from pinlater.worker.board import Board
+from pinlater.worker.connector import Connector
+from pinlater.worker.fetcher import Fetcher
+from pinlater.worker.holding import DISCARDED, FAILED, RUNNING, SUCCEEDED, Identity
+from pinlater.worker.notices import Notices
+from pinlater.worker.options import Options
+from pinlater.worker.outcome import Failure, Outcome
+from pinlater.worker.pipeline import Pipeline
+from pinlater.worker.runner import Runner
+from pinlater.worker.saver import Saver
+from pinlater.worker.settler import Settler
+
+POLL_SECONDS = 10.0
+"""How long the server may keep a dequeue until there is a job."""
+_FLUSH_NS = 100_000_000
+"""Acks wait no longer than this for the dequeue to ride on."""
+_HOLD_NS = 200_000_000
+"""Jobs that were fetched and not started after this time go back, for others to run."""
+_RETRY_SLACK_MS = 5
+_SHORTEST_BURST_WAIT_SECONDS = 0.05
+_LONGEST_BURST_WAIT_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+def new_identity(queues: list[str], kinds: list[str]) -> Identity:
+    """Return an identity that no other process ever had, on any host."""
+    host = socket.gethostname().replace(":", "_")
+    return Identity(f"worker:{host}:{os.getpid()}:{secrets.token_hex(4)}", queues, kinds)
+
+
+class JobProcess:
+    """1. Asks for jobs, acks on board. 2. Runs them. 3. When told to stop, leaves nothing behind."""
+
+    def __init__(self, child: Child, options: Options, codec: JobCodec, board: Board, notices: Notices) -> None:
+        self._child = child
+        self._options = options
+        self._board = board
+        self._notices = notices
+        self._slot = board.slot(child.slot)
+        identity = new_identity(list(options.queues or codec.queues), codec.names)
+        self._slot.introduce(identity)
+        context = RequestContext(source=identity.source)
+        lease = options.lease_seconds
+        self._connector = Connector(options.servers)
+        self._pipeline = Pipeline(self._connector, child.wakeup_fd)
+        self._settler = Settler(self._pipeline, context, lease, self._expect_retry)
+        self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease)
+        saver = Saver(self._pipeline, self._connector, context, child)
+        self._runner = Runner(codec, identity.kinds, self._slot, saver, lease)
+        self._jobs_left = options.max_jobs
+        self._is_quiet = False
+
+    def work(self) -> None:
+        """Work until told to stop, or until there is nothing left to do in a burst."""
+        while not (self._child.draining or self._is_done):
+            self._child.beat()
+            batch = self._fetcher.next_batch()
+            if batch is not None:
+                self._fetcher.prefetch()
+                self._is_quiet = False
+                self._run(batch)
+            elif self._connect():
+                self._fetch()
+        self._leave()
+
+    @property
+    def _is_done(self) -> bool:
+        if self._jobs_left is not None and self._jobs_left <= 0:
+            return True
+        return self._options.burst and self._is_quiet and self._fetcher.came_back_empty
+
+    # Fetching
+
+    def _connect(self) -> bool:
+        """Be connected, or wait a little; what a lost connection left behind comes first."""
+        try:
+            self._pipeline.open()
+            self._fetcher.release_lost()
+            if self._fetcher.misses_queue:
+                self._fetcher.create_queues()
+        except ServerUnavailable:
+            self._pause(self._connector.delay_seconds)
+            return False
+        except (CallError, ServiceError) as error:
+            log.warning("%s", error)
+            self._pause(1.0)
+            return False
+        return True
+
+    def _fetch(self) -> None:
+        """Keep a dequeue waiting, and take the next reply to anything."""
+        held = self._fetcher.held_seconds
+        if held:
+            self._settler.flush()
+        elif not self._fetcher.in_flight:
+            self._is_quiet = self._options.burst and self._nothing_to_come()
+            self._fetcher.ask(self._wait_seconds())
+        if not self._pipeline.in_flight:
+            self._pause(held or self._settler.held_seconds or 0.05)
+        elif self._pipeline.wait(held or None):
+            self._pipeline.receive()
+
+    def _nothing_to_come(self) -> bool:
+        """Whether no job that this worker had will come back to the queue."""
+        return self._settler.is_settled and not self._notices.are_pending and self._retries_due_seconds() <= 0
+
+    def _retries_due_seconds(self) -> float:
+        return self._board.retries_due_ms / 1000 - time.monotonic()
+
+    def _wait_seconds(self) -> float:
+        if not self._options.burst:
+            return POLL_SECONDS
+        if self._is_quiet or not self._settler.is_settled:
+            return 0.0
+        return min(max(self._retries_due_seconds(), _SHORTEST_BURST_WAIT_SECONDS), _LONGEST_BURST_WAIT_SECONDS)
+
+    def _expect_retry(self, delay_ms: int) -> None:
+        self._slot.expect_retries(monotonic_ns() // 1_000_000 + delay_ms + _RETRY_SLACK_MS)
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep, but not through a request to stop."""
+        poll = select.poll()
+        poll.register(self._child.wakeup_fd, select.POLLIN)
+        poll.poll(seconds * 1000)
+
+    # Running
+
+    def _run(self, batch: Batch) -> None:
+        """Run a batch, as far as nothing speaks against it; what is left goes back."""
+        states, area, run, child = batch.area.states, batch.area, self._runner.run, self._child
+        began = now = monotonic_ns()
+        flush_at, first = now + _FLUSH_NS, batch.next
+        for position in batch.unstarted:
+            if child.draining or now - began > _HOLD_NS:
+                break
+            states[position] = RUNNING
+            if area.is_revoked:  # looked at after the line above, so that keeper and we cannot both take it
+                break
+            batch.next = position + 1
+            outcome = run(batch, position, now)
+            now = monotonic_ns()
+            self._note(batch, position, outcome)
+            if now >= flush_at:
+                self._settler.flush()
+                flush_at = now + _FLUSH_NS
+        self._settler.give_back(batch, batch.unstarted)
+        self._count(batch.next - first, (now - began) / 1e9)
+
+    def _note(self, batch: Batch, position: int, outcome: Outcome | None) -> None:
+        queue = queue_of(batch.descriptors[position])
+        if outcome is None:
+            batch.area.states[position] = SUCCEEDED
+            self._settler.succeeded(queue, (batch, position))
+        elif isinstance(outcome, Failure):
+            batch.area.delays[position] = min(outcome.delay_ms, 2**32 - 1)
+            batch.area.states[position] = DISCARDED if outcome.is_final else FAILED
+            self._settler.failed(queue, (batch, position), outcome)
+        else:
+            self._settler.give_back(batch, [position], outcome.body)
+
+    def _count(self, jobs: int, seconds: float) -> None:
+        self._fetcher.pace.note(jobs, seconds)
+        if self._jobs_left is not None:
+            self._jobs_left -= jobs
+
+    # Stopping
+
+    def _leave(self) -> None:
+        """Give back what was not started and settle the rest; what fails is left to the keeper."""
+        self._fetcher.give_back_all()
+        while not self._child.stopping_now and not self._is_clean:
+            try:
+                self._pipeline.open()
+                self._fetcher.release_lost()
+            except (CallError, ServiceError):
+                self._sleep()
+                continue
+            self._settler.flush()
+            if self._fetcher.in_flight and self._pipeline.in_flight == 1:
+                self._fetcher.end_wait()
+            if self._pipeline.in_flight:
+                self._pipeline.receive()
+                self._fetcher.give_back_all()
+            else:
+                self._sleep()
+        self._runner.close()
+        self._pipeline.close()
+
+    def _sleep(self) -> None:
+        time.sleep(min(self._connector.delay_seconds, 0.2))
+
+    @property
+    def _is_clean(self) -> bool:
+        return self._settler.is_settled and not self._pipeline.in_flight and not self._fetcher.has_lost

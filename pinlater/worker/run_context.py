@@ -1,0 +1,126 @@
+"""What a running job can ask of its worker: the real ``JobContext``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, MutableMapping
+from functools import cached_property
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+
+from pinlater.codec import encode_body, saved_steps
+from pinlater.context import JobContext
+from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.job import Job, RawJob
+from pinlater.worker.batch import Batch
+from pinlater.worker.saver import Saver
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class _JobLog(logging.LoggerAdapter[logging.Logger]):
+    """Its lines carry the job because all lines do while a job runs; here it is put into ``extra``, too."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
+        return msg, kwargs
+
+
+class RunContext(JobContext):
+    """One attempt of one job; made anew for each.
+
+    Args:
+        job: the record, as it was decoded.
+        batch: where it came from.
+        position: its place there.
+        saver: sends checkpoints.
+        patience_seconds: how long to try when there is no server; the life of a claim.
+    """
+
+    def __init__(self, job: Job, batch: Batch, position: int, saver: Saver, patience_seconds: float) -> None:
+        metadata = batch.metadata[position]
+        self.attempts_allowed: int = metadata.attemptsAllowed
+        self.attempt: int = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
+        self.descriptor: str = batch.descriptors[position]
+        self._job = job
+        self._batch = batch
+        self._position = position
+        self._saver = saver
+        self._patience_seconds = patience_seconds
+        self._next_save: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.descriptor} attempt {self.attempt}/{self.attempts_allowed}"
+
+    @cached_property
+    def queue(self) -> str:  # type: ignore[override]
+        """Return the queue that the job came from."""
+        return self.descriptor[: self.descriptor.index(":")]
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
+        """Return a logger whose lines carry the job."""
+        details = {"descriptor": self.descriptor, "queue": self.queue, "attempt": self.attempt}
+        return _JobLog(logging.getLogger(type(self._job).__module__), details)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the worker wants to stop."""
+        return self._saver.is_draining
+
+    def checkpoint(self, *, flush: bool = False) -> None:
+        """Save the record; see ``JobContext.checkpoint``."""
+        if self._saver.is_draining:
+            self._save(self._patience_seconds)
+            raise JobInterrupted
+        now = time.monotonic()
+        if self._next_save is None:
+            self._next_save = now + self._job.job_options.heartbeat
+        if flush:
+            self._save(self._patience_seconds)
+        elif now >= self._next_save:
+            self._save(0.0)  # the next call tries again; the job does not wait for a server
+        else:
+            return
+        self._next_save = now + self._job.job_options.heartbeat
+
+    def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run a step once; see ``JobContext.step``."""
+        if name in self._steps:
+            result: _T = self._steps[name]
+            return result
+        if isinstance(self._job, RawJob):
+            raise BodyInvalid("the body of a RawJob has no place for the results of steps; use a Job")
+        if self._saver.is_draining:
+            self.checkpoint()
+        result = _as_json(name, function(*args, **kwargs))
+        self._steps[name] = result
+        self._save(self._patience_seconds)
+        return result
+
+    @cached_property
+    def _steps(self) -> dict[str, Any]:
+        return {} if isinstance(self._job, RawJob) else saved_steps(self._batch.bodies[self._position])
+
+    def body(self) -> bytes:
+        """Return the job as it is now.
+
+        Raises:
+            BodyInvalid: it holds something that JSON cannot carry.
+        """
+        return encode_body(self._job, self._steps)
+
+    def _save(self, patience_seconds: float) -> None:
+        self._saver.save(self._batch, self._position, self.body(), patience_seconds)
+
+
+def _as_json(name: str, result: _T) -> _T:
+    """Return what a later attempt will get, so that the first one sees the same types."""
+    try:
+        found: _T = msgspec.json.decode(msgspec.json.encode(result))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BodyInvalid(f"step {name!r} returned something that JSON cannot carry: {error}") from error
+    return found

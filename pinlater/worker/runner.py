@@ -1,0 +1,132 @@
+"""Runs jobs and finds out how they ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from time import monotonic_ns
+from types import CoroutineType
+
+from pinlater.backoff import Backoff
+from pinlater.codec import JobCodec
+from pinlater.errors import BodyInvalid, Discard, JobInterrupted, Retry
+from pinlater.job import DEFAULT_BACKOFF, Job
+from pinlater.worker import logs
+from pinlater.worker.batch import Batch, queue_of
+from pinlater.worker.coroutines import Coroutines
+from pinlater.worker.outcome import Failure, Interruption, Outcome, attempt_header, in_words
+from pinlater.worker.run_context import RunContext
+from pinlater.worker.saver import Saver
+from pinlater.worker.slot import Slot
+
+log = logging.getLogger(__name__)
+
+
+class Runner:
+    """Runs one job after the other. Whatever a job does, short of killing the process, is an outcome.
+
+    Args:
+        codec: decodes bodies.
+        names: names of all job classes, as the claim board has them.
+        slot: where the running job is noted.
+        saver: for the jobs' checkpoints.
+        patience_seconds: how long a checkpoint waits for a server.
+    """
+
+    def __init__(
+        self, codec: JobCodec, names: Sequence[str], slot: Slot, saver: Saver, patience_seconds: float
+    ) -> None:
+        self._decode = codec.decode
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._slot = slot
+        self._saver = saver
+        self._patience_seconds = patience_seconds
+        self._coroutines = Coroutines()
+        self._notes: dict[tuple[type[Job], int], tuple[int, int]] = {}
+
+    def run(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
+        """Run one job; return None if it succeeded.
+
+        Args:
+            batch: where it came from.
+            position: its place there.
+            now_ns: monotonic time.
+        """
+        try:
+            job = self._decode(queue_of(batch.descriptors[position]), batch.bodies[position])
+        except BodyInvalid as error:
+            return self._unreadable(batch, position, error)
+        context = RunContext(job, batch, position, self._saver, self._patience_seconds)
+        self._note(job, context, batch, position, now_ns)
+        logs.formatter.job = context
+        try:
+            result = job.run(context)
+            if result.__class__ is CoroutineType:
+                self._coroutines.run(result)
+        except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
+            return self._explain(job, context, error, now_ns)
+        finally:
+            logs.formatter.job = None
+        return None
+
+    def close(self) -> None:
+        """End what jobs left behind."""
+        self._coroutines.close()
+
+    def _note(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> None:
+        """Show on the board what runs, and what is to happen should the process die of it."""
+        key = (type(job), context.attempt)
+        noted = self._notes.get(key)
+        if noted is None:
+            delay_ms = _delay_ms(job.job_options.backoff, context.attempt)
+            noted = self._notes[key] = (self._numbers.get(job.job_options.name, 0), delay_ms)
+        self._slot.running(noted[0], now_ns)
+        batch.area.delays[position] = noted[1] if context.attempt < context.attempts_allowed else 0
+
+    def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> Outcome:
+        if isinstance(error, JobInterrupted):
+            return self._interrupted(job, context, since_ns)
+        header = attempt_header(context.attempt, context.attempts_allowed, (monotonic_ns() - since_ns) / 1e9)
+        if isinstance(error, Discard):
+            log.info("%s discarded: %s", job.job_options.name, error)
+            return Failure(in_words(header, error, with_traceback=False), is_final=True)
+        if isinstance(error, Retry) and error.after is not None:
+            delay_ms = int(error.after * 1000)
+        else:
+            delay_ms = _delay_ms(job.job_options.backoff, context.attempt)
+        is_planned = isinstance(error, Retry)
+        _log_failure(job, context, error, delay_ms, with_traceback=not is_planned)
+        return Failure(in_words(header, error, with_traceback=not is_planned), delay_ms)
+
+    def _interrupted(self, job: Job, context: RunContext, since_ns: int) -> Outcome:
+        try:
+            body = context.body()
+        except BodyInvalid as error:
+            return self._explain(job, context, error, since_ns)
+        log.info("%s interrupted; it goes on later", job.job_options.name)
+        return Interruption(body)
+
+    def _unreadable(self, batch: Batch, position: int, error: BodyInvalid) -> Failure:
+        metadata = batch.metadata[position]
+        attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
+        log.error("%s cannot be run: %s", batch.descriptors[position], error)
+        header = attempt_header(attempt, metadata.attemptsAllowed, 0.0)
+        return Failure(in_words(header, error, with_traceback=False), _delay_ms(DEFAULT_BACKOFF, attempt))
+
+
+def _delay_ms(backoff: Backoff, attempts_spent: int) -> int:
+    """Return the delay of a policy; one of somebody else's making may fail, which is no reason to lose the job."""
+    try:
+        return min(max(int(backoff.delay(attempts_spent) * 1000), 0), 2**32 - 1)
+    except Exception:
+        log.exception("the backoff %r failed; the default one is used", backoff)
+        return int(DEFAULT_BACKOFF.delay(attempts_spent) * 1000)
+
+
+def _log_failure(job: Job, context: RunContext, error: BaseException, delay_ms: int, *, with_traceback: bool) -> None:
+    name = job.job_options.name
+    trace = error if with_traceback else None
+    if context.is_last_attempt:
+        log.error("%s failed for the last time: %s", name, error, exc_info=trace)
+    else:
+        log.warning("%s failed, next attempt in %.1f s: %s", name, delay_ms / 1000, error, exc_info=trace)
