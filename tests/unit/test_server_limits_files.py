@@ -1,0 +1,236 @@
+"""The files behind rate limits: their formats, and what changes of them do."""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from pinlater.errors import ConfigError
+from pinlater.server.limits_files import LimitsFiles
+from pinlater.server.limits_formats import count_servers, queue_rates
+from pinlater.server.rate_limits import RateLimits
+from pinlater.server.settings import Settings
+from pinlater.server.watched_file import WatchedFile
+
+FILE = Path("some.file")
+SAMPLE = b"""{"queues": [
+    {"name": "pinlater_test_queue", "queueConfig": {"maxJobsPerSecond": 100, "owner": "me"}},
+    {"name": "pinlater_test_slow_queue", "queueConfig": {"maxJobsPerSecond": 0.1}},
+    {"name": "pinlater_test_paused_queue", "queueConfig": {"maxJobsPerSecond": 0}}
+]}"""
+
+
+def config(queue="q", rate="1"):
+    return f'{{"queues": [{{"name": "{queue}", "queueConfig": {{"maxJobsPerSecond": {rate}}}}}]}}'.encode()
+
+
+def test_the_sample_of_the_original_is_read():
+    assert queue_rates(SAMPLE, FILE) == {
+        "pinlater_test_queue": 100,
+        "pinlater_test_slow_queue": 0.1,
+        "pinlater_test_paused_queue": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "truncated"),
+        (b"\xff", "is not a queue config"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"{}", "required field `queues`"),
+        (config(rate='"5"'), r"got `str` - at `\$.queues\[0\].queueConfig.maxJobsPerSecond`"),
+        (config(rate="true"), "got `bool`"),
+        (config(rate="NaN"), "is not a queue config"),
+        (config(rate="1e999"), "out of range"),
+        (config(queue="a b"), "'a b' is no queue name"),
+        (config(queue=""), "'' is no queue name"),
+        (b'{"queues": [], "more": 1}', "unknown field `more`"),
+        (b'{"queues": [{"name": "q", "queueConfig": {}}]}', "required field `maxJobsPerSecond`"),
+        (b'{"queues": [{"name": "q", "x": 1, "queueConfig": {"maxJobsPerSecond": 1}}]}', "unknown field `x`"),
+        (b'{"queues": ' + SAMPLE[11:-2] + b"," + config("pinlater_test_queue")[12:], "twice"),
+    ],
+)
+def test_a_wrong_queue_config_is_one_clear_error(content, expected):
+    with pytest.raises(ConfigError, match=expected) as caught:
+        queue_rates(content, FILE)
+    assert str(caught.value).startswith("some.file: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_servers_are_counted_once():
+    assert count_servers(b"a:1\n\n b:2 \r\na:1\n::1:9010\n", FILE) == 3
+    assert count_servers(b"\n", FILE) == 0
+
+
+@pytest.mark.parametrize("line", ["a", "a:", ":1", "a:x", "a:0", "a:65536", "a:-1", "a:1234567890123"])
+def test_a_wrong_line_of_a_server_set_is_named(line):
+    with pytest.raises(ConfigError, match=r"^some.file:2: .* is not host:port"):
+        count_servers(f"ok:1\n{line}\n".encode(), FILE)
+
+
+def test_a_server_set_has_to_be_text():
+    with pytest.raises(ConfigError, match="UTF-8"):
+        count_servers(b"\xff\xfe", FILE)
+
+
+# Watching
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "watched"
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+def test_new_content_is_told_once(file, seen):
+    file.write_bytes(b"one")
+    watched = WatchedFile(file, seen.append)
+    watched.load()
+    watched.look()
+    file.write_bytes(b"two")
+    watched.look()
+    watched.look()
+    assert seen == [b"one", b"two"]
+
+
+def test_a_touch_is_no_change(file, seen):
+    file.write_bytes(b"one")
+    watched = WatchedFile(file, seen.append)
+    watched.load()
+    os.utime(file, ns=(1, 1))
+    watched.look()
+    assert seen == [b"one"]
+
+
+def test_a_file_moved_over_it_with_the_same_size_and_time_is_seen(file, seen):
+    file.write_bytes(b"one")
+    os.utime(file, ns=(5, 5))
+    watched = WatchedFile(file, seen.append)
+    watched.load()
+    other = file.with_name("other")
+    other.write_bytes(b"two")
+    os.utime(other, ns=(5, 5))
+    other.replace(file)
+    watched.look()
+    assert seen == [b"one", b"two"]
+
+
+def test_the_first_reading_is_strict(file):
+    def refuse(_):
+        raise ConfigError("no good")
+
+    with pytest.raises(ConfigError, match="watched: cannot be read: No such file"):
+        WatchedFile(file, refuse).load()
+    file.write_bytes(b"x")
+    with pytest.raises(ConfigError, match="no good"):
+        WatchedFile(file, refuse).load()
+
+
+def test_a_vanished_file_is_logged_once_and_picked_up_again(file, seen, caplog):
+    file.write_bytes(b"one")
+    watched = WatchedFile(file, seen.append)
+    watched.load()
+    file.unlink()
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            watched.look()
+        file.write_bytes(b"one")
+        watched.look()
+        file.write_bytes(b"three")
+        watched.look()
+    messages = [record.getMessage() for record in caplog.records]
+    assert [message.partition(" ")[2][:14] for message in messages] == ["cannot be read", "is back", "has changed an"]
+    assert seen == [b"one", b"three"]
+
+
+@pytest.mark.parametrize("error", [ConfigError("bad"), ZeroDivisionError("bug")])
+def test_refused_content_is_refused_once_and_the_next_one_tried(file, seen, caplog, error):
+    def take(content):
+        seen.append(content)
+        if content == b"bad":
+            raise error
+
+    file.write_bytes(b"one")
+    watched = WatchedFile(file, take)
+    watched.load()
+    file.write_bytes(b"bad")
+    for _ in range(3):
+        watched.look()
+        os.utime(file)
+    [record] = caplog.records
+    assert "what was read before stays" in record.getMessage()
+    file.write_bytes(b"good")
+    watched.look()
+    assert seen == [b"one", b"bad", b"good"]
+
+
+# Both together
+
+
+@pytest.fixture
+def files(tmp_path):
+    config_file, set_file = tmp_path / "queues.json", tmp_path / "servers"
+    config_file.write_bytes(config(rate="100"))
+    set_file.write_text("a:1\nb:1\n")
+    return Settings(queue_config_file=config_file, server_set_enabled=True, server_set_file=set_file)
+
+
+def looked(limits_files):
+    """Look at all files, as their tasks would within a second."""
+    for file in limits_files._files:
+        file.look()
+
+
+def test_limits_are_in_force_from_the_start_and_follow_the_files(files):
+    limits, changes = RateLimits(lambda: 0.0), []
+    followed = LimitsFiles(files, limits, lambda: changes.append(1))
+    assert limits.take("q", 1000) == 50
+    changes.clear()
+    files.server_set_file.write_text("a:1\n")
+    files.queue_config_file.write_bytes(config(rate="0"))
+    looked(followed)
+    assert limits.is_paused("q")
+    assert len(changes) == 2
+
+
+def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
+    limits = RateLimits(lambda: 0.0)
+    followed = LimitsFiles(files, limits, lambda: None)
+    for content in ("", "nonsense\n"):
+        files.server_set_file.write_text(content)
+        looked(followed)
+    assert "names no server; going on with 2" in caplog.text
+    assert limits.take("q", 1000) == 50
+
+
+def test_a_server_set_that_is_not_enabled_is_not_read(tmp_path):
+    settings = Settings(server_set_file=tmp_path / "absent")
+    assert LimitsFiles(settings, RateLimits(), lambda: None).watches() == []
+
+
+def test_a_malformed_file_prevents_the_start(files):
+    files.queue_config_file.write_text("{")
+    with pytest.raises(ConfigError, match=r"queues\.json"):
+        LimitsFiles(files, RateLimits(), lambda: None)
+
+
+def test_the_watch_looks_again_and_again(file):
+    file.write_bytes(b"one")
+
+    async def main():
+        seen = asyncio.Queue()
+        task = asyncio.create_task(WatchedFile(file, seen.put_nowait, poll_seconds=0.01).watch())
+        async with asyncio.timeout(20):
+            assert await seen.get() == b"one"
+            file.write_bytes(b"another")
+            assert await seen.get() in (b"", b"another")  # it may be met half written
+        task.cancel()
+
+    asyncio.run(main())
