@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 _LONGEST_TIMER_SECONDS = 3600.0
+_TIMER_GRAIN_MS = 1
+"""Timers of the event loop count whole milliseconds, and come late rather than early."""
 
 
 class Caller:
@@ -141,16 +143,23 @@ class ParkedQueue:
         if self._timer is not None:
             self._timer.cancel()
         self._due_ms = due_ms
-        delay = max(due_ms - self._now_ms(), 0) / 1000
-        self._timer = asyncio.get_running_loop().call_later(min(delay, _LONGEST_TIMER_SECONDS), self._fell_due)
+        delay_ms = max(due_ms - self._now_ms() - _TIMER_GRAIN_MS, 0)
+        delay_seconds = min(delay_ms / 1000, _LONGEST_TIMER_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._look_whether_due)
 
-    def _fell_due(self) -> None:
-        due_ms, self._due_ms, self._timer = self._due_ms, None, None
-        if due_ms is not None and due_ms > self._now_ms():  # the timer is not as exact as the clock
-            self._expect(due_ms)
-            return
-        self._arrivals += 1
-        self.wake_next()
+    def _look_whether_due(self) -> None:
+        self._timer = None
+        assert self._due_ms is not None
+        early_ms = self._due_ms - self._now_ms()
+        if early_ms > _TIMER_GRAIN_MS:
+            self._expect(self._due_ms)
+        elif early_ms > 0:  # too short for a timer: when somebody waits, look in every turn of the loop
+            pause_seconds = 0.0 if self._waits else _TIMER_GRAIN_MS / 1000
+            self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._look_whether_due)
+        else:
+            self._due_ms = None
+            self._arrivals += 1
+            self.wake_next()
 
     def wake_next(self) -> None:
         """Wake the wait that is first in line; if it gets all it can take, it wakes the next."""
