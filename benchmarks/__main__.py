@@ -1,0 +1,76 @@
+"""Runs the benchmarks and prints a table."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from benchmarks import bulk_enqueue, depth, latency, parked, single_enqueue, worker_drain
+from benchmarks.figures import Figure, table
+from benchmarks.machine import describe_machine, raise_open_files
+from benchmarks.programs import ProgramFailed
+from benchmarks.setting import Setting
+from pinlater.errors import PinLaterError
+
+BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
+    "bulk_enqueue": bulk_enqueue.measure,
+    "single_enqueue": single_enqueue.measure,
+    "worker_drain": worker_drain.measure,
+    "latency": latency.measure,
+    "depth": depth.measure,
+    "parked": parked.measure,
+}
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[NAME]...")
+@click.option("--scale", type=click.FloatRange(0.001, 1.0), default=1.0, show_default=True, help="Share of the work.")
+@click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the stores go.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, every round included.")
+def main(names: tuple[str, ...], scale: float, folder: Path | None, as_json: bool) -> None:
+    """Measure PinLater beside a bare sqlite3 loop.
+
+    NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth and parked; all of them without.
+    """
+    raise_open_files()
+    figures: list[Figure] = []
+    failures = 0
+    for name in names or BENCHMARKS:
+        try:
+            figures += _run(name, scale, folder or _durable_folder())
+        except (ProgramFailed, PinLaterError) as error:
+            failures += 1
+            click.echo(f"{name} failed: {error}", err=True)
+    machine = describe_machine()
+    if as_json:
+        click.echo(
+            json.dumps({"machine": machine, "scale": scale, "figures": [f.as_dict() for f in figures]}, indent=2)
+        )
+    elif figures:
+        click.echo(f"\n{machine}; scale {scale:g}\n\n{table(figures)}")
+    sys.exit(1 if failures else 0)
+
+
+def _run(name: str, scale: float, folder: Path) -> list[Figure]:
+    click.echo(f"{name} ... ", nl=False, err=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="pinlater-bench-", dir=folder) as home:
+        figures = BENCHMARKS[name](Setting(Path(home), scale))
+    click.echo(f"{time.monotonic() - started:.0f} s", err=True)
+    return figures
+
+
+def _durable_folder() -> Path:
+    """Return a folder on a disk: /tmp is often memory, where a sync costs nothing."""
+    durable = Path("/var/tmp")
+    return durable if durable.is_dir() else Path(tempfile.gettempdir())
+
+
+if __name__ == "__main__":
+    main()

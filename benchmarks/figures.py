@@ -1,0 +1,98 @@
+"""Figures, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, TypeVar
+
+ROUNDS = 3
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured thing.
+
+    Attributes:
+        name: short name, for programs.
+        title: what it is, for people.
+        unit: of both.
+        ours: PinLater, one number for each round.
+        bare: the bare loop, the same way; empty where there is none to compare with.
+    """
+
+    name: str
+    title: str
+    unit: str
+    ours: Sequence[float]
+    bare: Sequence[float] = ()
+
+    @property
+    def value(self) -> float:
+        """The median of the rounds."""
+        return median(self.ours)
+
+    @property
+    def bare_value(self) -> float | None:
+        """The bare loop's median."""
+        return median(self.bare) if self.bare else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours, as a multiple of the bare loop's."""
+        return self.value / self.bare_value if self.bare_value else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, for JSON."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "unit": self.unit,
+            "value": self.value,
+            "bare": self.bare_value,
+            "ratio": self.ratio,
+            "rounds": list(self.ours),
+            "bare_rounds": list(self.bare),
+        }
+
+
+def in_turns(*measures: Callable[[], T], rounds: int = ROUNDS) -> list[list[T]]:
+    """Carry out all measures, one after the other, again and again; return what each of them found.
+
+    The machine's speed drifts: what is to be compared has to be measured close together.
+    """
+    numbers: list[list[T]] = [[] for _ in measures]
+    for _ in range(rounds):
+        for measure, found in zip(measures, numbers, strict=True):
+            found.append(measure())
+    return numbers
+
+
+def percentile(numbers: Sequence[float], percent: float) -> float:
+    """Return the number that ``percent`` of all do not exceed."""
+    position = round((len(numbers) - 1) * percent / 100)
+    return sorted(numbers)[position]
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Return figures as aligned text."""
+    rows = [("", "unit", "PinLater", "bare sqlite3", "ratio")]
+    rows += [(f.title, f.unit, _number(f.value), _number(f.bare_value), _number(f.ratio)) for f in figures]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    texts = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
+    numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+    return "  ".join(texts + numbers).rstrip()
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    digits = 0 if value >= 1000 else 1 if value >= 100 else 2
+    return f"{value:,.{digits}f}"

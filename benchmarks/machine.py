@@ -1,0 +1,21 @@
+"""The machine that the figures are of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import resource
+import sqlite3
+
+
+def describe_machine() -> str:
+    """Return one line that figures can be compared by."""
+    return f"{os.cpu_count()} cores, CPython {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+
+
+def raise_open_files() -> None:
+    """Let this process and those it starts have as many connections as the machine allows; 1,024 is usual."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # some systems promise more than they give
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

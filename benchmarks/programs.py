@@ -1,0 +1,153 @@
+"""The real programs, on free ports, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from pinlater import Client
+from pinlater.client.address import Address
+from pinlater.client.connection import Connection
+from pinlater.errors import CallError
+
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+_CHECKOUT = Path(__file__).parents[1]
+
+
+class ProgramFailed(Exception):
+    """A program did not do what it was started for; the message has its last words."""
+
+
+class _Program:
+    def __init__(self, module: str, arguments: list[str], log: Path) -> None:
+        self._name = module
+        self._log = log
+        with log.open("w") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"from {module} import main; main()", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=_CHECKOUT,
+                env=_environment(),
+                start_new_session=True,  # ^C is for us, who then stop the programs in order
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+
+    def check(self) -> None:
+        """Raise ProgramFailed if it has ended by itself."""
+        if self._process.poll() is not None:
+            raise self._failed(f"ended with status {self._process.returncode}")
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time used by all its processes so far."""
+        times = [process.cpu_times() for process in self._family()]
+        return sum(t.user + t.system for t in times)
+
+    def memory_mb(self) -> float:
+        """Return the memory of all its processes, what they share counted once."""
+        return sum(process.memory_full_info().pss for process in self._family()) / 1e6
+
+    def _family(self) -> list[psutil.Process]:
+        master = psutil.Process(self._process.pid)
+        return [master, *master.children(recursive=True)]
+
+    def _failed(self, what: str) -> ProgramFailed:
+        words = "\n".join(self._log.read_text(errors="replace").splitlines()[-5:])
+        return ProgramFailed(f"{self._name} {what}; its last words:\n{words}")
+
+
+class Server(_Program):
+    """``pinlater-server`` on a SQLite store, with default settings.
+
+    Attributes:
+        address: where it serves.
+        store: its database file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        port, admin_port = _free_ports()
+        self.address = Address("127.0.0.1", port)
+        self.store = folder / "pinlater.db"
+        arguments = ["--data-dir", str(folder), "--port", str(port), "--admin-port", str(admin_port)]
+        super().__init__("pinlater.server.program", arguments, folder / "server.log")
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + START_SECONDS
+        with Client(str(self.address), retries=0) as client:
+            while True:
+                self.check()
+                try:
+                    client.queue_names()
+                except CallError:
+                    if time.monotonic() > deadline:
+                        self.__exit__()
+                        raise self._failed(f"gave no answer in {START_SECONDS:g} s") from None
+                    time.sleep(0.02)
+                else:
+                    return self
+
+    def client(self) -> Client:
+        """Return a client with time enough for large things."""
+        return Client(str(self.address), timeout=60.0)
+
+    def connection(self) -> Connection:
+        """Return a connection, for calls that follow each other closely."""
+        return Connection(self.address)
+
+    def create_queue(self, name: str) -> str:
+        """Make a queue; return its name."""
+        with self.client() as client:
+            client.create_queue(name)
+        return name
+
+
+class Worker(_Program):
+    """``pinlater-worker`` with the jobs of this package."""
+
+    def __init__(self, folder: Path, server: Server, *, processes: int, burst: bool) -> None:
+        arguments = ["benchmarks.jobs", "--server", str(server.address), "--processes", str(processes)]
+        super().__init__("pinlater.worker.program", arguments + ["--burst"] * burst, folder / "worker.log")
+
+    def finish(self, timeout_seconds: float) -> None:
+        """Wait until a ``--burst`` has found no more to do."""
+        try:
+            status = self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise self._failed(f"was not done after {timeout_seconds:g} s") from None
+        if status != 0:
+            raise self._failed(f"ended with status {status}")
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment without a person's settings, and with this checkout to import from."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
+    path = [str(_CHECKOUT), str(_CHECKOUT / "supervisor"), *filter(None, [ours.get("PYTHONPATH")])]
+    return ours | {"PYTHONPATH": os.pathsep.join(path)}

@@ -1,0 +1,85 @@
+"""A full queue is worked off: by a real worker, and by the leanest consumer there can be."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+
+from benchmarks.consumer import drain
+from benchmarks.figures import Figure, in_turns
+from benchmarks.jobs import Nothing
+from benchmarks.programs import ProgramFailed, Server
+from benchmarks.setting import Setting
+from pinlater.codec import encode_body
+
+JOBS = 300_000
+BATCH_SIZE = 250
+PROCESSES = 2
+PATIENCE_SECONDS = 120.0
+
+_WHEN_DONE = """SELECT min(updated_at), max(updated_at), count(*) FROM jobs INDEXED BY jobs_settled
+                WHERE state >= 2 AND state = 2 AND updated_at >= ?"""
+
+
+def measure(setting: Setting) -> list[Figure]:
+    """Measure rates of claimed, run and acknowledged jobs."""
+    jobs = setting.amount(JOBS, step=2 * BATCH_SIZE)
+    batch = [encode_body(Nothing(number=number)) for number in range(2 * BATCH_SIZE)]
+    cpu_us: list[float] = []
+    with setting.bare() as store, setting.server() as server:
+        server.create_queue("nothing")
+
+        def bare() -> float:
+            for _ in range(jobs // len(batch)):
+                store.insert(batch)
+            started = time.perf_counter()
+            store.drain(BATCH_SIZE, most=jobs)
+            return jobs / (time.perf_counter() - started)
+
+        def lean() -> float:
+            _fill(server, jobs)
+            cpu, started = server.cpu_seconds(), time.perf_counter()
+            with server.connection() as connection:
+                _expect(drain(connection, "nothing", BATCH_SIZE, most=jobs + BATCH_SIZE), jobs)
+            rate = jobs / (time.perf_counter() - started)
+            cpu_us.append((server.cpu_seconds() - cpu) / jobs * 1e6)
+            return rate
+
+        bare_rates, lean_rates, rates = in_turns(bare, lean, lambda: _with_worker(setting, server, jobs))
+    title = f"dequeue and ack, batches of {BATCH_SIZE}, plain consumer"
+    return [
+        Figure("worker_drain", f"worker, {PROCESSES} processes, jobs that do nothing", "jobs/s", rates, bare_rates),
+        Figure("raw_drain", title, "jobs/s", lean_rates, bare_rates),
+        Figure("raw_drain_cpu", "  processor time of the server", "us/job", cpu_us),
+    ]
+
+
+def _with_worker(setting: Setting, server: Server, jobs: int) -> float:
+    _fill(server, jobs)
+    started_ms = time.time_ns() // 1_000_000
+    with setting.worker(server, processes=PROCESSES, burst=True) as worker:
+        worker.finish(PATIENCE_SECONDS)
+    return _rate(server, started_ms, jobs)
+
+
+def _rate(server: Server, started_ms: int, jobs: int) -> float:
+    """Return the rate between the first ack and the last, which the store has kept.
+
+    So the start of the worker's processes does not count, and nobody has to ask while they work. A worker begins
+    with one job, so that its first ack is next to its first dequeue.
+    """
+    with closing(sqlite3.connect(f"{server.store.as_uri()}?mode=ro", uri=True)) as connection:
+        first_ms, last_ms, count = connection.execute(_WHEN_DONE, (started_ms,)).fetchone()
+    _expect(count, jobs)
+    return jobs * 1000.0 / float(max(last_ms - first_ms, 1))
+
+
+def _fill(server: Server, jobs: int) -> None:
+    with server.client() as client:
+        client.enqueue_many(Nothing(number=number) for number in range(jobs))
+
+
+def _expect(done: int, jobs: int) -> None:
+    if done != jobs:
+        raise ProgramFailed(f"{jobs} jobs were enqueued, but {done} were done")
