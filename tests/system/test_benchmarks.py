@@ -1,0 +1,57 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+FIGURES = {
+    "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu"},
+    "single_enqueue": {"single_enqueue", "single_enqueue_raw"},
+    "worker_drain": {"worker_drain", "raw_drain", "raw_drain_cpu"},
+    "latency": {"latency_p50", "latency_p99", "latency_raw_p50", "latency_raw_p99"},
+    "depth": {"depth_shallow", "depth_deep", "depth_ratio"},
+    "parked": {"parked_cpu", "parked_memory", "parked_memory_each"},
+}
+WITH_NOTHING_TO_COMPARE = {"bulk_enqueue_cpu", "raw_drain_cpu", *FIGURES["parked"]}
+
+
+def run_benchmarks(*arguments, tmp_path):
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments, "--scale", "0.002", "--folder", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", FIGURES)
+def test_each_benchmark_finds_all_its_figures(name, tmp_path):
+    done = run_benchmarks(name, "--json", tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
+    assert figures.keys() == FIGURES[name]
+    for figure in figures.values():
+        assert all(number >= 0 for number in figure["rounds"]), figure
+        assert (figure["bare"] is None) == (figure["name"] in WITH_NOTHING_TO_COMPARE), figure
+
+
+@pytest.mark.timeout(180)
+def test_the_table_shows_figures_beside_the_bare_loop(tmp_path):
+    done = run_benchmarks("bulk_enqueue", tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    heading, first, *_ = done.stdout.strip().splitlines()[-3:]
+    assert heading.split() == ["unit", "PinLater", "bare", "sqlite3", "ratio"]
+    *_, ours, bare, ratio = [float(cell.replace(",", "")) for cell in first.split()[-3:]]
+    assert ratio == pytest.approx(ours / bare, abs=0.01)
+
+
+def test_nothing_is_left_behind(tmp_path):
+    assert run_benchmarks("parked", tmp_path=tmp_path).returncode == 0
+    assert list(tmp_path.iterdir()) == []
