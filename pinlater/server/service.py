@@ -207,7 +207,10 @@ class Service:
         claim = Claim(self._claims.new(arguments.context.source), self._lease_ms(request.claimTimeoutMillis))
         wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
         order = DequeueOrder((queue, *(request.otherQueueNames or ())), limit, claim, wait_ms / 1000)
+        started = time.perf_counter()
         jobs = await self._broker.dequeue(order, caller)
+        if wait_ms:
+            self._metrics.dequeue_wait_seconds.observe(queue, time.perf_counter() - started)
         return await self._as_much_as_fits(jobs, claim.descriptor), claim.descriptor
 
     def _lease_ms(self, asked_ms: int | None) -> int:

@@ -1,0 +1,253 @@
+"""The broker: dequeues that wait, and what wakes them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import DequeueRateLimited, QueueNotFound
+from pinlater.server.backends.contract import Ack, Claim, NewJob
+from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sqlite.writer import CommitStats
+from pinlater.server.broker import Broker, Caller
+from pinlater.server.broker.broker import DequeueOrder
+from pinlater.server.rate_limits import RateLimits
+
+
+class Bench:
+    """A broker on a real store, with what its transactions carried."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.commits: list[CommitStats] = []
+        self.limits = RateLimits()
+        self.backend = SqliteBackend(
+            data_dir, priority_levels=3, now_ms=self.now_ms, synchronous="NORMAL", on_commit=self.commits.append
+        )
+        self.broker = Broker(self.backend, self.limits, self.now_ms)
+
+    @staticmethod
+    def now_ms() -> int:
+        return int(time.time() * 1000)
+
+    def order(self, *queues: str, limit: int = 1, wait: float = 10.0, name: str = "a") -> DequeueOrder:
+        return DequeueOrder(queues or ("q",), limit, Claim(f"h:1:1:{name}:1", 30_000), wait)
+
+    async def parked(self, *queues: str, caller: Caller | None = None, **order: object) -> asyncio.Task:
+        """Return a dequeue that waits by now."""
+        task = asyncio.create_task(self.broker.dequeue(self.order(*queues, **order), caller or Caller()))
+        waiting = self.broker.parked_dequeues
+        while self.broker.parked_dequeues == waiting:
+            await asyncio.sleep(0)
+        return task
+
+
+def job(body: bytes = b"x", delay_ms: int | None = None) -> NewJob:
+    return NewJob(body, 1, None if delay_ms is None else Bench.now_ms() + delay_ms, 2, "")
+
+
+@pytest.fixture
+def on_bench(tmp_path):
+    """Run a coroutine function with a bench that has the queues q and r."""
+
+    def run(scenario: Callable[[Bench], Awaitable[None]]) -> None:
+        async def whole():
+            bench = Bench(tmp_path)
+            try:
+                for queue in ("q", "r"):
+                    await bench.backend.create_queue(queue)
+                async with asyncio.timeout(20):
+                    await scenario(bench)
+            finally:
+                await bench.backend.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+def bodies(dequeued) -> list[bytes]:
+    return [claimed.body for jobs in dequeued.values() for claimed in jobs]
+
+
+def test_a_waiting_dequeue_gets_the_job_in_the_transaction_that_stores_it(on_bench):
+    async def scenario(bench):
+        waiting = await bench.parked()
+        before = len(bench.commits)
+        await bench.broker.enqueue("q", [job(b"new")])
+        assert bodies(await waiting) == [b"new"]
+        assert [commit.requests for commit in bench.commits[before:]] == [2]
+
+    on_bench(scenario)
+
+
+def test_a_wait_that_finds_nothing_ends_empty_and_asks_the_store_once(on_bench):
+    async def scenario(bench):
+        before = len(bench.commits)
+        assert await bench.broker.dequeue(bench.order(wait=0.05), Caller()) == {}
+        assert await bench.broker.dequeue(bench.order(wait=0.05), Caller()) == {}
+        assert len(bench.commits) - before == 1
+
+    on_bench(scenario)
+
+
+def test_waiting_dequeues_are_served_in_the_order_they_came(on_bench):
+    async def scenario(bench):
+        tasks = [await bench.parked(name=name) for name in "abc"]
+        await bench.broker.enqueue("q", [job(b"1"), job(b"2")])
+        assert bodies(await tasks[0]) == [b"1"]
+        assert bodies(await tasks[1]) == [b"2"]
+        assert not tasks[2].done()
+        await bench.broker.enqueue("q", [job(b"3")])
+        assert bodies(await tasks[2]) == [b"3"]
+
+    on_bench(scenario)
+
+
+def test_a_batch_larger_than_the_first_wait_can_take_wakes_the_next(on_bench):
+    async def scenario(bench):
+        tasks = [await bench.parked(limit=2, name=name) for name in "abc"]
+        await bench.broker.enqueue("q", [job(b"%d" % n) for n in range(5)])
+        handed_out = [bodies(await task) for task in tasks]
+        assert handed_out == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+
+    on_bench(scenario)
+
+
+def test_a_scheduled_job_wakes_the_wait_when_it_falls_due_and_not_before(on_bench):
+    async def scenario(bench):
+        waiting = await bench.parked()
+        scheduled = job(b"later", delay_ms=80)
+        await bench.broker.enqueue("q", [scheduled])
+        assert bodies(await waiting) == [b"later"]
+        assert bench.now_ms() >= scheduled.run_after_ms
+
+    on_bench(scenario)
+
+
+def test_a_wait_that_begins_after_a_job_was_scheduled_is_woken_too(on_bench):
+    async def scenario(bench):
+        await bench.broker.enqueue("q", [job(b"later", delay_ms=80)])
+        assert bodies(await bench.broker.dequeue(bench.order(), Caller())) == [b"later"]
+
+    on_bench(scenario)
+
+
+def test_a_failed_job_wakes_the_wait_when_its_retry_falls_due(on_bench):
+    async def scenario(bench):
+        await bench.broker.enqueue("q", [job(b"again")])
+        [first] = (await bench.broker.dequeue(bench.order(), Caller()))["q"]
+        waiting = await bench.parked()
+        await bench.broker.ack("q", [], [Ack(JobDescriptor.parse(first.descriptor), None, "", 60, False)])
+        assert bodies(await waiting) == [b"again"]
+
+    on_bench(scenario)
+
+
+def test_an_expired_claim_wakes_the_wait(on_bench):
+    async def scenario(bench):
+        await bench.broker.enqueue("q", [job(b"lost")])
+        order = bench.order()._replace(claim=Claim("h:1:1:dead:1", 20))
+        await bench.broker.dequeue(order, Caller())
+        waiting = await bench.parked()
+        await asyncio.sleep(0.03)
+        await bench.broker.reap(10, server_age_ms=10_000, quiet_ms=0)
+        assert bodies(await waiting) == [b"lost"]
+
+    on_bench(scenario)
+
+
+def test_several_queues_are_waited_for_at_once_and_asked_in_order(on_bench):
+    async def scenario(bench):
+        waiting = await bench.parked("q", "r", limit=5)
+        await bench.broker.enqueue("r", [job(b"of r")])
+        assert bodies(await waiting) == [b"of r"]
+        await bench.broker.enqueue("r", [job(b"of r")])
+        await bench.broker.enqueue("q", [job(b"of q")])
+        assert bodies(await bench.broker.dequeue(bench.order("q", "r", limit=5), Caller())) == [b"of q", b"of r"]
+
+    on_bench(scenario)
+
+
+def test_a_caller_that_goes_on_or_hangs_up_ends_its_wait(on_bench):
+    async def scenario(bench):
+        for end in (Caller.interrupt, Caller.hang_up):
+            caller = Caller()
+            waiting = await bench.parked(caller=caller)
+            end(caller)
+            assert await waiting == {}
+        await bench.broker.enqueue("q", [job(b"kept")])
+        assert bodies(await bench.broker.dequeue(bench.order(), Caller())) == [b"kept"]
+
+    on_bench(scenario)
+
+
+def test_waits_on_a_deleted_queue_learn_that_it_is_gone(on_bench):
+    async def scenario(bench):
+        waiting = await bench.parked()
+        await bench.broker.delete_queue("q")
+        with pytest.raises(QueueNotFound, match="q"):
+            await waiting
+
+    on_bench(scenario)
+
+
+def test_asking_for_queues_that_are_not_there_leaves_nothing_behind(on_bench):
+    async def scenario(bench):
+        for number in range(50):
+            with pytest.raises(QueueNotFound):
+                await bench.broker.dequeue(bench.order(f"none_{number}"), Caller())
+        assert not [queue for queue in bench.broker._parked if queue.startswith("none")]
+
+    on_bench(scenario)
+
+
+def test_stopping_answers_all_waits_and_lets_none_begin(on_bench):
+    async def scenario(bench):
+        waiting = [await bench.parked(name=name) for name in "ab"]
+        bench.broker.end_waits()
+        assert [await task for task in waiting] == [{}, {}]
+        assert await bench.broker.dequeue(bench.order(), Caller()) == {}
+
+    on_bench(scenario)
+
+
+def test_a_rate_limit_hands_out_what_it_allows_then_lets_wait_or_refuses(on_bench):
+    async def scenario(bench):
+        bench.limits.update({"q": 20.0})
+        await bench.broker.enqueue("q", [job(b"%d" % n) for n in range(30)])
+        assert len(bodies(await bench.broker.dequeue(bench.order(limit=30), Caller()))) == 20
+        with pytest.raises(DequeueRateLimited, match="rate"):
+            await bench.broker.dequeue(bench.order(limit=30, wait=0), Caller())
+        assert bodies(await bench.broker.dequeue(bench.order(limit=30), Caller()))  # waits for a token
+
+    on_bench(scenario)
+
+
+def test_a_paused_queue_refuses_after_the_wait_and_goes_on_when_resumed(on_bench):
+    async def scenario(bench):
+        bench.limits.update({"q": 0.0})
+        await bench.broker.enqueue("q", [job(b"held back")])
+        with pytest.raises(DequeueRateLimited, match="paused"):
+            await bench.broker.dequeue(bench.order(wait=0.02), Caller())
+        with pytest.raises(DequeueRateLimited, match="paused"):
+            await bench.broker.peek("q", 1)
+        waiting = await bench.parked()
+        bench.limits.update({})
+        bench.broker.limits_changed()
+        assert bodies(await waiting) == [b"held back"]
+
+    on_bench(scenario)
+
+
+def test_an_empty_answer_costs_no_tokens(on_bench):
+    async def scenario(bench):
+        bench.limits.update({"q": 5.0})
+        for _ in range(20):
+            assert await bench.broker.dequeue(bench.order(limit=5, wait=0), Caller()) == {}
+        await bench.broker.enqueue("q", [job() for _ in range(5)])
+        assert len(bodies(await bench.broker.dequeue(bench.order(limit=5), Caller()))) == 5
+
+    on_bench(scenario)
