@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 from collections.abc import Callable
 
 from pinlater.client.connection import Connection
@@ -65,19 +64,3 @@ class Connector:
         self._failures += 1
         if self._failures == 1:
             log.warning("cannot reach %s; retrying", failure)
-
-
-def connect_within(connector: Connector, seconds: float) -> Connection:
-    """Connect, trying for ``seconds``.
-
-    Raises:
-        ServerUnavailable: no server answered in that time.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return connector.connect()
-        except ServerUnavailable:
-            if time.monotonic() >= deadline:
-                raise
-        time.sleep(min(connector.delay_seconds, max(deadline - time.monotonic(), 0.0)))

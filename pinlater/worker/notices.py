@@ -30,11 +30,13 @@ class Facts(msgspec.Struct, frozen=True):
         pid: its process id.
         in_words: cause, memory, run time.
         was_interrupted: whether it ended because the worker wanted it to, and not through its job.
+        died_ns: monotonic time at which the master learnt of it.
     """
 
     pid: int
     in_words: str
     was_interrupted: bool
+    died_ns: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,15 @@ class JobProcess:
         self._runner = Runner(codec, identity.kinds, self._slot, saver, lease)
         self._jobs_left = options.max_jobs
         self._is_quiet = False
+        self._fetcher.misses_queue = True  # for all we know
+
+    def reach_server(self, seconds: float) -> bool:
+        """Connect, and create the queues, within ``seconds``; return whether that was possible."""
+        deadline = time.monotonic() + seconds
+        while not self._connect():
+            if self._child.draining or time.monotonic() >= deadline:
+                return False
+        return True
 
     def work(self) -> None:
         """Work until told to stop, or until there is nothing left to do in a burst."""

@@ -1,0 +1,70 @@
+"""What becomes of the jobs that a dead process held."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable
+
+from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, HeldBatch, HeldJob
+from pinlater.worker.messenger import Claimed, Lost, Messenger
+from pinlater.worker.notices import Notice
+
+log = logging.getLogger(__name__)
+
+
+def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable[[int], object]) -> None:
+    """Report what had ended, fail what ran, and give back what was not started. May be done twice.
+
+    Args:
+        notice: the death.
+        messenger: to say it through.
+        expect_retries: told until when (monotonic milliseconds) retries become due.
+
+    Raises:
+        CallError, ServiceError: the server has not done all of it.
+    """
+    holding, facts = notice.holding, notice.facts
+    lost = _lost(notice)
+    succeeded = _in_state(notice, SUCCEEDED)
+    returned = _in_state(notice, HELD) + (_in_state(notice, RUNNING) if facts.was_interrupted else [])
+    messenger.failed(lost)
+    messenger.succeeded(succeeded)
+    messenger.give_back(returned)
+    for source in map(holding.identity.source_of, holding.unread):
+        messenger.release(holding.identity.queues, source)
+    delays = [job.delay_ms for job in lost if not job.is_final]
+    if delays:
+        expect_retries(time.monotonic_ns() // 1_000_000 + max(delays) + 5)
+    log.info(
+        "process %d has ended: of its jobs %d failed, %d had succeeded, %d go back unharmed",
+        *(facts.pid, len(lost), len(succeeded), len(returned)),
+    )
+
+
+def _in_state(notice: Notice, state: int) -> list[Claimed]:
+    return [
+        (job.descriptor, batch.claim) for batch in notice.holding.batches for job in batch.jobs if job.state == state
+    ]
+
+
+def _lost(notice: Notice) -> list[Lost]:
+    states = {FAILED, DISCARDED} | (set() if notice.facts.was_interrupted else {RUNNING})
+    return [
+        _lost_job(notice, batch, job) for batch in notice.holding.batches for job in batch.jobs if job.state in states
+    ]
+
+
+def _lost_job(notice: Notice, batch: HeldBatch, job: HeldJob) -> Lost:
+    status = _evidence(notice) if job.state == RUNNING else "failed; its process ended before it could say why\n"
+    if job.state == RUNNING:
+        log.error("%s: %s", job.descriptor, status.strip())
+    return Lost(job.descriptor, batch.claim, status, job.delay_ms, job.state == DISCARDED)
+
+
+def _evidence(notice: Notice) -> str:
+    facts, holding = notice.facts, notice.holding
+    ran_seconds = max(facts.died_ns - holding.running_since_ns, 0) / 1e9
+    where = f"{socket.gethostname()} {facts.pid}"
+    return f"[{where}] the process died while it ran {holding.running_kind} for {ran_seconds:.2f} s: {facts.in_words}\n"

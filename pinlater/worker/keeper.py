@@ -1,0 +1,160 @@
+"""The keeper: one process that runs no user code, and looks after the claims of those that do.
+
+1. Renews the claims of jobs that take long, also while a job holds the interpreter.
+2. Takes back jobs that wait, unstarted, behind one that takes long.
+3. Settles what a dead process held: the running job failed, the unstarted ones go back, no attempt spent.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+
+from pinlater_supervisor import Child
+
+from pinlater.errors import CallError, ServiceError
+from pinlater.worker.board import Board
+from pinlater.worker.estate import settle_estate
+from pinlater.worker.holding import HELD, RUNNING, Holding
+from pinlater.worker.messenger import Messenger
+from pinlater.worker.notices import Notice, Notices
+from pinlater.worker.options import Options
+from pinlater.worker.slot import Slot
+
+_LOOK_SECONDS = 1.0
+_STALLED_NS = 1_000_000_000
+_AGREE_SECONDS = 0.05
+"""After this time a job process has seen that jobs were taken back, or has shown that it started them."""
+_RELEASE_TIMES = 3
+
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """See the module's text."""
+
+    def __init__(self, child: Child, options: Options, board: Board, notices: Notices) -> None:
+        self._child = child
+        self._board = board
+        self._notices = notices
+        self._lease_seconds = options.lease_seconds
+        self._messenger = Messenger(options.servers, f"keeper:{child.pid}")
+        self._renew_at = time.monotonic()
+        self._returned: dict[str, int] = {}
+
+    def work(self) -> None:
+        """Work until told to stop, which happens when all job processes have ended."""
+        while not self._child.stopping_now:
+            self._child.beat()
+            is_reached = self._turn()
+            if self._child.draining and not self._notices.are_pending:
+                return
+            self._rest(is_reached)
+
+    def _turn(self) -> bool:
+        """Do what is due; return False if no server could be reached."""
+        try:
+            for notice in self._notices.pending():
+                self._settle(notice)
+            if time.monotonic() >= self._renew_at:
+                self._renew()
+                self._renew_at = time.monotonic() + self._lease_seconds / 3
+            self._take_back()
+        except CallError as error:
+            log.debug("%s", error)
+            return False
+        except ServiceError as error:
+            log.warning("the server refused the keeper: %s", error)
+            return False
+        return True
+
+    def _rest(self, is_reached: bool) -> None:
+        poll = select.poll()
+        if not self._child.draining:
+            poll.register(self._child.wakeup_fd, select.POLLIN)
+        if is_reached:  # otherwise the bell would be answered in vain
+            poll.register(self._notices.doorbell, select.POLLIN)
+        poll.poll(1000 * min(_LOOK_SECONDS, max(self._renew_at - time.monotonic(), 0.1)))
+
+    # Deaths
+
+    def _settle(self, notice: Notice) -> None:
+        """Settle what a dead process held.
+
+        Raises:
+            CallError: no server could be reached; it is to be tried again.
+            ServiceError: the server refused; likewise, unless the claims have ended by themselves.
+        """
+        try:
+            settle_estate(notice, self._messenger, self._board.expect_retries)
+        except ServiceError as error:
+            if time.monotonic_ns() - notice.facts.died_ns < self._lease_seconds * 1e9:
+                raise
+            log.error("what process %d held could not be settled: %s", notice.facts.pid, error)  # noqa: TRY400
+        self._notices.handled(notice)
+
+    # Long jobs
+
+    def _renew(self) -> None:
+        """Renew all claims that are older than a third of their life."""
+        oldest_ns = time.monotonic_ns() - int(self._lease_seconds / 3 * 1e9)
+        self._messenger.renew(
+            (job.descriptor, batch.claim)
+            for slot in self._board.slots()
+            for batch in slot.read().batches
+            if batch.fetched_ns <= oldest_ns
+            for job in batch.jobs
+            if job.state != HELD or not batch.is_revoked
+        )
+
+    def _take_back(self) -> None:
+        """Take back what waits behind a long job, in agreement with the process that runs it.
+
+        We forbid it to start more, and wait until it must have seen that. A job that is still unstarted then will
+        not be started: before each start, it first shows the start on the board, then looks whether it may.
+        """
+        stalled = [slot for slot in self._board.slots() if self._forbid(slot)]
+        if not stalled:
+            self._returned.clear()
+            return
+        time.sleep(_AGREE_SECONDS)
+        for slot in stalled:
+            self._return(slot.read())
+
+    def _forbid(self, slot: Slot) -> bool:
+        """Forbid a process to start more, if its job takes long; return whether others wait behind it."""
+        holding = slot.read()
+        if not _is_stalled(holding):
+            return False
+        waiting = [batch for batch in holding.batches if any(job.state == HELD for job in batch.jobs)]
+        for batch in waiting:
+            slot.batches[batch.number].revoke()
+        if holding.unread:
+            slot.revoke_dequeues()
+        return bool(waiting or holding.unread)
+
+    def _return(self, holding: Holding) -> None:
+        for batch in holding.batches:
+            if batch.is_revoked and self._is_due(batch.claim, times=1):
+                jobs = [(job.descriptor, batch.claim) for job in batch.jobs if job.state == HELD]
+                self._messenger.give_back(jobs)
+                self._note(batch.claim)
+        for source in map(holding.identity.source_of, holding.unread):
+            # More than once: the server may not have claimed anything for that dequeue yet.
+            if self._is_due(source, times=_RELEASE_TIMES):
+                self._messenger.release(holding.identity.queues, source)
+                self._note(source)
+
+    def _is_due(self, name: str, times: int) -> bool:
+        return self._returned.get(name, 0) < times
+
+    def _note(self, name: str) -> None:
+        self._returned[name] = self._returned.get(name, 0) + 1
+
+
+def _is_stalled(holding: Holding) -> bool:
+    return (
+        any(job.state == RUNNING for batch in holding.batches for job in batch.jobs)
+        and time.monotonic_ns() - holding.running_since_ns > _STALLED_NS
+    )

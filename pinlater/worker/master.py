@@ -1,0 +1,79 @@
+"""Puts the worker's processes together; runs in the master, which runs no job and has no connection."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+
+from pinlater_supervisor import Child, ChildExit, Pool, Supervisor
+
+from pinlater.worker.boot import Shared, run_job_process
+from pinlater.worker.holding import read_holding
+from pinlater.worker.keeper import Keeper
+from pinlater.worker.notices import Facts
+from pinlater.worker.options import Options
+
+JOBS = "jobs"
+_KEEPER_HANG_SECONDS = 60.0
+
+log = logging.getLogger(__name__)
+
+
+def run_worker(options: Options) -> int:
+    """Run a worker until it is told to stop, or its burst is over; return the exit status."""
+    shared = Shared()
+
+    def run_jobs(child: Child) -> int:
+        return run_job_process(child, options, shared)
+
+    def run_keeper(child: Child) -> int:
+        child.ready()
+        Keeper(child, options, shared.board, shared.notices).work()
+        return 0
+
+    def note(ended: ChildExit) -> None:
+        if ended.pool == JOBS:
+            note_exit(ended, shared)
+
+    pools = [
+        Pool(
+            name=JOBS,
+            run=run_jobs,
+            size=options.processes,
+            title="pinlater-worker: jobs",
+            restart=not options.burst,
+        ),
+        Pool(
+            name="keeper",
+            run=run_keeper,
+            title="pinlater-worker: keeper",
+            stop_order=1,  # it settles what the job processes leave behind
+            hang_seconds=_KEEPER_HANG_SECONDS,
+        ),
+    ]
+    return Supervisor(
+        pools,
+        name="pinlater-worker",
+        drain_seconds=options.drain_seconds,
+        on_exit=note,
+        on_reload=shared.renew,
+    ).run()
+
+
+def note_exit(ended: ChildExit, shared: Shared) -> None:
+    """Tell the keeper what a job process held when it ended, and clear its slot for the next."""
+    slot = shared.board.slot(ended.slot)
+    area = slot.copy()
+    slot.clear()
+    if read_holding(area).is_empty:
+        return
+    facts = Facts(ended.pid, ended.in_words(), was_interrupted(ended), time.monotonic_ns())
+    if not shared.notices.post(facts, area):
+        log.error("too many deaths that nobody could report; the jobs of %d return when their claims end", ended.pid)
+
+
+def was_interrupted(ended: ChildExit) -> bool:
+    """Tell whether a process ended because we wanted it to, so that its job is not to blame."""
+    was_ended_by_us = ended.killed_by_master is not None or ended.is_clean
+    return ended.stopping and (was_ended_by_us or ended.signal in {signal.SIGTERM, signal.SIGQUIT})

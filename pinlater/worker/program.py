@@ -1,0 +1,142 @@
+"""``pinlater-worker``: options, and what is wrong with them; then the master takes over."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from pinlater import __version__
+from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.job import QUEUE_NAME
+
+if TYPE_CHECKING:
+    from pinlater.worker.options import Options
+
+_EXAMPLES = """\b
+Examples:
+  pinlater-worker my_jobs                            all queues of the job classes in my_jobs, on this machine's server
+  pinlater-worker my_jobs mail/jobs.py --processes 4 --queue email --queue reindex
+  pinlater-worker my_jobs --server queue1.example.com:9010,queue2.example.com:9010
+  pinlater-worker my_jobs --burst                    end when there is nothing left to do
+
+Signals: TERM finishes or interrupts the running jobs and ends; INT ends at once; HUP loads the code anew; TTIN and
+TTOU start and stop a process. Exit status: 0 stopped, 2 wrong usage, 69 no server (--burst), 78 wrong set-up.
+"""
+
+_LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@click.command(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Server to get jobs from; several, or separated by commas, stand in for each other.  "
+    "[env: PINLATER_SERVERS; default: 127.0.0.1:9010]",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=_processors,
+    metavar="N",
+    help="Jobs to run at once, each in a process of its own.  [default: the number of processors]",
+)
+@click.option(
+    "--queue", "queues", multiple=True, metavar="NAME", help="Queue to serve; may be repeated.  [default: all]"
+)
+@click.option("--burst", is_flag=True, help="End when the queues are empty and all retries of this run are done.")
+@click.option(
+    "--lease",
+    type=click.FloatRange(1, 86400),
+    default=30.0,
+    metavar="SECONDS",
+    help="If all of this worker dies, its jobs go to others after this time; a long job needs no longer one.  "
+    "[default: 30]",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(0, 86400),
+    default=30.0,
+    metavar="SECONDS",
+    help="Time that running jobs have when the worker is told to stop.  [default: 30]",
+)
+@click.option(
+    "--max-jobs", type=click.IntRange(1), metavar="N", help="Replace a process after N jobs.  [default: never]"
+)
+@click.option(
+    "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
+)
+@click.version_option(__version__, prog_name="pinlater-worker")
+def main(  # noqa: PLR0917 - click calls it
+    modules: tuple[str, ...],
+    servers: tuple[str, ...],
+    processes: int,
+    queues: tuple[str, ...],
+    burst: bool,
+    lease: float,
+    drain: float,
+    max_jobs: int | None,
+    log_level: str,
+) -> None:
+    """Run the jobs of PinLater queues.
+
+    MODULE is a module or package with job classes, such as my_project.jobs, found from the current directory; or
+    the path of a .py file. Of a package, all modules are loaded.
+    """
+    if burst and max_jobs is not None:
+        raise click.UsageError("--max-jobs has no use with --burst, whose processes end by themselves.")
+    try:
+        options = _options(modules, servers, queues)
+    except ConfigError as error:
+        click.echo(f"pinlater-worker: {error}", err=True)
+        sys.exit(EXIT_CONFIG)
+    from dataclasses import replace
+
+    from pinlater.worker import logs
+    from pinlater.worker.master import run_worker
+
+    logs.set_up(log_level.upper())
+    sys.exit(
+        run_worker(
+            replace(
+                options,
+                processes=processes,
+                burst=burst,
+                lease_seconds=lease,
+                drain_seconds=drain,
+                max_jobs=max_jobs,
+            )
+        )
+    )
+
+
+def _options(modules: tuple[str, ...], servers: tuple[str, ...], queues: tuple[str, ...]) -> Options:
+    """Check what can be wrong with the texts.
+
+    Raises:
+        ConfigError: and what to write instead.
+    """
+    from pinlater.client.servers import ServerSet
+    from pinlater.worker.options import Options
+
+    for queue in queues:
+        if not QUEUE_NAME.fullmatch(queue):
+            raise ConfigError(f"--queue {queue}: a queue's name has letters, digits and underscore only")
+    return Options(
+        modules=modules,
+        servers=ServerSet.of(",".join(servers) or None),
+        queues=tuple(dict.fromkeys(queues)),
+    )
+
+
+if __name__ == "__main__":
+    main()
