@@ -137,7 +137,7 @@ class Codec:
             check_message(frame)
             return Call(method, sequence_id, None)
         try:
-            arguments = self._requests.read_struct(arguments_of(method))
+            arguments = self._requests.read(arguments_of(method))
         except Exception:  # noqa: BLE001 - the careful way finds out whether anything is wrong, and what
             arguments = self._decode_carefully(frame, method)
         self._forget_large(frame)

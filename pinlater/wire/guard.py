@@ -68,14 +68,14 @@ class _Walk:
     def _struct(self, depth: int) -> None:
         if depth <= 0:
             raise MalformedMessage(f"nested deeper than {MAX_DEPTH} levels")
-        frame, widths = self._frame, _FIXED_WIDTHS
+        widths = _FIXED_WIDTHS
         while kind := self._byte():
             width = widths.get(kind)
             if width is not None:
                 self._skip(2 + width)
             elif kind in {_STRING, _BINARY_ALIAS}:
-                start = self._position + 2
-                self._skip(6 + int.from_bytes(frame[start : start + 4], "big", signed=True))
+                self._skip(2)
+                self._skip(self._i32())
             else:
                 self._skip(2)
                 self._value(kind, depth - 1)

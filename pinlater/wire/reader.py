@@ -30,14 +30,19 @@ class RequestReader:
     def __init__(self, transport: TCyBufferedTransport) -> None:
         self._transport = transport
         self._leaf = TCyBinaryProtocol(transport, strict_decode=True, max_depth=1)
+        self._elements_left = 0
 
-    def read_struct(self, kind: Any) -> Any:
-        """Return an instance of the struct class ``kind``.
+    def read(self, kind: Any) -> Any:
+        """Return an instance of the struct class ``kind``, made of the rest of the message.
 
         Raises:
             Unusual: unknown fields or types; nothing is wrong yet.
             Exception: anything else that reading damaged bytes may raise.
         """
+        self._elements_left = MAX_ELEMENTS
+        return self._struct(kind)
+
+    def _struct(self, kind: Any) -> Any:
         read = self._transport.read
         fields = kind.thrift_spec
         struct = kind()
@@ -52,7 +57,7 @@ class RequestReader:
         if wire_type in _SCALARS or wire_type in _TEXTS:
             return read_val(self._transport, wire_type, True, True)
         if wire_type == TType.STRUCT:
-            return self._leaf.read_struct(spec()) if _is_leaf(spec) else self.read_struct(spec)
+            return self._leaf.read_struct(spec()) if _is_leaf(spec) else self._struct(spec)
         if wire_type == TType.LIST:
             return self._list(*(spec if isinstance(spec, tuple) else (spec, None)))
         raise Unusual
@@ -63,9 +68,10 @@ class RequestReader:
         count = int.from_bytes(read(4), "big", signed=True)
         if wire_type != element_type:
             raise Unusual
-        if not 0 <= count <= MAX_ELEMENTS:
+        self._elements_left -= count  # of the message: a field may come again and again
+        if count < 0 or self._elements_left < 0:
             raise MalformedMessage(
-                f"a list of {count} elements; at most {MAX_ELEMENTS} are taken, send smaller batches"
+                f"a list of {count} elements; at most {MAX_ELEMENTS} are taken in one message, send smaller batches"
             )
         if element_type == TType.STRUCT and _is_leaf(spec):
             read_leaf = self._leaf.read_struct

@@ -1,0 +1,193 @@
+"""The IDL, its stub, and every struct there and back."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from thriftpy2.thrift import TType
+
+from pinlater.errors import SERVICE_ERRORS, ServiceError, service_error
+from pinlater.state import JobState
+from pinlater.wire import messages
+from pinlater.wire.codec import Codec
+from pinlater.wire.messages import METHODS, STATE_NAMES, arguments_of, idl, result_of
+
+STUB = ast.parse(Path(messages.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+STRUCTS = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
+PYTHON_TYPES = {
+    TType.BOOL: "bool",
+    TType.BYTE: "int",
+    TType.I32: "int",
+    TType.I64: "int",
+    TType.DOUBLE: "float",
+    TType.STRING: "str",
+    TType.BINARY: "bytes",
+}
+ORIGINAL_METHODS = {
+    "createQueue", "deleteQueue", "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "checkpointJobs", "lookupJobs",
+    "getJobCount", "getQueueNames", "scanJobs", "retryFailedJobs", "deleteJobs",
+}  # fmt: skip
+
+
+def _python_type(wire_type, spec):
+    """Return how a stub writes a field's type."""
+    if wire_type == TType.STRUCT:
+        return spec.__name__
+    if wire_type == TType.LIST:
+        return f"list[{_python_type(*spec) if isinstance(spec, tuple) else _python_type(spec, None)}]"
+    if wire_type == TType.MAP:
+        key, value = (item if isinstance(item, tuple) else (item, None) for item in spec)
+        return f"dict[{_python_type(*key)}, {_python_type(*value)}]"
+    return PYTHON_TYPES[wire_type]
+
+
+def _fields(kind):
+    """Return {name: type} of a struct class, None added where a field may be absent."""
+    defaults = dict(kind.default_spec)
+    fields = {}
+    for wire_type, name, *spec, _ in kind.thrift_spec.values():
+        text = _python_type(wire_type, spec[0] if spec else None)
+        fields[name] = text if defaults[name] is not None else f"{text} | None"
+    return fields
+
+
+def test_the_stub_has_the_structs_of_the_idl():
+    of_the_idl = {name for name, kind in vars(idl).items() if hasattr(kind, "thrift_spec")}
+    assert set(STRUCTS) == of_the_idl
+    assert {name for name in STRUCTS if hasattr(messages, name)} == set(STRUCTS)
+
+
+def test_the_stub_has_all_public_names():
+    names = {node.name for node in STUB.body if isinstance(node, ast.FunctionDef)}
+    names |= {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)}
+    public = {name for name in vars(messages) if not name.startswith("_")} - {"Path", "thriftpy2"} - set(STRUCTS)
+    assert names == public
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_the_stub_has_the_fields_of_the_idl_in_their_order(name):
+    stub, expected = STRUCTS[name], _fields(getattr(messages, name))
+    fields = {node.target.id: ast.unparse(node.annotation) for node in stub.body if isinstance(node, ast.AnnAssign)}
+    assert list(fields.items()) == list(expected.items())
+    (init,) = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
+    arguments = {arg.arg: ast.unparse(arg.annotation) for arg in init.args.args[1:]}
+    assert list(arguments.items()) == list(expected.items())
+
+
+def test_the_methods_are_the_original_twelve_and_our_addition():
+    assert ORIGINAL_METHODS | {"releaseClaims"} == METHODS
+
+
+def test_error_codes_and_states_are_those_of_the_idl():
+    assert {code: kind.code_name for code, kind in SERVICE_ERRORS.items()} == idl.ErrorCode._VALUES_TO_NAMES
+    assert {state.value: state.name for state in JobState} == STATE_NAMES
+
+
+def test_our_additions_are_optional_and_have_high_ids():
+    original = {
+        "RequestContext": 2, "PinLaterJob": 5, "PinLaterEnqueueRequest": 2, "PinLaterEnqueueResponse": 1,
+        "PinLaterJobAckInfo": 3, "PinLaterJobAckRequest": 3, "PinLaterDequeueRequest": 5, "PinLaterDequeueMetadata": 2,
+        "PinLaterDequeueResponse": 2, "PinLaterCheckpointJobRequest": 6, "PinLaterCheckpointJobsRequest": 2,
+        "PinLaterLookupJobRequest": 2, "PinLaterJobInfo": 10, "PinLaterGetJobCountRequest": 5,
+        "PinLaterScanJobsRequest": 7, "PinLaterScanJobsResponse": 2, "PinLaterRetryFailedJobsRequest": 5,
+        "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2, "PinLaterReleaseClaimsRequest": 2,
+    }  # fmt: skip
+    assert set(original) == set(STRUCTS)
+    for name, highest in original.items():
+        spec = getattr(messages, name).thrift_spec
+        assert {number for number in spec if number < 100} == set(range(1, highest + 1)), name
+        assert not [field[1] for number, field in spec.items() if number >= 100 and field[-1]], name
+
+
+# There and back
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+SCALARS = {
+    TType.BOOL: st.booleans(),
+    TType.BYTE: st.integers(-(2**7), 2**7 - 1),
+    TType.I32: st.integers(-(2**31), 2**31 - 1),
+    TType.I64: st.integers(-(2**63), 2**63 - 1),
+    TType.DOUBLE: st.floats(allow_nan=False),
+    TType.STRING: texts,
+    TType.BINARY: st.binary(max_size=8),
+}
+
+
+def _values(wire_type, spec):
+    if wire_type == TType.STRUCT:
+        return structs(spec)
+    if wire_type in {TType.LIST, TType.SET}:
+        items = _values(*spec) if isinstance(spec, tuple) else _values(spec, None)
+        return st.lists(items, max_size=3) if wire_type == TType.LIST else st.sets(items, max_size=3)
+    if wire_type == TType.MAP:
+        key, value = (item if isinstance(item, tuple) else (item, None) for item in spec)
+        return st.dictionaries(_values(*key), _values(*value), max_size=3)
+    return SCALARS[wire_type]
+
+
+def structs(kind):
+    """Return a strategy for instances of a struct class, with any of their fields absent."""
+    fields = {
+        field[1]: st.one_of(st.none(), _values(field[0], field[2] if len(field) == 4 else None))
+        for field in kind.thrift_spec.values()
+    }
+    return st.builds(kind, **fields)
+
+
+def _with_defaults(struct):
+    """Return what a reader makes of a struct: absent fields take their defaults."""
+    for name, default in type(struct).default_spec:
+        value = getattr(struct, name)
+        if value is None:
+            setattr(struct, name, default)
+        for item in value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]:
+            if hasattr(item, "thrift_spec"):
+                _with_defaults(item)
+    return struct
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_calls_come_back_as_they_were(method):
+    codec = Codec()
+
+    @settings(max_examples=40, deadline=None, derandomize=True)
+    @given(structs(arguments_of(method)), st.integers(-(2**31), 2**31 - 1))
+    def check(arguments, sequence_id):
+        frame = codec.encode_call(method, sequence_id, arguments)
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        call = codec.decode_call(frame[4:])
+        assert (call.method, call.sequence_id) == (method, sequence_id)
+        assert call.arguments == _with_defaults(arguments)
+
+    check()
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_replies_come_back_as_they_were(method):
+    codec = Codec()
+    success = result_of(method).thrift_spec.get(0)
+    values = st.none() if success is None else _values(success[0], success[2] if len(success) == 4 else None)
+
+    @settings(max_examples=40, deadline=None, derandomize=True)
+    @given(values, st.integers(-(2**31), 2**31 - 1))
+    def check(value, sequence_id):
+        frame = codec.encode_reply(method, sequence_id, value)
+        expected = value
+        for item in value.values() if isinstance(value, dict) else [value]:
+            if hasattr(item, "thrift_spec"):
+                _with_defaults(item)
+        found = codec.decode_reply(frame[4:], method, sequence_id)
+        assert (set(found) if isinstance(value, set) else found) == expected  # thriftpy2 reads a set as a list
+
+    check()
+
+
+@pytest.mark.parametrize("code", [*SERVICE_ERRORS, 499, 599])
+def test_declared_exceptions_come_back_as_their_class(code):
+    codec = Codec()
+    error = service_error(code, "what happened, and what to do")
+    with pytest.raises(ServiceError) as caught:
+        codec.decode_reply(codec.encode_service_error("createQueue", 7, error)[4:], "createQueue", 7)
+    assert (type(caught.value), str(caught.value)) == (type(error), str(error))
