@@ -27,6 +27,7 @@ PRODUCERS = 16
 def measure(setting: Setting) -> list[Figure]:
     """Measure the rate with our client, and with one that does next to nothing."""
     calls = setting.amount(CALLS // ROUNDS, step=PRODUCERS)
+    cpu_us: list[float] = []
     with setting.bare() as store, setting.server() as server:
 
         def bare() -> float:
@@ -36,15 +37,18 @@ def measure(setting: Setting) -> list[Figure]:
                 store.insert([body])
             return calls // 4 / (time.perf_counter() - started)
 
-        bare_rates, rates, raw_rates = in_turns(
-            bare,
-            lambda: _checked(server, calls, _with_our_client),
-            lambda: _checked(server, calls, _with_sockets),
-        )
+        def raw() -> float:
+            cpu = server.cpu_seconds()
+            rate = _checked(server, calls, _with_sockets)
+            cpu_us.append((server.cpu_seconds() - cpu) / calls * 1e6)
+            return rate
+
+        bare_rates, rates, raw_rates = in_turns(bare, lambda: _checked(server, calls, _with_our_client), raw)
     title = f"enqueue, {PRODUCERS} producers, 1 job a call"
     return [
         Figure("single_enqueue", f"{title}, AsyncClient", "calls/s", rates, bare_rates),
         Figure("single_enqueue_raw", f"{title}, plain sockets", "calls/s", raw_rates, bare_rates),
+        Figure("single_enqueue_raw_cpu", "  processor time of the server", "us/call", cpu_us),
     ]
 
 

@@ -10,13 +10,13 @@ ROOT = Path(__file__).parents[2]
 
 FIGURES = {
     "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu"},
-    "single_enqueue": {"single_enqueue", "single_enqueue_raw"},
+    "single_enqueue": {"single_enqueue", "single_enqueue_raw", "single_enqueue_raw_cpu"},
     "worker_drain": {"worker_drain", "raw_drain", "raw_drain_cpu"},
     "latency": {"latency_p50", "latency_p99", "latency_raw_p50", "latency_raw_p99"},
     "depth": {"depth_shallow", "depth_deep", "depth_ratio"},
     "parked": {"parked_cpu", "parked_memory", "parked_memory_each"},
 }
-WITH_NOTHING_TO_COMPARE = {"bulk_enqueue_cpu", "raw_drain_cpu", *FIGURES["parked"]}
+WITH_NOTHING_TO_COMPARE = {"bulk_enqueue_cpu", "single_enqueue_raw_cpu", "raw_drain_cpu", *FIGURES["parked"]}
 
 
 def run_benchmarks(*arguments, tmp_path):
