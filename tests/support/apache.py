@@ -1,0 +1,224 @@
+"""A client that shares nothing with ours: the Apache Thrift runtime, and the wire contract typed in by hand.
+
+Structs are dicts from field names to values; a field that is absent is not in the dict.
+"""
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TApplicationException, TMessageType, TType
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TFramedTransport, TMemoryBuffer
+
+_CONTRACT = """
+Context           1 source string, 2 requestId string
+Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string
+EnqueueRequest    1 queueName string, 2 jobs list<Job>
+EnqueueResponse   1 jobDescriptors list<string>
+AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDelayMillis i64, 100 claimDescriptor string, 101 isFinal bool
+AckRequest        1 queueName string, 2 jobsSucceeded list<AckInfo>, 3 jobsFailed list<AckInfo>
+DequeueRequest    1 queueName string, 2 limit i32, 3 jobAckRequest AckRequest, 4 dryRun bool, 5 coverage double, 100 waitMillis i32, 101 claimTimeoutMillis i32, 102 otherQueueNames list<string>
+DequeueMetadata   1 attemptsAllowed i32, 2 attemptsRemaining i32, 100 claimDescriptor string, 101 createdAtTimestampMillis i64, 102 runAfterTimestampMillis i64
+DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMetadata>
+CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary
+CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>
+LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool
+JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary
+CountRequest      1 queueName string, 2 jobState i32, 3 priority byte, 4 countFutureJobs bool, 5 bodyRegexToMatch string
+ScanRequest       1 queueName string, 2 jobState i32, 3 priority byte, 4 scanFutureJobs bool, 5 continuation string, 6 limit i32, 7 bodyRegexToMatch string
+ScanResponse      1 scannedJobs list<JobInfo>, 2 continuation string
+RetryRequest      1 queueName string, 2 priority byte, 3 attemptsToAllow i32, 4 runAfterTimestampMillis i64, 5 limit i32
+DeleteRequest     1 queueName string, 2 jobState i32, 3 priority byte, 4 bodyRegexToMatch string, 5 limit i32
+ReleaseRequest    1 queueName string, 2 claimSource string
+Failure           1 errorCode i32, 2 message string
+"""  # noqa: E501 - a table
+
+_METHODS = """
+createQueue     2 name string                            -> void
+deleteQueue     2 name string, 3 password string         -> void
+enqueueJobs     2 request EnqueueRequest                 -> EnqueueResponse
+dequeueJobs     2 request DequeueRequest                 -> DequeueResponse
+ackDequeuedJobs 2 request AckRequest                     -> void
+checkpointJobs  2 request CheckpointsRequest             -> void
+lookupJobs      2 request LookupRequest                  -> map<string,JobInfo>
+getJobCount     2 request CountRequest                   -> i32
+getQueueNames                                            -> set<string>
+scanJobs        2 request ScanRequest                    -> ScanResponse
+retryFailedJobs 2 request RetryRequest                   -> i32
+deleteJobs      2 request DeleteRequest                  -> i32
+releaseClaims   2 request ReleaseRequest                 -> i32
+"""
+
+_SCALARS = {
+    "bool": (TType.BOOL, "Bool"),
+    "byte": (TType.BYTE, "Byte"),
+    "i32": (TType.I32, "I32"),
+    "i64": (TType.I64, "I64"),
+    "double": (TType.DOUBLE, "Double"),
+    "string": (TType.STRING, "String"),
+    "binary": (TType.STRING, "Binary"),
+}
+
+
+def _parse_fields(text):
+    parts = [part.split() for part in text.replace("map<string,", "map<string;").split(",") if part.strip()]
+    return {name: (int(number), kind.replace(";", ",")) for number, name, kind in parts}
+
+
+STRUCTS = {name: _parse_fields(rest) for name, rest in (line.split(None, 1) for line in _CONTRACT.strip().splitlines())}
+METHODS = {}
+for _line in _METHODS.strip().splitlines():
+    _head, _result = _line.split("->")
+    _name, _, _rest = _head.partition(" ")
+    METHODS[_name] = _result.strip()
+    STRUCTS[f"{_name}_args"] = {"context": (1, "Context"), **_parse_fields(_rest)}
+    STRUCTS[f"{_name}_result"] = {"e": (1, "Failure")}
+    if METHODS[_name] != "void":
+        STRUCTS[f"{_name}_result"]["success"] = (0, METHODS[_name])
+
+
+def _wire_type(kind):
+    if kind in _SCALARS:
+        return _SCALARS[kind][0]
+    container = kind.partition("<")[0]
+    return {"list": TType.LIST, "set": TType.SET, "map": TType.MAP}.get(container, TType.STRUCT)
+
+
+def write(protocol, kind, value):
+    """Write a value of a type of the contract."""
+    container, _, inner = kind.rstrip(">").partition("<")
+    if kind in _SCALARS:
+        getattr(protocol, "write" + _SCALARS[kind][1])(value)
+    elif container in {"list", "set"}:
+        getattr(protocol, f"write{container.title()}Begin")(_wire_type(inner), len(value))
+        for item in value:
+            write(protocol, inner, item)
+    elif container == "map":
+        _, of_value = inner.split(",")
+        protocol.writeMapBegin(TType.STRING, _wire_type(of_value), len(value))
+        for key, item in value.items():
+            protocol.writeString(key)
+            write(protocol, of_value, item)
+    else:
+        for name, item in value.items():
+            number, of_field = STRUCTS[kind][name]
+            protocol.writeFieldBegin(name, _wire_type(of_field), number)
+            write(protocol, of_field, item)
+            protocol.writeFieldEnd()
+        protocol.writeFieldStop()
+
+
+def read(protocol, kind):
+    """Read a value of a type of the contract."""
+    container, _, inner = kind.rstrip(">").partition("<")
+    if kind in _SCALARS:
+        return getattr(protocol, "read" + _SCALARS[kind][1])()
+    if container in {"list", "set"}:
+        _, count = getattr(protocol, f"read{container.title()}Begin")()
+        return [read(protocol, inner) for _ in range(count)]
+    if container == "map":
+        _, of_value = inner.split(",")
+        _, _, count = protocol.readMapBegin()
+        return {protocol.readString(): read(protocol, of_value) for _ in range(count)}
+    return _read_struct(protocol, STRUCTS[kind])
+
+
+def _read_struct(protocol, fields):
+    by_number = {(number, _wire_type(of_field)): (name, of_field) for name, (number, of_field) in fields.items()}
+    found = {}
+    while True:
+        _, wire_type, number = protocol.readFieldBegin()
+        if wire_type == TType.STOP:
+            return found
+        if (number, wire_type) in by_number:
+            name, of_field = by_number[number, wire_type]
+            found[name] = read(protocol, of_field)
+        else:
+            protocol.skip(wire_type)
+
+
+class DeclaredError(Exception):
+    """The answer was the declared exception."""
+
+    def __init__(self, failure):
+        super().__init__(failure["message"])
+        self.code = failure["errorCode"]
+
+
+def encode_call(method, sequence_id, arguments, *, args_kind=None):
+    """Return the payload of a call."""
+    memory = TMemoryBuffer()
+    _write_call(TBinaryProtocol(memory), method, sequence_id, arguments, args_kind)
+    return memory.getvalue()
+
+
+def _write_call(protocol, method, sequence_id, arguments, args_kind=None):
+    protocol.writeMessageBegin(method, TMessageType.CALL, sequence_id)
+    write(protocol, args_kind or f"{method}_args", arguments)
+    protocol.writeMessageEnd()
+
+
+def read_answer(protocol, method):
+    """Read a reply; return (sequence id, success)."""
+    name, kind, sequence_id = protocol.readMessageBegin()
+    assert name == method
+    if kind == TMessageType.EXCEPTION:
+        error = TApplicationException()
+        error.read(protocol)
+        raise error
+    assert kind == TMessageType.REPLY
+    result = read(protocol, f"{method}_result" if method in METHODS else "Failure")
+    if "e" in result:
+        raise DeclaredError(result["e"])
+    return sequence_id, result.get("success")
+
+
+def decode_answer(method, payload):
+    return read_answer(TBinaryProtocol(TMemoryBuffer(payload)), method)
+
+
+class ApacheClient:
+    """One connection; calls are ``client.getQueueNames()``, ``client.enqueueJobs(queueName=..., jobs=[...])``."""
+
+    def __init__(self, port, source="apache", timeout_ms=20_000):
+        self.socket = TSocket("127.0.0.1", port)
+        self.socket.setTimeout(timeout_ms)
+        self._transport = TFramedTransport(self.socket)
+        self.protocol = TBinaryProtocol(self._transport)
+        self._transport.open()
+        self._sequence_id = 0
+        self._context = {"source": source}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self._transport.close()
+
+    def __getattr__(self, method):
+        if method not in METHODS:
+            raise AttributeError(method)
+        return lambda **arguments: self.call(method, **arguments)
+
+    def call(self, method, **arguments):
+        """Call with the fields of the request, or, for queue methods, the arguments themselves."""
+        if "request" in STRUCTS[f"{method}_args"]:
+            arguments = {"request": arguments}
+        return self.send_and_read(method, {"context": self._context, **arguments})
+
+    def send(self, method, arguments, *, args_kind=None):
+        self._sequence_id += 1
+        _write_call(self.protocol, method, self._sequence_id, arguments, args_kind)
+        self._transport.flush()
+        return self._sequence_id
+
+    def read(self, method):
+        """Read an answer; return (sequence id, success)."""
+        return read_answer(self.protocol, method)
+
+    def send_and_read(self, method, arguments, *, args_kind=None):
+        sent = self.send(method, arguments, args_kind=args_kind)
+        number, success = self.read(method)
+        assert number == sent
+        return success
