@@ -18,24 +18,32 @@ class Batch:
         metadata: one a job, as the server sent it.
         area: where they stand on the claim board.
         next: position of the next job to start.
+        end: position after the last one to start.
     """
 
-    __slots__ = ("_unsettled", "area", "bodies", "claim", "descriptors", "metadata", "next")
+    __slots__ = ("_unsettled", "area", "bodies", "claim", "descriptors", "end", "metadata", "next")
 
     def __init__(self, reply: Any, area: BatchArea) -> None:
+        """Take the jobs of a reply, and put them on the board."""
         metadata = reply.jobMetadata
         self.descriptors: list[str] = list(reply.jobs)
         self.bodies: list[bytes] = list(reply.jobs.values())
         self.metadata: list[Any] = [metadata[descriptor] for descriptor in self.descriptors]
-        self.claim: str = self.metadata[0].claimDescriptor
+        self.claim: str = self.metadata[0].claimDescriptor or ""
         self.area = area
         self.next = 0
+        self.end = area.hold(self.claim, self.descriptors)
         self._unsettled = len(self.descriptors)
 
     @property
     def unstarted(self) -> range:
         """Positions of the jobs still to run."""
-        return range(self.next, len(self.descriptors))
+        return range(self.next, self.end)
+
+    @property
+    def surplus(self) -> range:
+        """Positions of jobs that found no room on the board; they must go back."""
+        return range(self.end, len(self.descriptors))
 
     def unstart(self, position: int) -> None:
         """Note that a job is to be given back."""

@@ -13,8 +13,6 @@ from pinlater.errors import ConfigError
 from pinlater.worker.holding import SLOT_BYTES
 from pinlater.worker.slot import Slot
 
-SLOTS = 1024
-
 _WORDS_BYTES = 64
 _RETRIES_DUE_MS = 0
 
@@ -26,7 +24,7 @@ class Board:
         slots: how many job processes there can be at once.
     """
 
-    def __init__(self, slots: int = SLOTS) -> None:
+    def __init__(self, slots: int) -> None:
         header_bytes = -(-(_WORDS_BYTES + slots) // mmap.PAGESIZE) * mmap.PAGESIZE
         memory = memoryview(mmap.mmap(-1, header_bytes + slots * SLOT_BYTES))
         self._words = memory[:_WORDS_BYTES].cast("Q")

@@ -34,10 +34,16 @@ class Shared:
         banner: for the one that says what this worker does.
     """
 
-    board: Board = field(default_factory=Board)
-    notices: Notices = field(default_factory=Notices)
+    board: Board
+    notices: Notices
     complaint: Once = field(default_factory=Once)
     banner: Once = field(default_factory=Once)
+
+    @classmethod
+    def for_processes(cls, processes: int) -> Shared:
+        """Make room for that many job processes, for a second generation beside them, and for some more."""
+        places = 4 * processes + 64
+        return cls(Board(places), Notices(places))
 
     def renew(self) -> None:
         """Let a new generation of processes speak."""

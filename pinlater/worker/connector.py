@@ -29,6 +29,7 @@ class Connector:
         self._servers = servers
         self._chance = chance
         self._failures = 0
+        self._is_lost = False
 
     def connect(self) -> Connection:
         """Connect to the first server that answers; each is tried once.
@@ -55,10 +56,16 @@ class Connector:
         grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures - 1, 0), 30)
         return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
 
+    def note_loss(self, error: Exception) -> None:
+        """Say that a connection in use was lost."""
+        self._is_lost = True
+        log.warning("lost the server: %s", error)
+
     def _note_success(self, connection: Connection) -> None:
-        if self._failures:
-            log.info("%s answers again", connection.address)
+        if self._failures or self._is_lost:
+            log.info("connected to %s", connection.address)
         self._failures = 0
+        self._is_lost = False
 
     def _note_failure(self, failure: ServerUnavailable) -> None:
         self._failures += 1

@@ -21,6 +21,8 @@ from pinlater.worker.pipeline import Pipeline
 from pinlater.worker.settler import Settler
 from pinlater.worker.slot import Slot
 
+_AHEAD = 2
+"""Batches fetched or asked for while one runs: with one only, the server would be idle while we run it."""
 _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
 
@@ -86,21 +88,22 @@ class Fetcher:
 
     def prefetch(self) -> None:
         """Before jobs are run: ask for the next ones, if these are short. That dequeue does not wait for jobs."""
-        if self.pace.is_short and not self._in_flight and not self._batches and not self.held_seconds:
-            self.ask(0.0)
+        if self.pace.is_short and not self.held_seconds:
+            while self._in_flight + len(self._batches) < _AHEAD and self.ask(0.0):
+                pass
 
-    def ask(self, wait_seconds: float) -> None:
-        """Send a dequeue, with acks on board, unless one is on its way.
+    def ask(self, wait_seconds: float) -> bool:
+        """Send a dequeue, with acks on board; return False if that is not possible now.
 
         Args:
             wait_seconds: how long the server may wait for a job.
         """
-        if self._in_flight or self._lost or not self._slot.free_batches:
-            return
+        if self._lost or self._slot.free_batches <= self._in_flight:
+            return False
         acks, on_reply = self._settler.ride()
         if not self._pipeline.is_open:  # lost while other things were said
             on_reply(ServerUnavailable("the connection is lost"))
-            return
+            return False
         number = self._slot.next_dequeue()
         self._in_flight += 1
 
@@ -112,6 +115,7 @@ class Fetcher:
         request = self._request(acks, wait_seconds)
         context = RequestContext(source=self._identity.source_of(number))
         self._pipeline.send("dequeueJobs", _dequeue_of(context, request), received, wait_seconds)
+        return True
 
     def _request(self, acks: Any, wait_seconds: float) -> PinLaterDequeueRequest:
         queue, *others = self._queues
@@ -152,7 +156,7 @@ class Fetcher:
         area = self._slot.free_batch()
         assert area is not None  # ask() has seen to it
         batch = Batch(reply, area)
-        area.hold(batch.claim, batch.descriptors)
+        self._settler.give_back(batch, batch.surplus)
         return batch
 
     def _refused(self, error: ServiceError) -> None:

@@ -27,6 +27,8 @@ _STALLED_NS = 1_000_000_000
 _AGREE_SECONDS = 0.05
 """After this time a job process has seen that jobs were taken back, or has shown that it started them."""
 _RELEASE_TIMES = 3
+_LEAVE_SECONDS = 5.0
+"""How long a keeper that is to stop looks for a server."""
 
 log = logging.getLogger(__name__)
 
@@ -42,31 +44,32 @@ class Keeper:
         self._messenger = Messenger(options.servers, f"keeper:{child.pid}")
         self._renew_at = time.monotonic()
         self._returned: dict[str, int] = {}
+        self._last_reached = time.monotonic()
 
     def work(self) -> None:
         """Work until told to stop, which happens when all job processes have ended."""
         while not self._child.stopping_now:
             self._child.beat()
             is_reached = self._turn()
+            if is_reached or not self._child.draining:
+                self._last_reached = time.monotonic()
             if self._child.draining and not self._notices.are_pending:
+                return
+            if self._child.draining and time.monotonic() > self._last_reached + _LEAVE_SECONDS:
+                log.error("no server: what is not settled returns to its queues when the claims end")
                 return
             self._rest(is_reached)
 
     def _turn(self) -> bool:
         """Do what is due; return False if no server could be reached."""
-        try:
-            for notice in self._notices.pending():
-                self._settle(notice)
-            if time.monotonic() >= self._renew_at:
-                self._renew()
-                self._renew_at = time.monotonic() + self._lease_seconds / 3
-            self._take_back()
-        except CallError as error:
-            log.debug("%s", error)
-            return False
-        except ServiceError as error:
-            log.warning("the server refused the keeper: %s", error)
-            return False
+        for duty in (self._settle_all, self._renew_when_due, self._take_back):
+            try:
+                duty()
+            except CallError as error:
+                log.debug("%s", error)
+                return False
+            except ServiceError as error:
+                log.warning("the server refused the keeper: %s", error)
         return True
 
     def _rest(self, is_reached: bool) -> None:
@@ -78,6 +81,10 @@ class Keeper:
         poll.poll(1000 * min(_LOOK_SECONDS, max(self._renew_at - time.monotonic(), 0.1)))
 
     # Deaths
+
+    def _settle_all(self) -> None:
+        for notice in self._notices.pending():
+            self._settle(notice)
 
     def _settle(self, notice: Notice) -> None:
         """Settle what a dead process held.
@@ -95,6 +102,11 @@ class Keeper:
         self._notices.handled(notice)
 
     # Long jobs
+
+    def _renew_when_due(self) -> None:
+        if time.monotonic() >= self._renew_at:
+            self._renew()
+            self._renew_at = time.monotonic() + self._lease_seconds / 3
 
     def _renew(self) -> None:
         """Renew all claims that are older than a third of their life."""

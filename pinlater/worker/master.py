@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 def run_worker(options: Options) -> int:
     """Run a worker until it is told to stop, or its burst is over; return the exit status."""
-    shared = Shared()
+    shared = Shared.for_processes(options.processes)
 
     def run_jobs(child: Child) -> int:
         return run_job_process(child, options, shared)

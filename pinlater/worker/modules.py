@@ -67,12 +67,9 @@ def _load(name: str, problems: list[str]) -> Iterator[ModuleType]:
     if module is None:
         return
     yield module
-    for found in pkgutil.walk_packages(getattr(module, "__path__", []), module.__name__ + ".", onerror=lambda _: None):
-        if found.name.rpartition(".")[2] == "__main__":  # a program: importing it would run it
-            continue
-        inner = _import(found.name, problems)
-        if inner is not None:
-            yield inner
+    for found in pkgutil.iter_modules(getattr(module, "__path__", []), module.__name__ + "."):
+        if not found.name.endswith(".__main__"):  # a program: importing it would run it
+            yield from _load(found.name, problems)
 
 
 def _import(name: str, problems: list[str]) -> ModuleType | None:
@@ -88,7 +85,9 @@ def _import(name: str, problems: list[str]) -> ModuleType | None:
 def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError("there is no such file")
+    if path.stem in sys.modules:
+        raise ImportError(f"there is a module {path.stem} already; give the file another name")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)

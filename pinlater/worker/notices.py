@@ -16,8 +16,6 @@ import msgspec
 
 from pinlater.worker.holding import SLOT_BYTES, Holding, read_holding
 
-PLACES = 256
-
 _FACTS_BYTES = 4096
 _PLACE_BYTES = _FACTS_BYTES + SLOT_BYTES
 _FREE, _POSTED = range(2)
@@ -55,7 +53,7 @@ class Notices:
         doorbell: readable when a notice was posted.
     """
 
-    def __init__(self, places: int = PLACES) -> None:
+    def __init__(self, places: int) -> None:
         states_bytes = -(-places // mmap.PAGESIZE) * mmap.PAGESIZE
         memory = memoryview(mmap.mmap(-1, states_bytes + places * _PLACE_BYTES))
         self._states = memory[:places]

@@ -67,11 +67,13 @@ class Pipeline:
             self._connection = self._connector.connect()
 
     def close(self) -> None:
-        """Close the connection; calls in flight fail."""
-        self._lose(ServerUnavailable("the connection was closed"))
+        """Close the connection; no call may be in flight."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def send(self, method: str, arguments: Any, on_reply: OnReply, wait_seconds: float = 0.0) -> None:
-        """Send a call. Its ``on_reply`` is called in any case, with an error if the connection is lost.
+        """Send a call. Its ``on_reply`` is called in any case, with an error if the connection is lost, or not open.
 
         Args:
             method: name of the wire contract.
@@ -82,7 +84,7 @@ class Pipeline:
         self._sent.append(_Sent(on_reply, time.monotonic() + wait_seconds + CALL_SECONDS))
         try:
             if self._connection is None:
-                self._connection = self._connector.connect()
+                raise ServerUnavailable("not connected")
             self._connection.send(method, arguments)
         except CallError as error:
             self._lose(error)
@@ -137,6 +139,8 @@ class Pipeline:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            if self._sent:
+                self._connector.note_loss(error)
         lost, self._sent = self._sent, deque()
         for sent in lost:
             sent.on_reply(error)

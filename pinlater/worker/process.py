@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import secrets
 import select
 import socket
@@ -34,6 +35,8 @@ _FLUSH_NS = 100_000_000
 """Acks wait no longer than this for the dequeue to ride on."""
 _HOLD_NS = 200_000_000
 """Jobs that were fetched and not started after this time go back, for others to run."""
+_LEAVE_SECONDS = 5.0
+"""How long a process that stops looks for a server; what it cannot settle then is left to the keeper."""
 _RETRY_SLACK_MS = 5
 _SHORTEST_BURST_WAIT_SECONDS = 0.05
 _LONGEST_BURST_WAIT_SECONDS = 1.0
@@ -45,6 +48,11 @@ def new_identity(queues: list[str], kinds: list[str]) -> Identity:
     """Return an identity that no other process ever had, on any host."""
     host = socket.gethostname().replace(":", "_")
     return Identity(f"worker:{host}:{os.getpid()}:{secrets.token_hex(4)}", queues, kinds)
+
+
+def _spread(max_jobs: int | None) -> int | None:
+    """Shorten a number of jobs by up to a tenth, so that processes are not all replaced at once."""
+    return None if max_jobs is None else max(1, round(max_jobs * (1 - 0.1 * random.random())))  # noqa: S311 - no secret
 
 
 class JobProcess:
@@ -66,7 +74,8 @@ class JobProcess:
         self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease)
         saver = Saver(self._pipeline, self._connector, context, child)
         self._runner = Runner(codec, identity.kinds, self._slot, saver, lease)
-        self._jobs_left = options.max_jobs
+        self._jobs_done = 0
+        self._most_jobs = _spread(options.max_jobs)
         self._is_quiet = False
         self._fetcher.misses_queue = True  # for all we know
 
@@ -93,7 +102,7 @@ class JobProcess:
 
     @property
     def _is_done(self) -> bool:
-        if self._jobs_left is not None and self._jobs_left <= 0:
+        if self._most_jobs is not None and self._jobs_done >= self._most_jobs:
             return True
         return self._options.burst and self._is_quiet and self._fetcher.came_back_empty
 
@@ -180,23 +189,25 @@ class JobProcess:
             batch.area.states[position] = SUCCEEDED
             self._settler.succeeded(queue, (batch, position))
         elif isinstance(outcome, Failure):
-            batch.area.delays[position] = min(outcome.delay_ms, 2**32 - 1)
+            batch.area.delays[position] = outcome.delay_ms
             batch.area.states[position] = DISCARDED if outcome.is_final else FAILED
             self._settler.failed(queue, (batch, position), outcome)
+            self._settler.flush()  # the next job may kill the process, and the board has no room for the reason
         else:
             self._settler.give_back(batch, [position], outcome.body)
 
     def _count(self, jobs: int, seconds: float) -> None:
         self._fetcher.pace.note(jobs, seconds)
-        if self._jobs_left is not None:
-            self._jobs_left -= jobs
+        self._jobs_done += jobs
+        self._child.status(f"{self._jobs_done} jobs done")
 
     # Stopping
 
     def _leave(self) -> None:
         """Give back what was not started and settle the rest; what fails is left to the keeper."""
         self._fetcher.give_back_all()
-        while not self._child.stopping_now and not self._is_clean:
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        while not (self._is_clean or self._child.stopping_now or time.monotonic() >= deadline):
             try:
                 self._pipeline.open()
                 self._fetcher.release_lost()

@@ -17,6 +17,9 @@ from pinlater.job import Job, RawJob
 from pinlater.worker.batch import Batch
 from pinlater.worker.saver import Saver
 
+_AGAIN_SECONDS = 1.0
+"""After a checkpoint that no server took."""
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -81,9 +84,10 @@ class RunContext(JobContext):
             self._next_save = now + self._job.job_options.heartbeat
         if flush:
             self._save(self._patience_seconds)
-        elif now >= self._next_save:
-            self._save(0.0)  # the next call tries again; the job does not wait for a server
-        else:
+        elif now < self._next_save:
+            return
+        elif not self._save(0.0):  # the job does not wait for a server
+            self._next_save = now + min(self._job.job_options.heartbeat, _AGAIN_SECONDS)
             return
         self._next_save = now + self._job.job_options.heartbeat
 
@@ -113,8 +117,8 @@ class RunContext(JobContext):
         """
         return encode_body(self._job, self._steps)
 
-    def _save(self, patience_seconds: float) -> None:
-        self._saver.save(self._batch, self._position, self.body(), patience_seconds)
+    def _save(self, patience_seconds: float) -> bool:
+        return self._saver.save(self._batch, self._position, self.body(), patience_seconds)
 
 
 def _as_json(name: str, result: _T) -> _T:

@@ -19,6 +19,9 @@ from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
 from pinlater.worker.slot import Slot
 
+LONGEST_DELAY_SECONDS = 49 * 86400.0
+"""Bounded by the claim board."""
+
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +94,7 @@ class Runner:
             log.info("%s discarded: %s", job.job_options.name, error)
             return Failure(in_words(header, error, with_traceback=False), is_final=True)
         if isinstance(error, Retry) and error.after is not None:
-            delay_ms = int(error.after * 1000)
+            delay_ms = _milliseconds(error.after)
         else:
             delay_ms = _delay_ms(job.job_options.backoff, context.attempt)
         is_planned = isinstance(error, Retry)
@@ -117,10 +120,15 @@ class Runner:
 def _delay_ms(backoff: Backoff, attempts_spent: int) -> int:
     """Return the delay of a policy; one of somebody else's making may fail, which is no reason to lose the job."""
     try:
-        return min(max(int(backoff.delay(attempts_spent) * 1000), 0), 2**32 - 1)
+        return _milliseconds(backoff.delay(attempts_spent))
     except Exception:
         log.exception("the backoff %r failed; the default one is used", backoff)
-        return int(DEFAULT_BACKOFF.delay(attempts_spent) * 1000)
+        return _milliseconds(DEFAULT_BACKOFF.delay(attempts_spent))
+
+
+def _milliseconds(seconds: float) -> int:
+    """Return a delay; what is no number, or more than we can note on the board, is the longest one."""
+    return max(int(seconds * 1000), 0) if seconds < LONGEST_DELAY_SECONDS else int(LONGEST_DELAY_SECONDS * 1000)
 
 
 def _log_failure(job: Job, context: RunContext, error: BaseException, delay_ms: int, *, with_traceback: bool) -> None:

@@ -78,11 +78,16 @@ class Bundle:
     def ack_request(self) -> PinLaterJobAckRequest:
         """Return the acks as the wire has them."""
         succeeded = [
-            PinLaterJobAckInfo(batch.descriptors[position], "", 0, batch.claim) for batch, position in self.succeeded
+            PinLaterJobAckInfo(batch.descriptors[position], "", 0, batch.claim or None)
+            for batch, position in self.succeeded
         ]
         failed = [
             PinLaterJobAckInfo(
-                batch.descriptors[position], failure.status, failure.delay_ms, batch.claim, failure.is_final or None
+                batch.descriptors[position],
+                failure.status,
+                failure.delay_ms,
+                batch.claim or None,
+                failure.is_final or None,
             )
             for (batch, position), failure in self.failed
         ]
@@ -98,7 +103,7 @@ class Bundle:
                     newBody=body,
                     moveToPending=True,
                     runAfterTimestampMillis=batch.metadata[position].runAfterTimestampMillis,
-                    claimDescriptor=batch.claim,
+                    claimDescriptor=batch.claim or None,
                 )
                 for (batch, position), body in self.returned
             ],
@@ -189,7 +194,7 @@ class Settler:
 
     def flush(self) -> None:
         """Say everything now."""
-        if not self._pending or self.held_seconds:
+        if not self._pending or self.held_seconds or not self._pipeline.is_open:
             return
         pending, self._pending = self._pending, {}
         for bundle in pending.values():
