@@ -7,17 +7,22 @@ from collections.abc import Callable
 from math import inf
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from pinlater_supervisor import signals
-from pinlater_supervisor.cell import DRAINING, STOPPING_NOW
-
-if TYPE_CHECKING:
-    from pinlater_supervisor.process import Process
+from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
 
 Hook = Callable[[], object]
 
 _STATUS_SECONDS = 1.0
+
+
+class Place(NamedTuple):
+    """Where a child belongs: its pool, its slot there, and how many reloads came before it."""
+
+    pool: str
+    slot: int
+    generation: int
 
 
 class Child:
@@ -32,15 +37,13 @@ class Child:
             For poll() next to a socket. It stays readable until the byte is read.
     """
 
-    def __init__(self, process: Process, title: str, doorbell: int) -> None:
-        self.pool = process.pool.name
-        self.slot = process.slot
-        self.generation = process.generation
+    def __init__(self, place: Place, cell: Cell, title: str, doorbell: int) -> None:
+        self.pool, self.slot, self.generation = place
         self.pid = 0
         self.wakeup_fd = -1
         self._wakeup_writer = -1
         self._title = title
-        self._cell = process.cell
+        self._cell = cell
         self._doorbell = doorbell
         self._status_shown_at = 0.0
         self._drain_hook: Hook | None = None

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from pinlater_supervisor import birth, descendants, linux, signals
-from pinlater_supervisor.child import Child, set_title
+from pinlater_supervisor.child import Child, Place, set_title
 from pinlater_supervisor.crew import Crew
 from pinlater_supervisor.drain import Drain, warning_seconds
 from pinlater_supervisor.exits import (
@@ -258,7 +258,8 @@ class Supervisor:
     def _start(self, crew: Crew, now: float) -> None:
         process = crew.newcomer()
         title = crew.pool.title or f"{self.name}: {crew.pool.name}"
-        child = Child(process, title, self._doorbell_writer)
+        place = Place(process.pool.name, process.slot, process.generation)
+        child = Child(place, process.cell, title, self._doorbell_writer)
         try:
             process.pid = birth.fork(child, crew.pool.run, self._leave_master)
         except (OSError, birth.ThreadsRunningError) as error:
