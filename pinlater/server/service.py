@@ -172,7 +172,7 @@ class Service:
         if acking is not None:
             try:
                 await acking
-            except ServiceError:
+            except Exception:  # also a refusal below the level of error codes
                 await self._give_back(jobs, claim)
                 raise
         if not jobs:

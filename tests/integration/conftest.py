@@ -1,0 +1,32 @@
+"""One server for the tests that do not need settings of their own; each test has its own queue."""
+
+import itertools
+
+import pytest
+
+from tests.support.server import ServerProcess
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory):
+    server = ServerProcess(tmp_path_factory.mktemp("server"), MAX_BODY_BYTES="100000", MAX_FRAME_BYTES="2000000")
+    yield server
+    assert server.process.poll() is None, server.log
+    server.stop()
+
+
+@pytest.fixture
+def client(shared_server):
+    """An independent client: the Apache Thrift runtime."""
+    with shared_server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def queue(client):
+    """The name of an empty queue."""
+    name = f"queue_{next(_numbers)}"
+    client.createQueue(name=name)
+    return name

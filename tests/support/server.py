@@ -1,0 +1,115 @@
+"""A real ``pinlater-server`` for tests of the service: its own processes, folder, ports and settings."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from thrift.transport.TTransport import TTransportException
+
+from tests.support.apache import ApacheClient
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "open sesame"
+PASSWORD_HASH = "scrypt$1024$8$1$MDEyMzQ1Njc4OWFiY2RlZg==$qrn7ZhlST3jO5Auifbc3xCWPabXREAX1HDl5f9rqSnA="
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+def environment():
+    """Return the environment for our programs: this source tree, no settings of whoever runs the tests."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
+    return kept | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])}
+
+
+def command(*options):
+    return [sys.executable, "-m", "pinlater.server.program", *options]
+
+
+class ServerProcess:
+    """A server; may be killed and started again on the same data.
+
+    Args:
+        folder: for its data and its log.
+        settings: of the server, by key.
+    """
+
+    def __init__(self, folder, **settings):
+        self._folder = Path(folder)
+        self._folder.mkdir(exist_ok=True)
+        self._settings = {"ADMIN_PASSWORD_HASH": PASSWORD_HASH} | settings
+        self.port, self._admin_port = free_port(), free_port()
+        self.process = None
+        self.start()
+
+    def start(self):
+        options = ["--data-dir", str(self._folder / "data"), "--host", "127.0.0.1"]
+        options += ["--port", str(self.port), "--admin-port", str(self._admin_port)]
+        for key, value in self._settings.items():
+            options += ["--set", f"{key}={value}"]
+        with (self._folder / "server.log").open("a") as log:
+            self.process = subprocess.Popen(
+                command(*options),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(),
+                start_new_session=True,
+            )
+        self._await_answer()
+
+    @property
+    def log(self):
+        return (self._folder / "server.log").read_text()
+
+    def _await_answer(self):
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with self.client() as client:
+                    client.getQueueNames()
+            except (TTransportException, OSError):
+                assert self.process.poll() is None, self.log
+                assert time.monotonic() < deadline, self.log
+                time.sleep(0.05)
+            else:
+                return
+
+    def client(self, source="apache", **options):
+        return ApacheClient(self.port, source, **options)
+
+    def socket(self):
+        """Return a plain connection."""
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def kill(self):
+        """End it the hard way, with all its processes."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+    def stop(self):
+        """End it in order; return its exit status."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+
+def wait_for(condition, seconds=20.0):
+    """Wait until a condition holds; return its value."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return found
