@@ -1,0 +1,163 @@
+"""Peers that send rubbish, too much, too little or nothing: their connection suffers, nobody else."""
+
+import resource
+import socket
+import struct
+import time
+
+import psutil
+import pytest
+
+from tests.support.apache import decode_answer, encode_call
+from tests.support.server import wait_for
+from tests.unit.test_wire_hostile import LARGE, REFUSED
+
+CONTEXT = {"source": "hostile"}
+
+
+def framed(payload):
+    return struct.pack(">i", len(payload)) + payload
+
+
+def names_call(number=1):
+    return framed(encode_call("getQueueNames", number, {"context": CONTEXT}))
+
+
+def read_exactly(sock, count):
+    data = b""
+    while len(data) < count:
+        piece = sock.recv(count - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+def read_frame(sock):
+    return read_exactly(sock, *struct.unpack(">i", read_exactly(sock, 4)))
+
+
+def is_closed(sock):
+    """Return whether the server closed the connection, without an answer."""
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.fixture
+def peer(shared_server):
+    with shared_server.socket() as sock:
+        yield sock
+
+
+@pytest.mark.parametrize("frame", [f for f in REFUSED.values() if len(f) < 400_000])
+def test_a_hostile_frame_closes_its_connection_alone(peer, client, queue, frame):
+    peer.sendall(framed(frame))
+    assert is_closed(peer)
+    assert queue in client.getQueueNames()
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 2_000_001, 2**31 - 1])
+def test_an_absurd_length_closes_the_connection_at_once(peer, client, queue, length):
+    peer.sendall(struct.pack(">i", length) + b"x")
+    assert is_closed(peer)
+    assert queue in client.getQueueNames()
+
+
+def test_what_came_before_the_hostile_frame_is_answered(peer):
+    peer.sendall(names_call(1) + names_call(2) + framed(b"rubbish"))
+    assert [decode_answer("getQueueNames", read_frame(peer))[0] for _ in range(2)] == [1, 2]
+    assert is_closed(peer)
+
+
+def test_hostile_frames_leave_the_server_small(shared_server, client, queue):
+    (worker,) = psutil.Process(shared_server.process.pid).children()
+    before = worker.memory_info().rss
+    for _ in range(3):
+        for frame in (*REFUSED.values(), *LARGE.values()):
+            if len(frame) < 2_000_000:
+                with shared_server.socket() as sock:
+                    sock.sendall(framed(frame))
+                    sock.settimeout(20)
+                    sock.recv(100)
+        assert queue in client.getQueueNames()
+    assert worker.memory_info().rss - before < 200 << 20
+    assert shared_server.process.poll() is None
+
+
+def test_a_call_in_small_pieces_is_answered(peer):
+    for byte in names_call(5):
+        peer.sendall(bytes([byte]))
+    assert decode_answer("getQueueNames", read_frame(peer))[0] == 5
+
+
+def test_a_frame_that_does_not_end_holds_up_nobody_else(peer, client, queue):
+    peer.sendall(names_call()[:-1])
+    assert queue in client.getQueueNames()
+    peer.sendall(names_call()[-1:])
+    assert decode_answer("getQueueNames", read_frame(peer))[0] == 1
+
+
+def test_pipelined_calls_are_answered_in_their_order(peer, queue):
+    """A slow call first: the quick ones behind it must wait for it."""
+    request = {"queueName": queue, "jobState": 0}
+    calls, methods = [], []
+    for number in range(300):
+        method = ("createQueue", "getJobCount", "getQueueNames", "scanJobs")[number % 4]
+        arguments = {"context": CONTEXT}
+        arguments |= {"name": queue} if method == "createQueue" else {"request": request} if number % 2 else {}
+        calls.append(framed(encode_call(method, number, arguments)))
+        methods.append(method)
+    peer.sendall(b"".join(calls))
+    assert [decode_answer(method, read_frame(peer))[0] for method in methods] == list(range(300))
+
+
+def test_a_peer_that_leaves_without_reading(shared_server, client, queue):
+    for _ in range(50):
+        with shared_server.socket() as sock:
+            sock.sendall(names_call() * 20)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert queue in client.getQueueNames()
+
+
+def test_jobs_for_a_peer_that_has_left_go_back_with_all_their_attempts(shared_server, client, queue):
+    names = client.enqueueJobs(queueName=queue, jobs=[{"body": b"x" * 1000}] * 500)["jobDescriptors"]
+    for _ in range(10):
+        with shared_server.socket() as sock:
+            request = {"queueName": queue, "limit": 50}
+            sock.sendall(framed(encode_call("dequeueJobs", 1, {"context": CONTEXT, "request": request})))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.releaseClaims(queueName=queue, claimSource="hostile")  # of those that the kernel took in time
+    wait_for(lambda: client.getJobCount(queueName=queue, jobState=0) == 500)
+    records = client.lookupJobs(jobDescriptors=names)
+    assert {record["attemptsRemaining"] for record in records.values()} == {2}
+
+
+def test_five_hundred_idle_connections_disturb_nobody(shared_server, client, queue):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 1024:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2048), hard))
+    idle = [shared_server.socket() for _ in range(500)]
+    try:
+        for sock in idle[::2]:
+            sock.sendall(names_call()[:7])
+        (worker,) = psutil.Process(shared_server.process.pid).children()
+        for _ in range(50):
+            client.enqueueJobs(queueName=queue, jobs=[{"body": b"x"}])
+        began, cpu = time.monotonic(), sum(worker.cpu_times()[:2])
+        time.sleep(0.5)
+        assert sum(worker.cpu_times()[:2]) - cpu < 0.5 * (time.monotonic() - began)
+        assert len(client.dequeueJobs(queueName=queue, limit=100)["jobs"]) == 50
+        for sock in idle[1::100]:
+            sock.sendall(names_call(3))
+            assert decode_answer("getQueueNames", read_frame(sock))[0] == 3
+    finally:
+        for sock in idle:
+            sock.close()
+
+
+def test_the_log_tells_of_refusals_without_a_traceback(shared_server, peer):
+    peer.sendall(framed(b"rubbish"))
+    assert is_closed(peer)
+    assert "Traceback" not in shared_server.log
