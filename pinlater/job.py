@@ -72,7 +72,7 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
 
     job_options: JobOptions
 
-    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **header: Any) -> Any:
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **header: Any) -> Any:
         options = {key: header.pop(key) for key in list(header) if key in _OPTION_NAMES}
         is_root = not any(isinstance(base, _JobType) for base in bases)
         if not is_root:

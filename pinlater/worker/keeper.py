@@ -47,8 +47,11 @@ class Keeper:
         self._last_reached = time.monotonic()
 
     def work(self) -> None:
-        """Work until told to stop, which happens when all job processes have ended."""
-        while not self._child.stopping_now:
+        """Work until told to stop, which happens when all job processes have ended.
+
+        Also when the stop is urgent: settling what they left takes one call, and is the reason to be last.
+        """
+        while True:
             self._child.beat()
             is_reached = self._turn()
             if is_reached or not self._child.draining:

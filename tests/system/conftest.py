@@ -1,0 +1,46 @@
+"""A real server for all tests of a module, and real workers for each."""
+
+import pytest
+
+from pinlater import Client
+from tests.integration.client_server import RealServer
+from tests.system.worker_program import JOBS, Worker
+
+QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = RealServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def client(server):
+    with Client(server.address) as client:
+        yield client
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "jobs.py").write_text(JOBS)
+    return tmp_path
+
+
+@pytest.fixture
+def start(folder, server, client):
+    """Start workers with the queues of ``JOBS``; end them, and remove what they left."""
+    for queue in QUEUES:
+        client.create_queue(queue)
+    workers = []
+
+    def start(*arguments, modules=("jobs",)):
+        workers.append(Worker(folder, *modules, "--server", server.address, *arguments))
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.end()
+    for queue in QUEUES:
+        client.delete_queue(queue, "open sesame")

@@ -1,0 +1,128 @@
+"""Jobs in a real worker: how they run, and what becomes of those that fail or kill their process."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from pinlater import JobState
+from pinlater.client import NewJob
+from tests.system.worker_program import await_state, info, put, ran, wait_for
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+
+def test_a_burst_runs_every_job_once(start, client, folder):
+    bodies = [b'{"job": "Touch", "number": %d}' % number for number in range(3000)]
+    client.enqueue_jobs("touch", [NewJob(body) for body in bodies])
+    worker = start("--burst", "--processes", 2)
+    assert worker.wait() == 0, worker.log
+    assert sorted(ran(folder)) == sorted(f"touch {number}" for number in range(3000))
+    assert client.count("touch", JobState.SUCCEEDED) == 3000
+    assert "2 processes for queue counts, fails, holds, sleeps, steps, touch" in worker.log
+
+
+def test_a_burst_waits_for_its_retries(start, client, folder):
+    failing = put(client, "Fails", "fails", how="raise")
+    retried = put(client, "Fails", "fails", how="retry")
+    discarded = put(client, "Fails", "fails", how="discard")
+    later = client.enqueue_jobs("fails", [NewJob(b"{}", run_after_ms=int((time.time() + 600) * 1000))])[0]
+    worker = start("--burst", "--processes", 1)
+    assert worker.wait() == 0, worker.log
+    assert sorted(ran(folder)) == ["discard 1", *(f"{how} {n}" for how in ("raise", "retry") for n in (1, 2, 3))]
+    status = info(client, failing).status
+    assert [f"[attempt {n}/3 " in status for n in (1, 2, 3)] == [True] * 3
+    assert "ValueError: the reason" in status
+    assert 'raise ValueError("the reason")' in status
+    assert "runner.py" not in status
+    assert "come back later" in info(client, retried).status
+    assert "Discard: never again" in info(client, discarded).status
+    assert {info(client, job).state for job in (failing, retried, discarded)} == {JobState.FAILED}
+    assert info(client, later).state is JobState.PENDING
+
+
+@pytest.mark.parametrize("how", ["sys.exit", "interrupt"])
+def test_what_would_end_a_program_ends_only_the_attempt(start, client, folder, how):
+    job = put(client, "Fails", "fails", how=how)
+    worker = start("--burst", "--processes", 1)
+    assert worker.wait() == 0, worker.log
+    assert ran(folder) == [f"{how} {n}" for n in (1, 2, 3)]
+    assert info(client, job).state is JobState.FAILED
+    assert worker.log.count("started") == 2, worker.log
+
+
+@pytest.mark.parametrize(("how", "evidence"), [("kill", "killed by SIGKILL"), ("_exit", "exited with 0")])
+def test_a_job_that_kills_its_process_fails_with_the_evidence(start, client, folder, how, evidence):
+    poison = put(client, "Fails", "fails", how=how)
+    worker = start("--processes", 1)
+    status = await_state(client, poison, JobState.FAILED).status
+    assert status.count(evidence) == 3, status
+    assert "while it ran Fails" in status
+    good = put(client, "Touch", "touch", number=1)
+    await_state(client, good, JobState.SUCCEEDED)
+    assert worker.stop() == 0
+
+
+def test_bodies_that_cannot_be_read_fail_and_harm_nobody(start, client):
+    bodies = [b"\xff\x00", b'{"job": "Unheard"}', b'{"job": "Touch", "number": "x"}', b'{"job": "Touch", "number": 7}']
+    jobs = client.enqueue_jobs("touch", [NewJob(body, attempts=1) for body in bodies])
+    worker = start("--burst", "--processes", 1)
+    assert worker.wait() == 0, worker.log
+    infos = client.lookup(jobs)
+    assert [infos[job].state for job in jobs] == [JobState.FAILED] * 3 + [JobState.SUCCEEDED]
+    assert "define a RawJob class" in infos[jobs[0]].status
+    assert "no job class is named 'Unheard'" in infos[jobs[1]].status
+
+
+def test_steps_survive_the_death_of_their_process(start, client, folder):
+    job = put(client, "Steps", "steps")
+    worker = start("--burst", "--processes", 1)
+    assert worker.wait() == 0, worker.log
+    assert ran(folder) == ["step first (1, 2)", "step second [1, 2]", "step third [1, 2]"]
+    assert info(client, job).state is JobState.SUCCEEDED
+
+
+def test_a_job_of_many_leases_runs_once(start, client, folder):
+    sleeping = put(client, "Sleep", "sleeps", name="long", seconds=4)
+    holding = put(client, "HoldInterpreter", "holds", seconds=4)
+    worker = start("--lease", 1, "--processes", 3)
+    for job in (sleeping, holding):
+        assert await_state(client, job, JobState.SUCCEEDED).attempts_remaining == 3
+    assert len([line for line in ran(folder) if line.startswith("begin")]) == 2
+    assert worker.stop() == 0
+
+
+def test_what_waits_behind_a_long_job_goes_to_others(start, client, folder):
+    """Quick jobs let the process fetch many at once; the long one among them must not hold up the rest."""
+    bodies = [b'{"job": "Touch", "number": %d}' % number for number in range(400)]
+    quick = client.enqueue_jobs("touch", [NewJob(body) for body in bodies])
+    worker = start("--processes", 1, "--queue", "touch", "--queue", "sleeps")
+    wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 400)
+    jobs = [NewJob(b'{"job": "Sleep", "name": "long", "seconds": 8}')]
+    jobs += [NewJob(b'{"job": "Sleep", "name": "short", "seconds": 0}') for _ in range(100)]
+    long, *rest = client.enqueue_jobs("sleeps", jobs)
+    wait_for(lambda: info(client, long).state is JobState.IN_PROGRESS)
+    helper = start("--processes", 1, "--queue", "sleeps")
+    began = time.monotonic()
+    wait_for(lambda: client.count("sleeps", JobState.SUCCEEDED) >= len(rest))
+    assert time.monotonic() - began < 7
+    assert await_state(client, long, JobState.SUCCEEDED).attempts_remaining == 2
+    assert len(ran(folder)) == 400 + 2 * 101, "some ran twice"
+    assert {info(client, job).attempts_remaining for job in rest} == {2}
+    assert len(quick) == 400
+    assert worker.stop() == helper.stop() == 0
+
+
+def test_killing_a_process_costs_only_the_running_job_an_attempt(start, client, folder):
+    jobs = [put(client, "Sleep", "sleeps", name=f"n{number}", seconds=0.6) for number in range(6)]
+    worker = start("--processes", 2)
+    wait_for(lambda: len(ran(folder)) >= 2)
+    victim = int(ran(folder)[0].split()[-1])
+    killed = ran(folder)[0].split()[1]
+    assert victim in {child.pid for child in worker.children("jobs")}
+    os.kill(victim, signal.SIGKILL)
+    infos = [await_state(client, job, JobState.SUCCEEDED) for job in jobs]
+    assert [info.attempts_remaining for info in infos] == [2 if f"n{n}" == killed else 3 for n in range(6)]
+    assert worker.stop() == 0

@@ -1,0 +1,178 @@
+"""A real ``pinlater-worker`` for tests: its own folder with job modules, and ways to watch it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+
+from pinlater.client import NewJob
+from tests.integration.client_server import ROOT
+
+JOBS = """
+import ctypes, os, signal, sys, time
+from pinlater import Constant, Discard, Job, JobContext, Retry
+
+SOON = Constant(0.1)
+
+
+def write(line):
+    with open("ran.txt", "a") as file:
+        file.write(f"{line}\\n")
+
+
+class Touch(Job, queue="touch"):
+    number: int
+
+    def run(self, context):
+        write(f"touch {self.number}")
+
+
+class Sleep(Job, queue="sleeps", backoff=SOON):
+    name: str
+    seconds: float
+
+    def run(self, context):
+        write(f"begin {self.name} {context.attempt} {os.getpid()}")
+        time.sleep(self.seconds)
+        write(f"end {self.name} {context.attempt}")
+
+
+class HoldInterpreter(Job, queue="holds", backoff=SOON):
+    seconds: int
+
+    def run(self, context):
+        write(f"begin hold {context.attempt}")
+        ctypes.PyDLL(None).sleep(self.seconds)
+        write(f"end hold {context.attempt}")
+
+
+class Fails(Job, queue="fails", attempts=3, backoff=SOON):
+    how: str
+
+    def run(self, context):
+        write(f"{self.how} {context.attempt}")
+        if self.how == "raise":
+            raise ValueError("the reason")
+        if self.how == "retry":
+            raise Retry(after=0.05, reason="come back later") if context.attempt == 1 else Retry()
+        if self.how == "discard":
+            raise Discard("never again")
+        if self.how == "sys.exit":
+            sys.exit(3)
+        if self.how == "interrupt":
+            raise KeyboardInterrupt
+        if self.how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "_exit":
+            os._exit(0)
+
+
+class Count(Job, queue="counts", heartbeat=0, attempts=2):
+    to: int
+    cursor: int = 0
+
+    def run(self, context):
+        write(f"count from {self.cursor} attempt {context.attempt}")
+        while self.cursor < self.to:
+            time.sleep(0.01)
+            self.cursor += 1
+            context.checkpoint()
+        write("counted")
+
+
+class Steps(Job, queue="steps", attempts=3, backoff=SOON):
+    async def run(self, context):
+        first = context.step("first", step, "first", (1, 2))
+        second = context.step("second", step, "second", first)
+        if context.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        context.step("third", step, "third", second)
+
+
+def step(name, value):
+    write(f"step {name} {value}")
+    return value
+"""
+
+
+class Worker:
+    """One worker program, started with ``arguments`` in ``folder``."""
+
+    def __init__(self, folder, *arguments):
+        self.folder = folder
+        self.log_file = folder / f"worker-{time.monotonic_ns()}.log"
+        command = [sys.executable, "-m", "pinlater.worker.program", *map(str, arguments)]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])
+        with self.log_file.open("w") as log:
+            self.process = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+
+    @property
+    def log(self):
+        return self.log_file.read_text()
+
+    def wait(self, seconds=30):
+        return self.process.wait(seconds)
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def stop(self, number=signal.SIGTERM):
+        self.send(number)
+        return self.wait()
+
+    def await_log(self, text, seconds=20):
+        wait_for(lambda: text in self.log, seconds, lambda: self.log)
+
+    def children(self, title):
+        """Return the living processes whose title has ``title``."""
+        try:
+            found = psutil.Process(self.process.pid).children()
+        except psutil.NoSuchProcess:
+            return []
+        return [child for child in found if title in _title(child)]
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()  # its processes end with it
+            self.process.wait(10)
+
+
+def _title(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def wait_for(condition, seconds=20, what=lambda: ""):
+    """Wait until ``condition()`` holds; fail with ``what()`` if that takes too long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)
+
+
+def put(client, kind, queue, **fields):
+    body = json.dumps({"job": kind, **fields}).encode()
+    return client.enqueue_jobs(queue, [NewJob(body, attempts=3)])[0]
+
+
+def info(client, descriptor):
+    return client.lookup([descriptor], include_body=True)[descriptor]
+
+
+def await_state(client, descriptor, state, seconds=20):
+    wait_for(lambda: info(client, descriptor).state is state, seconds, lambda: info(client, descriptor))
+    return info(client, descriptor)
+
+
+def ran(folder):
+    file = folder / "ran.txt"
+    return file.read_text().splitlines() if file.exists() else []
