@@ -95,19 +95,25 @@ class Server(_Program):
         super().__init__("pinlater.server.program", arguments, folder / "server.log")
 
     def __enter__(self) -> Self:
+        try:
+            self._await_answer()
+        except BaseException:  # ^C, too: the program must not outlive us
+            self.__exit__()
+            raise
+        return self
+
+    def _await_answer(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         with Client(str(self.address), retries=0) as client:
-            while True:
+            while time.monotonic() < deadline:
                 self.check()
                 try:
                     client.queue_names()
                 except CallError:
-                    if time.monotonic() > deadline:
-                        self.__exit__()
-                        raise self._failed(f"gave no answer in {START_SECONDS:g} s") from None
                     time.sleep(0.02)
                 else:
-                    return self
+                    return
+        raise self._failed(f"gave no answer in {START_SECONDS:g} s")
 
     def client(self) -> Client:
         """Return a client with time enough for large things."""
