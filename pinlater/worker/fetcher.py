@@ -69,6 +69,7 @@ class Fetcher:
         self._backoff_seconds = 0.0
         self._backoff_until = 0.0
         self._complaint = ""
+        self._has_backlog = False
 
     @property
     def in_flight(self) -> int:
@@ -87,8 +88,11 @@ class Fetcher:
     # Asking
 
     def prefetch(self) -> None:
-        """Before jobs are run: ask for the next ones, if these are short. That dequeue does not wait for jobs."""
-        if self.pace.is_short and not self.held_seconds:
+        """Before jobs are run: ask for the next ones, if these are short and there seem to be more.
+
+        Such a dequeue does not wait for jobs: nobody would read its reply until these have run.
+        """
+        if self.pace.is_short and self._has_backlog and not self.held_seconds:
             while self._in_flight + len(self._batches) < _AHEAD and self.ask(0.0):
                 pass
 
@@ -104,25 +108,25 @@ class Fetcher:
         if not self._pipeline.is_open:  # lost while other things were said
             on_reply(ServerUnavailable("the connection is lost"))
             return False
-        number = self._slot.next_dequeue()
+        number, limit = self._slot.next_dequeue(), self.pace.limit
         self._in_flight += 1
 
         def received(reply: Any) -> None:
             self._in_flight -= 1
             on_reply(reply)
-            self._received(number, reply)
+            self._received(number, limit, reply)
 
-        request = self._request(acks, wait_seconds)
+        request = self._request(acks, limit, wait_seconds)
         context = RequestContext(source=self._identity.source_of(number))
         self._pipeline.send("dequeueJobs", _dequeue_of(context, request), received, wait_seconds)
         return True
 
-    def _request(self, acks: Any, wait_seconds: float) -> PinLaterDequeueRequest:
+    def _request(self, acks: Any, limit: int, wait_seconds: float) -> PinLaterDequeueRequest:
         queue, *others = self._queues
         self._queues.rotate(-1)  # so that no queue is always the last to be looked at
         return PinLaterDequeueRequest(
             queueName=queue,
-            limit=self.pace.limit,
+            limit=limit,
             jobAckRequest=acks,
             waitMillis=int(wait_seconds * 1000) or None,
             claimTimeoutMillis=self._lease_ms,
@@ -131,7 +135,7 @@ class Fetcher:
 
     # What comes back
 
-    def _received(self, number: int, reply: Any) -> None:
+    def _received(self, number: int, limit: int, reply: Any) -> None:
         self.came_back_empty = False
         if isinstance(reply, CallError):
             self._lost.append(number)
@@ -143,6 +147,7 @@ class Fetcher:
             self._backoff_seconds, self._complaint = 0.0, ""
             batch = self._take(reply)
             self.came_back_empty = batch is None
+            self._has_backlog = batch is not None and len(batch.descriptors) >= limit
         is_revoked = self._slot.settle(number)
         if batch is not None:
             if is_revoked:

@@ -23,7 +23,7 @@ from pinlater.worker.options import Options
 from pinlater.worker.slot import Slot
 
 _LOOK_SECONDS = 1.0
-_STALLED_NS = 1_000_000_000
+_STALLED_SECONDS = 1.0
 _AGREE_SECONDS = 0.05
 """After this time a job process has seen that jobs were taken back, or has shown that it started them."""
 _RELEASE_TIMES = 3
@@ -42,6 +42,7 @@ class Keeper:
         self._notices = notices
         self._lease_seconds = options.lease_seconds
         self._messenger = Messenger(options.servers, f"keeper:{child.pid}")
+        self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
         self._renew_at = time.monotonic()
         self._returned: dict[str, int] = {}
         self._last_reached = time.monotonic()
@@ -140,7 +141,7 @@ class Keeper:
     def _forbid(self, slot: Slot) -> bool:
         """Forbid a process to start more, if its job takes long; return whether others wait behind it."""
         holding = slot.read()
-        if not _is_stalled(holding):
+        if not self._is_stalled(holding):
             return False
         waiting = [batch for batch in holding.batches if any(job.state == HELD for job in batch.jobs)]
         for batch in waiting:
@@ -167,9 +168,8 @@ class Keeper:
     def _note(self, name: str) -> None:
         self._returned[name] = self._returned.get(name, 0) + 1
 
-
-def _is_stalled(holding: Holding) -> bool:
-    return (
-        any(job.state == RUNNING for batch in holding.batches for job in batch.jobs)
-        and time.monotonic_ns() - holding.running_since_ns > _STALLED_NS
-    )
+    def _is_stalled(self, holding: Holding) -> bool:
+        return (
+            any(job.state == RUNNING for batch in holding.batches for job in batch.jobs)
+            and time.monotonic_ns() - holding.running_since_ns > self._stalled_ns
+        )
