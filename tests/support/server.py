@@ -17,9 +17,13 @@ PASSWORD = "open sesame"
 PASSWORD_HASH = "scrypt$1024$8$1$MDEyMzQ1Njc4OWFiY2RlZg==$qrn7ZhlST3jO5Auifbc3xCWPabXREAX1HDl5f9rqSnA="
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
+def free_ports(count):
+    """Return ports that nobody listens on, each another one."""
+    socks = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [sock.getsockname()[1] for sock in socks]
+    for sock in socks:
+        sock.close()
+    return ports
 
 
 def environment():
@@ -44,7 +48,7 @@ class ServerProcess:
         self._folder = Path(folder)
         self._folder.mkdir(exist_ok=True)
         self._settings = {"ADMIN_PASSWORD_HASH": PASSWORD_HASH} | settings
-        self.port, self._admin_port = free_port(), free_port()
+        self.port, self._admin_port = free_ports(2)
         self.process = None
         self.start()
 
