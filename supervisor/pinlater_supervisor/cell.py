@@ -8,7 +8,7 @@ from time import monotonic_ns
 
 RUNNING, DRAINING, STOPPING_NOW = 0, 1, 2
 
-_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _LOOK_AT = range(6)
+_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _LOOK_AT, _HEARD = range(7)
 _TEXT = 64
 _TEXT_MAX_BYTES = 512
 _NEVER = 2**64 - 1
@@ -60,6 +60,15 @@ class Cell:
 
     def raise_stage(self, stage: int) -> None:
         self._words[_STAGE] = max(stage, self._words[_STAGE])
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether the child's handlers have answered the signals that announced the present stage."""
+        return self._words[_HEARD] >= self._words[_STAGE]
+
+    def note_heard(self, stage: int) -> None:
+        """Set by the child, by the handler that answers the signal."""
+        self._words[_HEARD] = max(stage, self._words[_HEARD])
 
     @property
     def status(self) -> str:

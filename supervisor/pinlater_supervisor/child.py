@@ -119,11 +119,13 @@ class Child:
 
     def heard_term(self, _number: int, _frame: FrameType | None) -> None:
         self._cell.raise_stage(DRAINING)
+        self._cell.note_heard(DRAINING)
         signals.ring(self._wakeup_writer)
         self._fire_drain()
 
     def heard_quit(self, _number: int, _frame: FrameType | None) -> None:
         self._cell.raise_stage(STOPPING_NOW)
+        self._cell.note_heard(STOPPING_NOW)
         signals.ring(self._wakeup_writer)
         self._fire_drain()
         self._fire_stop_now()

@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from pinlater_supervisor.cell import Cell
     from pinlater_supervisor.pool import Pool
 
+NUDGE_SECONDS = 0.05
+"""After this time, and then twice as long each time, a child that did not answer a signal gets it again."""
+NUDGES = 6
+
 
 class Process:
     """A child that has not been reaped: what is known of it, and what can be done to it.
 
     Attributes:
         hurry_at: when it will be told to stop now, on the monotonic clock.
+        nudge_at: when it will get its last signal again, should it not have answered.
         kill_at: when it will be killed, for `kill_reason`.
         stretch: its own factor on the pool's limits of age and memory, a little below 1.
         retire_reason: why it was asked to stop, None if it was not.
@@ -39,6 +44,9 @@ class Process:
         self.started_at = monotonic()
         self.hurry_at = inf
         self.kill_at = inf
+        self.nudge_at = inf
+        self._announced = 0
+        self._nudges_left = 0
         self.kill_reason = ""
         self.memory_check_at = 0.0
         self.is_weighed = False
@@ -65,14 +73,33 @@ class Process:
         if not self.is_stopping:
             self.retire_reason = reason
             self.cell.raise_stage(DRAINING)
-            self.signal(signal.SIGTERM)
+            self._announce(signal.SIGTERM)
 
     def hurry(self, reason: str) -> None:
         """Tell it to drop its work."""
         self.hurry_at = inf
         self.retire_reason = self.retire_reason or reason
         self.cell.raise_stage(STOPPING_NOW)
-        self.signal(signal.SIGQUIT)
+        self._announce(signal.SIGQUIT)
+
+    def _announce(self, number: int) -> None:
+        self.signal(number)
+        self._announced = number
+        self._nudges_left = NUDGES
+        self.nudge_at = monotonic() + NUDGE_SECONDS
+
+    def nudge(self, now: float) -> None:
+        """Send the last signal again, unless the child has answered it.
+
+        A signal that comes just before a system call blocks does not end that call, and Python runs its
+        handler only after the call: the next signal does end it.
+        """
+        if self.cell.has_heard or not self._nudges_left:
+            self.nudge_at = inf
+            return
+        self.signal(self._announced)
+        self._nudges_left -= 1
+        self.nudge_at = now + NUDGE_SECONDS * 2.0 ** (NUDGES - self._nudges_left)
 
     def kill_by(self, moment: float, reason: str) -> None:
         if moment < self.kill_at:
@@ -81,7 +108,7 @@ class Process:
     def kill(self, reason: str) -> None:
         """End it and all it started that is still in its process group."""
         self.killed = self.killed or reason
-        self.hurry_at = self.kill_at = inf
+        self.hurry_at = self.kill_at = self.nudge_at = inf
         descendants.kill_below(self.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)

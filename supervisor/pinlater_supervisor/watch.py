@@ -27,7 +27,15 @@ class Watch:
 
     def __init__(self, retire: Retire) -> None:
         self._retire = retire
-        self._rules = (self._deadline, self._boot, self._silence, self._overtime, self._age, self._weight)
+        self._rules = (
+            self._deadline,
+            self._hearing,
+            self._boot,
+            self._silence,
+            self._overtime,
+            self._age,
+            self._weight,
+        )
 
     def look(self, process: Process, now: float) -> float:
         """Apply the rules; the moment of the next look on the monotonic clock, inf if none is due ever."""
@@ -39,6 +47,11 @@ class Watch:
         elif now >= process.hurry_at:
             process.hurry("drain deadline is near")
         return min(process.hurry_at, process.kill_at)
+
+    def _hearing(self, process: Process, now: float) -> float:
+        if now >= process.nudge_at:
+            process.nudge(now)
+        return process.nudge_at
 
     def _boot(self, process: Process, now: float) -> float:
         limit = process.pool.ready_seconds

@@ -15,6 +15,7 @@ from pinlater_supervisor.backoff import Backoff
 from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
 from pinlater_supervisor.crew import Crew
 from pinlater_supervisor.memory import OomCounter
+from pinlater_supervisor.process import NUDGES, Process
 
 
 def ended(**facts):
@@ -245,3 +246,27 @@ class TestPackage:
         process = Process(Pool(name="jobs", run=lambda child: 0), 0, 0, cell)
         assert process.kill_at == process.hurry_at == inf
         cell.close()
+
+
+def test_a_signal_that_was_not_answered_is_sent_again_a_few_times(monkeypatch):
+    sent = []
+    monkeypatch.setattr(Process, "signal", lambda _, number: sent.append(number))
+    process = Process(Pool(name="p", run=print), 0, 0, Cell())
+    process.ask_to_stop("test", deadline=1e9, warning_seconds=0)
+    while process.nudge_at < inf:
+        process.nudge(process.nudge_at)
+    assert sent == [signal.SIGTERM] * (1 + NUDGES)
+
+
+def test_a_signal_that_was_answered_is_not_sent_again(monkeypatch):
+    sent = []
+    monkeypatch.setattr(Process, "signal", lambda _, number: sent.append(number))
+    process = Process(Pool(name="p", run=print), 0, 0, Cell())
+    process.ask_to_stop("test", deadline=1e9, warning_seconds=0)
+    process.cell.note_heard(DRAINING)
+    process.nudge(process.nudge_at)
+    assert process.nudge_at == inf
+    assert sent == [signal.SIGTERM]
+    process.hurry("test")  # a later stage has to be heard again
+    process.nudge(process.nudge_at)
+    assert sent == [signal.SIGTERM, signal.SIGQUIT, signal.SIGQUIT]

@@ -6,7 +6,13 @@ import signal
 
 def test_hup_starts_the_new_generation_before_the_old_one_drains(start):
     master = start("""
-        supervise(Pool(name="jobs", size=2, run=worker), Pool(name="keeper", run=worker, stop_order=1),
+        def telling_first(child):  # so that the line stands before all that being ready brings about
+            say("ready", child.pool, child.slot, child.pid, child.generation)
+            child.ready()
+            wait(child)
+            say("drained", child.pool, child.slot, child.pid)
+
+        supervise(Pool(name="jobs", size=2, run=telling_first), Pool(name="keeper", run=telling_first, stop_order=1),
                   on_reload=lambda: say("reloading"))
     """)
     master.expect_all("ready jobs 0", "ready jobs 1", "ready keeper 0")
