@@ -1,0 +1,133 @@
+"""Jobs <-> bodies."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from pinlater.codec import JobCodec, encode_body, saved_steps
+from pinlater.errors import BodyInvalid, ConfigError
+from pinlater.job import Job, RawJob
+
+
+class Email(Job, queue="email"):
+    user_id: int
+    locale: str = "en"
+    tags: list[str] = msgspec.field(default_factory=list)
+    at: datetime | None = None
+
+
+class Import(Job, queue="imports", name="ImportCatalog"):
+    url: str
+
+
+class Pixels(RawJob, queue="pixels"):
+    pass
+
+
+@pytest.fixture
+def codec():
+    return JobCodec([Email, Import, Pixels])
+
+
+def test_a_body_is_json_with_the_name_of_its_class():
+    assert json.loads(encode_body(Import(url="https://x"))) == {"job": "ImportCatalog", "url": "https://x"}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Email(user_id=1),
+        Email(user_id=-(2**63), locale="späť 🐙 \0 \"'", tags=["a", ""], at=datetime(2030, 1, 1, tzinfo=UTC)),
+        Import(url=""),
+    ],
+)
+def test_there_and_back(codec, job):
+    assert codec.decode("any", encode_body(job)) == job
+
+
+def test_steps_ride_along_and_do_not_disturb_the_job(codec):
+    job = Import(url="https://x")
+    steps = {"download": "/tmp/x", "load": [1, {"rows": 2}], "": None}
+    body = encode_body(job, steps)
+    assert codec.decode("imports", body) == job
+    assert saved_steps(body) == steps
+    assert saved_steps(encode_body(job)) == {}
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\x00", b'{"job": "Email"}', bytes(range(256))])
+def test_raw_bodies_are_taken_as_they_are(codec, data):
+    job = codec.decode("pixels", data)
+    assert job == Pixels(body=data)
+    assert encode_body(job) == data
+
+
+def test_unknown_fields_of_a_newer_program_are_ignored(codec):
+    assert codec.decode("email", b'{"job":"Email","user_id":1,"new":[1]}') == Email(user_id=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "no job of ours"),
+        (b"hello", "no job of ours"),
+        (b"\xff\xfe", "no job of ours"),
+        (b"[]", "no job of ours"),
+        (b"{}", "no job of ours"),
+        (b'{"job":7}', "no job of ours"),
+        (b"[" * 100_000, "no job of ours"),
+        (b'{"job":"Nobody"}', r"no job class is named 'Nobody' here \(known: Email, ImportCatalog, Pixels\)"),
+        (b'{"job":"Email"}', "does not fit its class.*user_id"),
+        (b'{"job":"Email","user_id":"1"}', "does not fit its class.*user_id"),
+        (b'{"job":"Email","user_id":1.5}', "does not fit its class.*user_id"),
+        (b'{"job":"Email","user_id":1,"at":"today"}', "does not fit its class.*at"),
+    ],
+)
+def test_what_is_no_job_is_refused_with_the_reason(codec, body, text):
+    with pytest.raises(BodyInvalid, match=text):
+        codec.decode("email", body)
+
+
+def test_a_program_without_job_classes_says_so():
+    with pytest.raises(BodyInvalid, match="knows no job class"):
+        JobCodec([]).decode("email", b'{"job":"Email"}')
+
+
+class Anything(Job, queue="any"):
+    value: Any
+
+
+@pytest.mark.parametrize("value", [object(), {1, object()}, "\ud800", {object(): 1}])
+def test_what_json_cannot_carry_is_refused_at_the_producer(value):
+    with pytest.raises(BodyInvalid, match="Anything cannot be written as JSON"):
+        encode_body(Anything(value=value))
+
+
+def test_a_value_in_itself_is_refused():
+    loop = []
+    loop.append(loop)
+    with pytest.raises(BodyInvalid, match="cannot be written as JSON"):
+        encode_body(Anything(value=loop))
+
+
+def test_names_and_queues(codec):
+    assert codec.names == ["Email", "ImportCatalog", "Pixels"]
+    assert codec.queues == ["email", "imports", "pixels"]
+
+
+def test_a_class_given_twice_is_one_class():
+    assert JobCodec([Email, Email]).names == ["Email"]
+
+
+def test_two_classes_of_one_name_are_refused():
+    twin = type(Job)("Twin", (Job,), {}, name="Email")
+    with pytest.raises(ConfigError, match=r"two job classes are named 'Email'.*another name"):
+        JobCodec([Email, twin])
+
+
+def test_two_raw_classes_of_one_queue_are_refused():
+    rival = type(Job)("Rival", (RawJob,), {}, queue="pixels")
+    with pytest.raises(ConfigError, match="'pixels' has two raw job classes"):
+        JobCodec([Pixels, rival])

@@ -1,0 +1,99 @@
+"""Job classes: options in the header, fields as arguments."""
+
+from typing import Any
+
+import pytest
+
+from pinlater.backoff import Constant, Exponential
+from pinlater.job import DEFAULT_BACKOFF, Job, JobOptions, RawJob, is_concrete
+
+
+class SendWelcomeEmail(Job, queue="email", attempts=5, backoff=Exponential(first=2, cap=600), priority=2, heartbeat=1):
+    user_id: int
+    locale: str = "en"
+
+    def run(self, context: Any) -> None:
+        """Do nothing."""
+
+
+class ReindexHTTPBoard2(Job):
+    board_id: int = 0
+
+    def run(self, context: Any) -> None:
+        """Do nothing."""
+
+
+def test_options_stand_in_the_header():
+    assert SendWelcomeEmail.job_options == JobOptions(
+        name="SendWelcomeEmail",
+        queue="email",
+        attempts=5,
+        backoff=Exponential(first=2, cap=600),
+        priority=2,
+        heartbeat=1,
+    )
+
+
+def test_without_options_a_class_has_a_queue_of_its_own():
+    options = ReindexHTTPBoard2.job_options
+    assert options == JobOptions(name="ReindexHTTPBoard2", queue="reindex_http_board2")
+    assert (options.attempts, options.backoff, options.priority) == (4, DEFAULT_BACKOFF, 1)
+
+
+def test_a_name_of_its_own_names_the_queue_too():
+    class Moved(Job, name="OldName"):
+        pass
+
+    assert (Moved.job_options.name, Moved.job_options.queue) == ("OldName", "old_name")
+
+
+def test_options_are_inherited_and_overridden_but_name_and_queue_are_a_class_own():
+    class Urgent(SendWelcomeEmail, priority=1, backoff=Constant(1)):
+        pass
+
+    options = Urgent.job_options
+    assert (options.name, options.queue, options.attempts) == ("Urgent", "urgent", 5)
+    assert (options.priority, options.backoff) == (1, Constant(1))
+    assert SendWelcomeEmail.job_options.priority == 2
+
+
+def test_fields_are_arguments_by_name():
+    job = SendWelcomeEmail(user_id=42)
+    assert (job.user_id, job.locale) == (42, "en")
+    assert job == SendWelcomeEmail(user_id=42, locale="en")
+    with pytest.raises(TypeError):
+        SendWelcomeEmail(42)
+    with pytest.raises(TypeError):
+        SendWelcomeEmail()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"queue": "a-b"}, "letters, digits and underscore"),
+        ({"queue": ""}, "letters, digits and underscore"),
+        ({"queue": "q\n"}, "letters, digits and underscore"),
+        ({"attempts": 0}, "must be at least 1"),
+        ({"priority": 0}, "between 1"),
+        ({"priority": 128}, "between 1"),
+        ({"heartbeat": -1}, "cannot be negative"),
+        ({"queu": "x"}, "job class Bad"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_where_they_stand(options, text):
+    with pytest.raises(TypeError, match=text):
+        type(Job)("Bad", (Job,), {}, **options)
+
+
+def test_a_class_without_run_is_not_concrete():
+    class Base(Job):
+        pass
+
+    assert not is_concrete(Base)
+    assert not is_concrete(Job)
+    assert not is_concrete(RawJob)
+    assert not is_concrete("SendWelcomeEmail")
+    assert is_concrete(SendWelcomeEmail)
+    assert is_concrete(type("Child", (SendWelcomeEmail,), {}))
+    with pytest.raises(TypeError, match="does not define run"):
+        Base().run(None)
