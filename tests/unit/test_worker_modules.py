@@ -1,0 +1,120 @@
+"""Loading job classes."""
+
+import sys
+
+import pytest
+
+from pinlater.errors import ConfigError
+from pinlater.worker.modules import ModulesInvalid, load_job_classes, make_codec
+
+JOB = "from pinlater import Job\nclass {name}(Job{options}):\n    def run(self, context): pass\n"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Write modules into a folder that is the current one; forget them afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    known = set(sys.modules)
+
+    def write(**files):
+        for name, text in files.items():
+            path = tmp_path / (name.replace("__in__", "/") + ".py")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+
+    yield write
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def job(name, options=""):
+    return JOB.format(name=name, options=options)
+
+
+def load(*names):
+    return [kind.__name__ for kind in load_job_classes(names)]
+
+
+def test_a_module_of_the_current_folder(project):
+    project(wk_mail=job("Mail") + job("Post"))
+    assert load("wk_mail") == ["Mail", "Post"]
+
+
+def test_a_file(project):
+    project(wk_dir__in__wk_file=job("Filed"))
+    assert load("wk_dir/wk_file.py") == ["Filed"]
+
+
+def test_a_package_with_all_that_is_in_it_but_programs(project):
+    project(
+        wk_pack__in____init__="",
+        wk_pack__in__a=job("A"),
+        wk_pack__in__b=job("B"),
+        wk_pack__in____main__="raise SystemExit('was run')",
+    )
+    assert load("wk_pack") == ["A", "B"]
+
+
+def test_a_class_that_is_only_imported_is_for_other_workers(project):
+    project(wk_theirs=job("Theirs"), wk_ours="from wk_theirs import Theirs\n" + job("Ours"))
+    assert load("wk_ours") == ["Ours"]
+
+
+def test_a_class_in_all_is_offered(project):
+    project(wk_theirs2=job("Theirs"), wk_ours2="from wk_theirs2 import Theirs\n__all__ = ['Theirs']\n")
+    assert load("wk_ours2") == ["Theirs"]
+
+
+def test_a_class_that_two_modules_name_is_one(project):
+    project(wk_one=job("One"), wk_two="from wk_one import One\n")
+    assert load("wk_one", "wk_two", "wk_one") == ["One"]
+
+
+def test_a_base_without_run_is_no_job(project):
+    project(wk_base="from pinlater import Job\nclass Base(Job): pass\n" + job("Real"))
+    assert load("wk_base") == ["Real"]
+
+
+def test_all_that_is_wrong_is_said_with_its_place(project, tmp_path):
+    project(wk_bad="import os\n1 / 0\n", wk_worse="x = (\n", wk_good=job("Good"))
+    with pytest.raises(ModulesInvalid) as caught:
+        load("wk_bad", "wk_worse", "wk_good", "wk_absent", "nowhere.py", "wk_bad")
+    zero, syntax, absent, file = caught.value.problems
+    assert zero == f"cannot load wk_bad: {tmp_path}/wk_bad.py:2: ZeroDivisionError: division by zero"
+    assert syntax.startswith(f"cannot load wk_worse: {tmp_path}/wk_worse.py:1: SyntaxError: ")
+    assert absent == "cannot load wk_absent: ModuleNotFoundError: No module named 'wk_absent'"
+    assert file == "cannot load nowhere.py: FileNotFoundError: there is no such file"
+
+
+def test_the_place_is_where_the_user_can_do_something(project, tmp_path):
+    project(wk_inner="def f():\n    raise ValueError('of\\nours')\n", wk_outer="import wk_inner\nwk_inner.f()\n")
+    with pytest.raises(ModulesInvalid) as caught:
+        load("wk_outer")
+    assert caught.value.problems == [f"cannot load wk_outer: {tmp_path}/wk_inner.py:2: ValueError: of ours"]
+
+
+def test_a_file_may_not_take_the_name_of_a_module(project):
+    project(json=job("Json"))
+    with pytest.raises(ModulesInvalid, match="there is a module json already; give the file another name"):
+        load("json.py")
+
+
+def test_no_job_class_at_all(project):
+    project(wk_empty="x = 1\n")
+    with pytest.raises(ModulesInvalid, match="no job class in wk_empty; define one"):
+        load("wk_empty")
+
+
+def test_a_queue_that_no_class_has(project):
+    project(wk_mails=job("Mails"))
+    kinds = load_job_classes(["wk_mails"])
+    assert make_codec(kinds, ["mails"]).queues == ["mails"]
+    with pytest.raises(ConfigError, match="no job class has the queue 'letters'; there are mails"):
+        make_codec(kinds, ["mails", "letters"])
+
+
+def test_two_classes_of_one_name(project):
+    project(wk_x=job("Same"), wk_y=job("Other", ', name="Same"'))
+    with pytest.raises(ConfigError, match="two job classes are named 'Same'"):
+        make_codec(load_job_classes(["wk_x", "wk_y"]), [])

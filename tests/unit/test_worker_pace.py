@@ -1,0 +1,63 @@
+"""How many jobs are fetched at once."""
+
+import pytest
+
+from pinlater.worker.holding import MAX_JOBS
+from pinlater.worker.pace import Pace
+
+
+def test_it_begins_with_one_job_and_fetches_nothing_ahead():
+    pace = Pace()
+    assert pace.limit == 1
+    assert not pace.is_short
+
+
+def test_it_grows_at_most_twofold_up_to_the_most():
+    pace = Pace()
+    limits = []
+    for _ in range(10):
+        pace.note(pace.limit, pace.limit * 1e-6)
+        limits.append(pace.limit)
+    assert limits == [2, 4, 8, 16, 32, 64, 128, 250, MAX_JOBS, MAX_JOBS]
+    assert pace.is_short
+
+
+def test_one_long_job_shrinks_it_at_once():
+    pace = Pace()
+    for _ in range(10):
+        pace.note(100, 100e-6)
+    pace.note(1, 2.0)
+    assert pace.limit == 1
+    assert not pace.is_short
+
+
+def test_it_comes_back_by_and_by():
+    pace = Pace()
+    pace.note(1, 0.1)
+    limits = []
+    for _ in range(30):
+        pace.note(1, 0.001)
+        limits.append(pace.limit)
+    assert limits[0] == 1
+    assert limits == sorted(limits)
+    assert limits[-1] > 40
+
+
+@pytest.mark.parametrize(("seconds", "limit"), [(0.06, 1), (0.03, 1), (0.012, 4), (0.001, 50)])
+def test_it_settles_where_a_batch_takes_the_target(seconds, limit):
+    pace = Pace()
+    for _ in range(12):
+        pace.note(1, seconds)
+    assert pace.limit == limit
+
+
+def test_no_jobs_say_nothing():
+    pace = Pace()
+    pace.note(0, 5.0)
+    assert pace.average_seconds is None
+
+
+def test_a_clock_that_stands_still_is_survived():
+    pace = Pace()
+    pace.note(1, 0.0)
+    assert pace.limit == 2
