@@ -31,7 +31,7 @@ MAY_KNOW = {
     "client": BASE | {"job", "codec", "wire"},
     "worker": BASE | {"job", "codec", "wire", "client", "pinlater_supervisor"},
     "server": BASE | {"wire", "pinlater_supervisor"},
-    "testing": BASE | {"job", "codec", "wire", "client", "worker"},
+    "testing": BASE | {"job", "codec", "wire", "client", "worker", "server"},
 }
 """Part of ``pinlater`` -> the other parts that it may import."""
 

@@ -1,0 +1,37 @@
+"""For the tests of those who write jobs.
+
+There are three ways, each nearer to the real thing than the one before:
+
+1. ``FakeContext``: call ``job.run(FakeContext())`` like any function; no queue, no outcome.
+2. ``run_inline``: a client that runs what it is given at once, through encoding, decoding, retries and outcomes.
+3. ``pinlater_server``: a pytest fixture with a real server, and a worker that runs in the test's thread. Installing
+   PinLater installs it; ``LocalServer`` is the same without pytest.
+
+The names are imported when first used: pytest loads its plugins also for tests that have nothing to do with jobs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pinlater.testing.attempts import Ending, Outcome
+    from pinlater.testing.fake_context import FakeContext
+    from pinlater.testing.inline import InlineClient, run_inline
+    from pinlater.testing.local_server import LocalServer
+
+_HOMES = {
+    "Ending": "attempts",
+    "FakeContext": "fake_context",
+    "InlineClient": "inline",
+    "LocalServer": "local_server",
+    "Outcome": "attempts",
+    "run_inline": "inline",
+}
+
+__all__ = ["Ending", "FakeContext", "InlineClient", "LocalServer", "Outcome", "run_inline"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,182 @@
+"""Runs attempts of jobs with the worker's own runner, but in the calling thread and without a worker around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from time import monotonic_ns
+from typing import Self
+
+from pinlater.client.records import ClaimedJob
+from pinlater.codec import JobCodec
+from pinlater.errors import JobInterrupted
+from pinlater.job import Job
+from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse
+from pinlater.worker.batch import Batch
+from pinlater.worker.holding import SLOT_BYTES
+from pinlater.worker.outcome import Failure, Interruption
+from pinlater.worker.outcome import Outcome as RunnersOutcome
+from pinlater.worker.run_context import RunContext
+from pinlater.worker.runner import Runner
+from pinlater.worker.saver import Saver
+from pinlater.worker.slot import Slot
+
+MOST_RUNS = 1000
+"""A test that has more attempts than this is taken for one that never ends."""
+
+_OF_A_JOB = (Exception, JobInterrupted, SystemExit, asyncio.CancelledError)
+"""Other exceptions, such as Ctrl-C and ``pytest.fail``, are meant for the test and go through."""
+
+SaveBody = Callable[[ClaimedJob, bytes], object]
+"""Keeps the body of a job that runs."""
+
+
+class Ending(StrEnum):
+    """How an attempt ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DISCARDED = "discarded"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One attempt of one job.
+
+    Attributes:
+        job: the record as the attempt left it; None if its body could not be read.
+        descriptor: its address, the same for all its attempts.
+        attempt: number of the attempt, 1 for the first.
+        attempts_allowed: attempts in all.
+        ending: how it ended; compares with plain text, too: ``outcome.ending == "failed"``.
+        error: what the job raised; for an unreadable body, what reading it raised.
+        status: what a worker would add to the job's custom status.
+        retry_delay: seconds that a worker would wait before the next attempt.
+        body: what an interrupted job goes on from.
+    """
+
+    job: Job | None
+    descriptor: str
+    attempt: int
+    attempts_allowed: int
+    ending: Ending
+    error: BaseException | None = None
+    status: str = ""
+    retry_delay: float = 0.0
+    body: bytes | None = None
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether the job has another attempt."""
+        if self.ending is Ending.FAILED:
+            return self.attempt < self.attempts_allowed
+        return self.ending is Ending.INTERRUPTED
+
+
+class Attempts:
+    """Stands in for a job process.
+
+    Attributes:
+        codec: decodes bodies of the classes.
+
+    Args:
+        kinds: job classes that it knows.
+        save: takes the bodies that checkpoints and steps save.
+
+    Raises:
+        ConfigError: two classes share a name.
+    """
+
+    def __init__(self, kinds: Iterable[type[Job]], save: SaveBody) -> None:
+        self.codec = JobCodec(kinds)
+        self._watched = _WatchedCodec(kinds)
+        self._save = save
+        self._slot = Slot(memoryview(bytearray(SLOT_BYTES)))
+        self._saver = _DirectSaver()
+        self._runner = _WatchedRunner(self._watched, self.codec.names, self._slot, self._saver, 0.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.close()
+
+    def run(self, claimed: ClaimedJob) -> Outcome:
+        """Run one attempt."""
+        self._watched.job = self._watched.error = self._runner.error = None
+        self._saver.keep = lambda body: self._save(claimed, body)
+        batch = self._batch(claimed)
+        try:
+            ended = self._runner.run(batch, 0, monotonic_ns())
+        finally:
+            batch.settled(0)
+        return self._outcome(claimed, ended)
+
+    def _batch(self, claimed: ClaimedJob) -> Batch:
+        metadata = PinLaterDequeueMetadata(
+            attemptsAllowed=claimed.attempts_allowed,
+            attemptsRemaining=claimed.attempts_remaining,
+            claimDescriptor=claimed.claim,
+        )
+        reply = PinLaterDequeueResponse({claimed.descriptor: claimed.body}, {claimed.descriptor: metadata})
+        area = self._slot.free_batch()
+        assert area is not None  # there is one job at a time
+        return Batch(reply, area)
+
+    def _outcome(self, claimed: ClaimedJob, ended: RunnersOutcome | None) -> Outcome:
+        allowed, remaining = claimed.attempts_allowed or 1, claimed.attempts_remaining or 1
+        job, error = self._watched.job, self._runner.error or self._watched.error
+        facts = (job, claimed.descriptor, allowed - remaining + 1, allowed)
+        if isinstance(ended, Failure):
+            ending = Ending.DISCARDED if ended.is_final else Ending.FAILED
+            return Outcome(*facts, ending, error, ended.status, ended.delay_ms / 1000)
+        if isinstance(ended, Interruption):
+            return Outcome(*facts, Ending.INTERRUPTED, error, body=ended.body)
+        return Outcome(*facts, Ending.SUCCEEDED)
+
+
+class _WatchedCodec(JobCodec):
+    """Remembers what it decoded last."""
+
+    job: Job | None = None
+    error: Exception | None = None
+
+    def decode(self, queue: str, body: bytes) -> Job:
+        try:
+            self.job = super().decode(queue, body)
+        except Exception as error:
+            self.error = error
+            raise
+        return self.job
+
+
+class _WatchedRunner(Runner):
+    """Remembers what the job raised last."""
+
+    error: BaseException | None = None
+
+    def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> RunnersOutcome:
+        if not isinstance(error, _OF_A_JOB):
+            raise error
+        self.error = error
+        return super()._explain(job, context, error, since_ns)
+
+
+class _DirectSaver(Saver):
+    """Hands bodies to whoever keeps them, without a connection of its own; never drains."""
+
+    keep: Callable[[bytes], object]
+
+    def __init__(self) -> None:
+        """Need nothing of what the worker's saver needs."""
+
+    @property
+    def is_draining(self) -> bool:
+        return False
+
+    def save(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> bool:  # noqa: ARG002
+        self.keep(body)
+        return True

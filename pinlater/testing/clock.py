@@ -1,0 +1,31 @@
+"""A server's clock that a test can move."""
+
+from __future__ import annotations
+
+from pinlater.server.clock import SteadyClock
+
+
+class MovableClock:
+    """Epoch milliseconds: real time, and what a test has added to it.
+
+    Attributes:
+        ahead_ms: how far this clock is ahead of real time.
+    """
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+        self._clock = SteadyClock()
+
+    def now_ms(self) -> int:
+        """Return the present time in epoch milliseconds."""
+        return self._clock.now_ms() + self.ahead_ms
+
+    def advance(self, seconds: float) -> None:
+        """Move forward.
+
+        Raises:
+            ValueError: ``seconds`` is negative; a server's clock never goes back.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"advance({seconds}): a server's clock never goes back")
+        self.ahead_ms += round(seconds * 1000)

@@ -1,0 +1,143 @@
+"""A job context without a worker: ``job.run(FakeContext())``."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+
+from pinlater.codec import JobCodec, encode_body
+from pinlater.context import JobContext
+from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.job import Job, RawJob
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_J = TypeVar("_J", bound=Job)
+
+
+class FakeContext(JobContext):
+    """What a worker would hand to ``run``, and a record of what the job did with it.
+
+    ::
+
+        context = FakeContext(draining_after=3)
+        job = ReindexBoard(board_id=7)
+        with pytest.raises(JobInterrupted):
+            job.run(context)
+        assert [saved.cursor for saved in context.checkpoints] == [101, 102, 103]
+        context.resume(job).run(FakeContext(steps=context.steps))  # what the next attempt would do
+
+    An ``async def run`` is run with ``asyncio.run(job.run(context))``.
+
+    A real worker sends at most one checkpoint per ``heartbeat`` seconds; here each one counts, and each is decoded
+    again at once, so that a field of the wrong type shows where it was saved.
+
+    Attributes:
+        checkpoints: the job as it was saved, oldest first: by ``checkpoint``, and by each step that was run.
+        steps: name of a finished step -> what it returned, as JSON carries it.
+        ran: names of the steps that were run here, in order; those that were finished before are not.
+
+    Args:
+        job: whose context it is; needed only if ``run`` hands the context to another thread.
+        attempt: number of this attempt, 1 for the first.
+        attempts_allowed: attempts in all.
+        queue: queue that the job came from.
+        descriptor: its address; None makes one up.
+        steps: results of steps that earlier attempts have finished.
+        draining_after: the worker drains: the n-th checkpoint interrupts the job. A step that was run counts as one.
+    """
+
+    def __init__(
+        self,
+        job: Job | None = None,
+        *,
+        attempt: int = 1,
+        attempts_allowed: int = 4,
+        queue: str = "test",
+        descriptor: str | None = None,
+        steps: Mapping[str, Any] | None = None,
+        draining_after: int | None = None,
+    ) -> None:
+        self.descriptor = descriptor or f"{queue}:s1:p1:1"
+        self.queue = queue
+        self.attempt = attempt
+        self.attempts_allowed = attempts_allowed
+        self.log = logging.LoggerAdapter(logging.getLogger(__name__), {"descriptor": self.descriptor})
+        self.checkpoints: list[Any] = []
+        self.steps: dict[str, Any] = {name: _as_json(name, result) for name, result in (steps or {}).items()}
+        self.ran: list[str] = []
+        self._job = job
+        self._body: bytes | None = None
+        self._draining_after = draining_after
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the next checkpoint interrupts the job."""
+        return self._draining_after is not None and len(self.checkpoints) + 1 >= self._draining_after
+
+    def checkpoint(self, *, flush: bool = False) -> None:  # noqa: ARG002 - each one is as good as sent
+        """Save the record; see ``JobContext.checkpoint``."""
+        is_draining = self.is_draining
+        self._save()
+        if is_draining:
+            raise JobInterrupted
+
+    def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Run a step once; see ``JobContext.step``."""
+        if name not in self.steps:
+            if isinstance(self._running_job(), RawJob):
+                raise BodyInvalid("the body of a RawJob has no place for the results of steps; use a Job")
+            if self.is_draining:
+                self.checkpoint()
+            self.steps[name] = _as_json(name, function(*args, **kwargs))
+            self.ran.append(name)
+            self._save()
+        result: _T = self.steps[name]
+        return result
+
+    def resume(self, job: _J) -> _J:
+        """Return ``job`` as its next attempt would get it: decoded from what was saved last.
+
+        Raises:
+            LookupError: nothing was saved; the next attempt would begin with the job as it was enqueued.
+        """
+        if self._body is None:
+            raise LookupError("nothing was saved here; the next attempt begins with the job as it was enqueued")
+        return _decode(job, self._body)
+
+    def _save(self) -> None:
+        job = self._running_job()
+        body = encode_body(job, self.steps)
+        self.checkpoints.append(_decode(job, body))
+        self._body = body
+
+    def _running_job(self) -> Job:
+        """Return the job that was given this context: nobody has said which, so ask who is calling."""
+        frame = sys._getframe(1)  # noqa: SLF001 - the documented way to one's caller
+        while self._job is None:
+            if frame.f_back is None:
+                raise LookupError("no job's run(self, context) is calling; say whose context it is: FakeContext(job)")
+            frame = frame.f_back
+            names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+            given = [frame.f_locals.get(name) for name in names]
+            if given and isinstance(given[0], Job) and any(argument is self for argument in given[1:]):
+                self._job = given[0]
+        return self._job
+
+
+def _decode(job: _J, body: bytes) -> _J:
+    decoded = JobCodec([type(job)]).decode(job.job_options.queue, body)
+    assert isinstance(decoded, type(job))
+    return decoded
+
+
+def _as_json(name: str, result: _T) -> _T:
+    try:
+        found: _T = msgspec.json.decode(msgspec.json.encode(result))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BodyInvalid(f"step {name!r} returned something that JSON cannot carry: {error}") from error
+    return found

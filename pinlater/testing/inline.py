@@ -1,0 +1,213 @@
+"""A client that runs jobs at once, instead of enqueueing them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pinlater.client.calls import Call
+from pinlater.client.client import Client
+from pinlater.client.records import ClaimedJob
+from pinlater.job import Job
+from pinlater.state import JobState
+from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
+from pinlater.wire.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def run_inline(*kinds: type[Job], most_runs: int = MOST_RUNS) -> Iterator[InlineClient]:
+    """Give a client that runs jobs of ``kinds`` at once.
+
+    ::
+
+        with run_inline(SendWelcomeEmail) as client:
+            sign_up("ada@example.com", client)  # the code under test enqueues
+            client.assert_succeeded()
+            assert [outcome.job.user_id for outcome in client.outcomes] == [42]
+
+    Nothing waits: delays, run times and backoffs are only noted. A failed job is tried again at once, as long as
+    attempts remain. Jobs that a job enqueues run after it, in order, before the outermost ``enqueue`` returns.
+
+    A job that no worker could read is an error at once: ``enqueue`` raises ``BodyInvalid`` for one of another class,
+    or with a field of the wrong type.
+
+    Args:
+        kinds: job classes that may be enqueued.
+        most_runs: attempts after which the test is taken for one that never ends.
+
+    Raises:
+        ConfigError: two classes share a name.
+    """
+    with InlineClient(kinds, most_runs) as client:
+        yield client
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A job, as a server would have it."""
+
+    descriptor: str
+    body: bytes
+    attempts_allowed: int
+    attempts_remaining: int
+    run_after_ms: int
+    status: str
+    created_at_ms: int
+    state: JobState = JobState.PENDING
+
+    def settle(self, outcome: Outcome) -> None:
+        self.status += outcome.status
+        if outcome.body is not None:
+            self.body = outcome.body
+        if outcome.ending is not Ending.INTERRUPTED:
+            self.attempts_remaining -= 1
+        if outcome.ending is Ending.SUCCEEDED:
+            self.state = JobState.SUCCEEDED
+        else:
+            self.state = JobState.PENDING if outcome.runs_again else JobState.FAILED
+
+    def info(self, *, include_body: bool) -> PinLaterJobInfo:
+        return PinLaterJobInfo(
+            jobDescriptor=self.descriptor,
+            jobState=int(self.state),
+            attemptsAllowed=self.attempts_allowed,
+            attemptsRemaining=self.attempts_remaining,
+            customStatus=self.status,
+            createdAtTimestampMillis=self.created_at_ms,
+            runAfterTimestampMillis=self.run_after_ms,
+            updatedAtTimestampMillis=self.created_at_ms,
+            body=self.body if include_body else None,
+        )
+
+
+class InlineClient(Client):
+    """Made by ``run_inline``. It enqueues like a ``Client``, and its handles can be asked how their job ended.
+
+    What it cannot do without a server, such as counting or dequeueing, raises ``NotImplementedError``.
+
+    Attributes:
+        outcomes: one record per attempt, in the order in which they were run.
+    """
+
+    def __init__(self, kinds: Iterable[type[Job]], most_runs: int = MOST_RUNS) -> None:
+        super().__init__("localhost", source="inline")  # never connected to
+        self.outcomes: list[Outcome] = []
+        self._most_runs = most_runs
+        self._attempts = Attempts(kinds, self._save)
+        self._jobs: dict[str, _Kept] = {}
+        self._due: deque[_Kept] = deque()
+        self._is_running = False
+
+    def close(self) -> None:
+        """Close what asynchronous jobs have used."""
+        self._attempts.__exit__()
+        super().close()
+
+    def assert_succeeded(self) -> None:
+        """Assert that jobs were run, and that all of them succeeded in the end.
+
+        Raises:
+            AssertionError: says which did not, and why; it comes from what the last of these raised.
+        """
+        assert self._jobs, "no job was enqueued"
+        failed = {job.descriptor: job for job in self._jobs.values() if job.state is not JobState.SUCCEEDED}
+        if failed:
+            told = "\n".join(f"{job.descriptor}: {job.status}" for job in failed.values())
+            errors = [outcome.error for outcome in self.outcomes if outcome.descriptor in failed]
+            cause = errors[-1] if errors else None
+            raise AssertionError(f"{len(failed)} of {len(self._jobs)} jobs did not succeed\n{told}") from cause
+
+    def enqueue_many(
+        self,
+        jobs: Iterable[Job],
+        *,
+        batch_size: int = 500,  # noqa: ARG002 - nothing is sent
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+        status: str = "",
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Run many jobs, one after the other; return how many."""
+        count = 0
+        for count, job in enumerate(jobs, 1):
+            self.enqueue(
+                job, queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+            )
+            if progress is not None:
+                progress(count)
+        return count
+
+    # What a server would do
+
+    def _execute(self, call: Call[T]) -> T:
+        answer: Callable[[Any], Any] | None = {
+            "createQueue": lambda _: None,
+            "enqueueJobs": self._enqueue,
+            "lookupJobs": self._lookup,
+        }.get(call.method)
+        if answer is None:
+            raise NotImplementedError(f"run_inline keeps no queues, so there is no {call.method}; use pinlater_server")
+        return call.convert(answer(call.arguments))
+
+    def _enqueue(self, arguments: Any) -> PinLaterEnqueueResponse:
+        request = arguments.request
+        kept = [self._keep(request.queueName, job) for job in request.jobs]
+        self._due += kept
+        self._run_due()
+        return PinLaterEnqueueResponse([job.descriptor for job in kept])
+
+    def _keep(self, queue: str, job: PinLaterJob) -> _Kept:
+        body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, int(time.time() * 1000)
+        self._attempts.codec.decode(queue, body)
+        descriptor = f"{queue}:s1:p{job.priority}:{len(self._jobs) + 1}"
+        kept = _Kept(
+            descriptor, body, allowed, allowed, job.runAfterTimestampMillis or now_ms, job.customStatus, now_ms
+        )
+        self._jobs[descriptor] = kept
+        return kept
+
+    def _lookup(self, arguments: Any) -> dict[str, PinLaterJobInfo]:
+        asked = arguments.request
+        return {
+            descriptor: self._jobs[descriptor].info(include_body=bool(asked.includeBody))
+            for descriptor in asked.jobDescriptors
+            if descriptor in self._jobs
+        }
+
+    def _save(self, claimed: ClaimedJob, body: bytes) -> None:
+        self._jobs[claimed.descriptor].body = body
+
+    # What a worker would do
+
+    def _run_due(self) -> None:
+        if self._is_running:  # a job enqueues; it comes to its end first
+            return
+        self._is_running = True
+        try:
+            while self._due:
+                self._run(self._due.popleft())
+        finally:
+            self._is_running = False
+
+    def _run(self, job: _Kept) -> None:
+        if len(self.outcomes) >= self._most_runs:
+            raise AssertionError(
+                f"{self._most_runs} attempts were run and it does not end; see most_runs of run_inline"
+            )
+        claimed = ClaimedJob(job.descriptor, job.body, job.attempts_allowed, job.attempts_remaining)
+        job.state = JobState.IN_PROGRESS
+        outcome = self._attempts.run(claimed)
+        job.settle(outcome)
+        self.outcomes.append(outcome)
+        if outcome.runs_again:
+            self._due.appendleft(job)

@@ -1,0 +1,165 @@
+"""A real server within the test's process, on a clock that can be moved, and a worker in the test's thread."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+from pinlater.client.calls import Call, Calls
+from pinlater.client.client import Client
+from pinlater.client.records import Ack, Checkpoint, ClaimedJob
+from pinlater.job import Job
+from pinlater.server.settings import Settings
+from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
+from pinlater.testing.clock import MovableClock
+from pinlater.testing.loop_thread import LoopThread
+from pinlater.testing.server_parts import ServerParts
+from pinlater.wire.messages import PinLaterJob
+
+
+class LocalServer:
+    """A server on a free port of this machine; the pytest fixture ``pinlater_server`` is one.
+
+    ::
+
+        def test_the_reminder_comes_after_a_day(pinlater_server):
+            client = pinlater_server.client(SendReminder)
+            client.enqueue(SendReminder(user_id=42), delay=24 * 3600)
+            assert pinlater_server.run_worker(SendReminder) == []
+            pinlater_server.advance(24 * 3600)
+            [outcome] = pinlater_server.run_worker(SendReminder)
+            assert outcome.ending == "succeeded"
+
+    It is the server that is run in production, but for its clock: claims expire, and finished jobs are collected,
+    in ``advance`` and at no other time.
+
+    Attributes:
+        address: ``127.0.0.1:<port>``.
+
+    Args:
+        folder: for its store.
+
+    Raises:
+        ConfigError: the folder cannot be used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._clock = MovableClock()
+        self._stack = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            self._loop = stack.enter_context(LoopThread("pinlater-server"))
+            settings = Settings(data_dir=folder, sqlite_synchronous="NORMAL", thrift_port=0)
+            self._parts = self._loop.run(ServerParts.start(settings, self._clock.now_ms))
+            stack.callback(lambda: self._loop.run(self._parts.stop()))
+            self._stack = stack.pop_all()
+        self.address = self._parts.address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the server, and close the clients that it gave."""
+        self._stack.close()
+
+    def client(self, *kinds: type[Job]) -> Client:
+        """Return a client of this server, and see to it that the queues of ``kinds`` exist.
+
+        Its delays count from the server's moment, also after ``advance``; other clients know nothing of that.
+        """
+        client = self._stack.enter_context(_ClientInTime(self.address, self._clock))
+        for queue in sorted({kind.job_options.queue for kind in kinds}):
+            client.create_queue(queue)
+        return client
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for the server: what becomes due is due, what runs out has run out.
+
+        Raises:
+            ValueError: ``seconds`` is negative.
+        """
+        self._clock.advance(seconds)
+        self._loop.run(self._parts.catch_up())
+
+    def run_worker(
+        self,
+        *kinds: type[Job],
+        queues: Sequence[str] | None = None,
+        until_empty: bool = True,
+        most_runs: int = MOST_RUNS,
+    ) -> list[Outcome]:
+        """Run the jobs that are due, one after the other in this thread; return how each attempt ended.
+
+        Jobs are dequeued, acked and saved by real calls. A retry with a delay is not due before ``advance``.
+
+        Args:
+            kinds: job classes that the worker knows.
+            queues: queues that it serves; None is those of ``kinds``.
+            until_empty: run until no job is due; otherwise run one.
+            most_runs: attempts after which the test is taken for one that never ends.
+
+        Raises:
+            ConfigError: two classes share a name.
+        """
+        client = self.client(*kinds)
+        outcomes: list[Outcome] = []
+        with Attempts(kinds, _saver(client)) as attempts:
+            first, *others = queues or attempts.codec.queues
+            while claimed := client.dequeue_jobs(first, 1, other_queues=others):
+                outcomes.append(attempts.run(claimed[0]))
+                _settle(client, claimed[0], outcomes[-1])
+                if not until_empty:
+                    break
+                assert len(outcomes) < most_runs, f"{most_runs} attempts were run and it does not end; see most_runs"
+        return outcomes
+
+
+class _ClientInTime(Client):
+    """Makes its calls in the time of a server whose clock was moved."""
+
+    def __init__(self, address: str, clock: MovableClock) -> None:
+        super().__init__(address)
+        self._calls = _CallsInTime(clock)
+
+
+class _CallsInTime(Calls):
+    def __init__(self, clock: MovableClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def enqueue_structs(self, queue: str, jobs: list[PinLaterJob]) -> Call[list[str]]:
+        for job in jobs:
+            if job.runAfterTimestampMillis is not None:
+                job.runAfterTimestampMillis += self._clock.ahead_ms
+        return super().enqueue_structs(queue, jobs)
+
+
+def _saver(client: Client) -> Callable[[ClaimedJob, bytes], None]:
+    def save(job: ClaimedJob, body: bytes) -> None:
+        client.checkpoint(_queue_of(job), [Checkpoint(job.descriptor, job.claim, body)])
+
+    return save
+
+
+def _settle(client: Client, job: ClaimedJob, outcome: Outcome) -> None:
+    """Tell the server how an attempt ended, as a worker would."""
+    queue, ending = _queue_of(job), outcome.ending
+    if ending is Ending.SUCCEEDED:
+        client.ack(queue, succeeded=[Ack(job.descriptor, job.claim)])
+    elif ending is Ending.INTERRUPTED:
+        returned = Checkpoint(
+            job.descriptor, job.claim, outcome.body, move_to_pending=True, run_after_ms=job.run_after_ms
+        )
+        client.checkpoint(queue, [returned])
+    else:
+        is_final = ending is Ending.DISCARDED
+        ack = Ack(job.descriptor, job.claim, outcome.status, outcome.retry_delay, final=is_final)
+        client.ack(queue, failed=[ack])
+
+
+def _queue_of(job: ClaimedJob) -> str:
+    return job.descriptor.partition(":")[0]

@@ -1,0 +1,25 @@
+"""The pytest plugin: the fixture ``pinlater_server``. pytest loads it by itself where PinLater is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pinlater.testing.local_server import LocalServer
+
+
+@pytest.fixture
+def pinlater_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
+    """A real PinLater server of this test alone; see ``pinlater.testing.LocalServer``.
+
+    A ``Client()`` that the code under test makes without an address finds it, too: ``PINLATER_SERVERS`` names it.
+    """
+    from pinlater.testing.local_server import LocalServer  # most tests have nothing to do with jobs
+
+    with LocalServer(tmp_path / "pinlater") as server:
+        monkeypatch.setenv("PINLATER_SERVERS", server.address)
+        yield server

@@ -1,0 +1,81 @@
+"""The parts of a server, put together without a process around them: no supervisor, admin port or monitor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Self
+
+from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.broker import Broker
+from pinlater.server.claims import ClaimNames
+from pinlater.server.listeners import address_of, listen
+from pinlater.server.metrics import Metrics
+from pinlater.server.rate_limits import RateLimits
+from pinlater.server.service import Service
+from pinlater.server.settings import Settings
+from pinlater.server.transport import Transport
+
+_DRAIN_SECONDS = 2.0
+_OLD_MS = 1 << 40
+"""A server of this age does not wait for the holders of claims that are older than itself."""
+_ALL = 1_000_000
+"""More jobs than a test has."""
+
+
+class ServerParts:
+    """Made and used within one event loop.
+
+    Attributes:
+        address: ``host:port``.
+
+    Args:
+        settings: of the server.
+        now_ms: its clock.
+
+    Raises:
+        ConfigError: the store or the port cannot be had.
+    """
+
+    def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._listener = listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")
+        self.address = address_of(self._listener)
+        try:
+            self._backend = SqliteBackend(
+                settings.data_dir,
+                priority_levels=settings.priority_levels,
+                now_ms=now_ms,
+                synchronous=settings.sqlite_synchronous,
+            )
+        except BaseException:
+            self._listener.close()
+            raise
+        metrics, port = Metrics(), self._listener.getsockname()[1]
+        self._broker = Broker(self._backend, RateLimits(), now_ms)
+        claims = ClaimNames(os.uname().nodename, port, now_ms())
+        service = Service(self._backend, self._broker, settings=settings, claims=claims, metrics=metrics, now_ms=now_ms)
+        self._transport = Transport(service, settings, metrics)
+
+    @classmethod
+    async def start(cls, settings: Settings, now_ms: Callable[[], int]) -> Self:
+        """Serve."""
+        parts = cls(settings, now_ms)
+        await parts._transport.listen(parts._listener)
+        return parts
+
+    async def stop(self) -> None:
+        """Answer what is in flight, and close."""
+        self._broker.end_waits()
+        await self._transport.drain(asyncio.get_running_loop().time() + _DRAIN_SECONDS)
+        await self._backend.close()
+
+    async def catch_up(self) -> None:
+        """After the clock was moved: do all that the monitor would have done, and let waiting dequeues look again."""
+        settings = self._settings
+        await self._broker.reap(_ALL, server_age_ms=_OLD_MS, quiet_ms=0)
+        await self._backend.collect_finished(
+            int(settings.succeeded_ttl_seconds * 1000), int(settings.failed_ttl_seconds * 1000), _ALL
+        )
+        self._broker.limits_changed()
