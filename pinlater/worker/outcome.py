@@ -50,16 +50,17 @@ def attempt_header(attempt: int, attempts_allowed: int, seconds: float) -> str:
 
 def in_words(header: str, error: BaseException, *, with_traceback: bool = True) -> str:
     """Return the status of a failure: one line that says it, then the end of the traceback."""
-    text = " ".join(_text_of(error).split())
+    text = " ".join(text_of(error).split())
     first = f"{header} {type(error).__name__}{': ' if text else ''}{text}"[: MOST_STATUS_CHARACTERS // 2]
     trace = _trace_of(error, MOST_STATUS_CHARACTERS - len(first) - 2) if with_traceback else ""
     return f"{first}\n{trace}\n" if trace else f"{first}\n"
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Return what an exception says, even if its class is broken itself."""
     try:
         return str(error)
-    except Exception as other:  # noqa: BLE001 - it is the job's own class, and may be broken itself
+    except Exception as other:  # noqa: BLE001 - it is the job's own code
         return f"(its text cannot be had: {type(other).__name__})"
 
 

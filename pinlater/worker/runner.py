@@ -14,7 +14,7 @@ from pinlater.job import DEFAULT_BACKOFF, Job
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.coroutines import Coroutines
-from pinlater.worker.outcome import Failure, Interruption, Outcome, attempt_header, in_words
+from pinlater.worker.outcome import Failure, Interruption, Outcome, attempt_header, in_words, text_of
 from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
 from pinlater.worker.slot import Slot
@@ -91,7 +91,7 @@ class Runner:
             return self._interrupted(job, context, since_ns)
         header = attempt_header(context.attempt, context.attempts_allowed, (monotonic_ns() - since_ns) / 1e9)
         if isinstance(error, Discard):
-            log.info("%s discarded: %s", job.job_options.name, error)
+            log.info("%s discarded: %s", job.job_options.name, text_of(error))
             return Failure(in_words(header, error, with_traceback=False), is_final=True)
         if isinstance(error, Retry) and error.after is not None:
             delay_ms = _milliseconds(error.after)
@@ -132,9 +132,9 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _log_failure(job: Job, context: RunContext, error: BaseException, delay_ms: int, *, with_traceback: bool) -> None:
-    name = job.job_options.name
+    name, text = job.job_options.name, text_of(error)
     trace = error if with_traceback else None
     if context.is_last_attempt:
-        log.error("%s failed for the last time: %s", name, error, exc_info=trace)
+        log.error("%s failed for the last time: %s", name, text, exc_info=trace)
     else:
-        log.warning("%s failed, next attempt in %.1f s: %s", name, delay_ms / 1000, error, exc_info=trace)
+        log.warning("%s failed, next attempt in %.1f s: %s", name, delay_ms / 1000, text, exc_info=trace)

@@ -1,0 +1,282 @@
+"""The keeper's duties, with a messenger that only takes notes; and what the master tells it."""
+
+import signal
+import time
+
+import pytest
+from pinlater_supervisor import ChildExit
+
+from pinlater.client.servers import ServerSet
+from pinlater.errors import ServerUnavailable, UnknownError
+from pinlater.worker.board import Board
+from pinlater.worker.boot import Shared
+from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity
+from pinlater.worker.keeper import Keeper
+from pinlater.worker.master import note_exit, was_interrupted
+from pinlater.worker.notices import Facts, Notices
+from pinlater.worker.options import Options
+from tests.unit.client_fakes import free_address
+from tests.unit.worker_fakes import FakeChild, names
+
+LONG_AGO_NS = 60_000_000_000
+
+
+class FakeMessenger:
+    """Notes what it is to say; raises ``trouble`` instead."""
+
+    def __init__(self):
+        self.said = []
+        self.trouble = None
+
+    def _say(self, what, jobs):
+        if self.trouble:
+            raise self.trouble
+        if jobs:
+            self.said.append((what, jobs))
+
+    def renew(self, jobs):
+        self._say("renew", [descriptor for descriptor, _ in jobs])
+
+    def give_back(self, jobs):
+        self._say("give back", [descriptor for descriptor, _ in jobs])
+
+    def succeeded(self, jobs):
+        self._say("succeeded", [descriptor for descriptor, _ in jobs])
+
+    def failed(self, jobs):
+        self._say("failed", jobs)
+
+    def release(self, queues, source):
+        self._say("release", (tuple(queues), source))
+
+
+class Bench:
+    def __init__(self, child):
+        self.child = child
+        self.board = Board(4)
+        self.notices = Notices(4)
+        options = Options(modules=("m",), servers=ServerSet([free_address()]), lease_seconds=30.0)
+        self.keeper = Keeper(child, options, self.board, self.notices)
+        self.messenger = self.keeper._messenger = FakeMessenger()
+        self.slot = self.board.slot(0)
+        self.slot.introduce(Identity("worker:me", ["mail", "web"], ["SendMail"]))
+
+    def hold(self, *states, age_ns=0, claim="claim"):
+        area = self.slot.free_batch()
+        area.hold(claim, names(len(states)))
+        area.states[: len(states)] = bytes(states)
+        area._words[1] -= age_ns
+        return area
+
+    def run_for(self, ns):
+        self.slot.running(0, time.monotonic_ns() - ns)
+
+    def turn(self):
+        self.messenger.said.clear()
+        reached = self.keeper._turn()
+        assert reached is (self.messenger.trouble is None or not isinstance(self.messenger.trouble, ServerUnavailable))
+        return self.messenger.said
+
+    def die(self, *, was_interrupted=False, died_ns=None):
+        facts = Facts(77, "killed by SIGSEGV, peak 9 MB", was_interrupted, died_ns or time.monotonic_ns())
+        assert self.notices.post(facts, self.slot.copy())
+        self.slot.clear()
+
+
+@pytest.fixture
+def bench():
+    child = FakeChild()
+    yield Bench(child)
+    child.close()
+
+
+def test_old_claims_are_renewed_and_young_ones_are_not(bench):
+    bench.hold(SUCCEEDED, RUNNING, HELD, age_ns=LONG_AGO_NS)
+    bench.hold(HELD)
+    bench.run_for(0)
+    assert bench.turn() == [("renew", names(3))]
+    assert bench.turn() == [], "not before a third of the lease has passed"
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", names(3))]
+
+
+def test_renewal_is_tried_until_a_server_is_there(bench):
+    bench.hold(RUNNING, age_ns=LONG_AGO_NS)
+    bench.messenger.trouble = ServerUnavailable("gone")
+    assert bench.turn() == []
+    bench.messenger.trouble = None
+    assert bench.turn() == [("renew", names(1))]
+
+
+def test_what_waits_behind_a_long_job_is_taken_back_once(bench):
+    area = bench.hold(SUCCEEDED, RUNNING, HELD, HELD)
+    bench.slot.next_dequeue()
+    bench.run_for(LONG_AGO_NS)
+    release = ("release", (("mail", "web"), "worker:me.1"))
+    assert bench.turn() == [("give back", names(4)[2:]), release]
+    assert area.is_revoked
+    assert bench.slot.settle(1), "its jobs must not be started"
+    assert bench.turn() == []
+
+
+def test_a_reply_on_its_way_is_released_more_than_once(bench):
+    bench.hold(RUNNING)
+    bench.slot.next_dequeue()
+    bench.run_for(LONG_AGO_NS)
+    assert [len(bench.turn()) for _ in range(5)] == [1, 1, 1, 0, 0]
+
+
+def test_jobs_taken_back_are_not_renewed(bench):
+    bench.hold(RUNNING, HELD, age_ns=LONG_AGO_NS)
+    bench.run_for(LONG_AGO_NS)
+    bench.turn()
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", names(1))]
+
+
+@pytest.mark.parametrize("states", [(HELD, HELD), (SUCCEEDED, HELD), (RUNNING,)])
+def test_without_a_long_job_in_front_nothing_is_taken_back(bench, states):
+    bench.hold(*states)
+    bench.run_for(LONG_AGO_NS)
+    assert bench.turn() == []
+
+
+def test_a_short_while_is_no_reason_either(bench):
+    bench.hold(RUNNING, HELD)
+    bench.slot.next_dequeue()
+    bench.run_for(0)
+    assert bench.turn() == []
+
+
+def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
+    area = bench.hold(RUNNING, HELD, HELD)
+    bench.run_for(LONG_AGO_NS)
+
+    def start_one(_):
+        area.states[0], area.states[1] = SUCCEEDED, RUNNING
+
+    monkeypatch.setattr("pinlater.worker.keeper.time.sleep", start_one)
+    assert bench.turn() == [("give back", names(3)[2:])]
+
+
+def test_the_estate_of_a_dead_process_is_settled(bench):
+    area = bench.hold(SUCCEEDED, FAILED, DISCARDED, RUNNING, HELD)
+    area.delays[1], area.delays[3] = 5000, 9000
+    bench.slot.next_dequeue()
+    bench.run_for(LONG_AGO_NS)
+    bench.die()
+    failed, succeeded, returned, released = bench.turn()
+    assert [(lost.descriptor[-1], lost.delay_ms, lost.is_final) for lost in failed[1]] == [
+        ("2", 5000, False),
+        ("3", 0, True),
+        ("4", 9000, False),
+    ]
+    evidence = failed[1][2].status
+    assert "the process died while it ran SendMail for 60." in evidence
+    assert "killed by SIGSEGV, peak 9 MB" in evidence
+    assert (succeeded, returned) == (("succeeded", names(1)), ("give back", names(5)[4:]))
+    assert released == ("release", (("mail", "web"), "worker:me.1"))
+    assert not bench.notices.are_pending
+    assert 8.9 < bench.board.retries_due_ms / 1000 - time.monotonic() < 9.1
+
+
+def test_a_job_cut_off_by_a_stop_keeps_its_attempt(bench):
+    bench.hold(RUNNING, HELD)
+    bench.die(was_interrupted=True)
+    assert bench.turn() == [("give back", ["mail:s1:p1:2", "mail:s1:p1:1"])]
+
+
+def test_an_estate_waits_for_a_server(bench):
+    bench.hold(SUCCEEDED)
+    bench.die()
+    bench.messenger.trouble = ServerUnavailable("gone")
+    assert bench.turn() == []
+    assert bench.notices.are_pending
+    bench.messenger.trouble = None
+    assert bench.turn() == [("succeeded", names(1))]
+
+
+def test_an_estate_that_a_server_refuses_is_given_up_with_its_claims(bench):
+    bench.hold(SUCCEEDED)
+    bench.die()
+    bench.messenger.trouble = UnknownError("full")
+    bench.turn()
+    assert bench.notices.are_pending
+    [notice] = bench.notices.pending()
+    bench.notices.handled(notice)
+    bench.hold(SUCCEEDED)
+    bench.die(died_ns=max(time.monotonic_ns() - LONG_AGO_NS, 1))
+    bench.turn()
+    assert not bench.notices.are_pending
+
+
+def test_trouble_with_an_estate_does_not_stop_renewals(bench, monkeypatch):
+    bench.hold(SUCCEEDED)
+    bench.die()
+    bench.hold(RUNNING, age_ns=LONG_AGO_NS)
+
+    def refuse(jobs):
+        raise UnknownError("full")
+
+    monkeypatch.setattr(bench.messenger, "succeeded", refuse)
+    assert bench.turn() == [("renew", names(1))]
+
+
+def test_a_stop_waits_for_estates_but_not_for_ever(bench, monkeypatch):
+    monkeypatch.setattr("pinlater.worker.keeper._LEAVE_SECONDS", 0.2)
+    bench.hold(SUCCEEDED)
+    bench.die()
+    bench.messenger.trouble = ServerUnavailable("gone")
+    bench.child.drain()
+    began = time.monotonic()
+    bench.keeper.work()
+    assert time.monotonic() - began < 10
+    bench.messenger.trouble = None
+    bench.keeper.work()
+    assert bench.messenger.said == [("succeeded", names(1))]
+
+
+# The master's side
+
+
+def ended(**facts):
+    usual = {"pool": "jobs", "slot": 0, "pid": 77, "generation": 0, "code": None, "signal": None}
+    usual |= {"peak_rss_bytes": 10**7, "run_seconds": 3.0, "was_ready": True, "stopping": False}
+    return ChildExit(**(usual | facts))
+
+
+@pytest.mark.parametrize(
+    ("facts", "interrupted"),
+    [
+        ({"signal": signal.SIGKILL}, False),
+        ({"signal": signal.SIGSEGV, "stopping": True}, False),
+        ({"code": 0}, False),
+        ({"code": 3, "stopping": True}, False),
+        ({"code": 0, "stopping": True}, True),
+        ({"signal": signal.SIGKILL, "stopping": True}, False),
+        ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": "drain deadline"}, True),
+        ({"signal": signal.SIGKILL, "killed_by_master": "memory ceiling of 1 MB"}, False),
+        ({"signal": signal.SIGTERM, "stopping": True}, True),
+    ],
+)
+def test_only_a_stop_excuses_an_end(facts, interrupted):
+    assert was_interrupted(ended(**facts)) is interrupted
+
+
+def test_a_death_becomes_a_notice_and_the_slot_is_free():
+    shared = Shared(Board(2), Notices(2))
+    slot = shared.board.slot(0)
+    slot.introduce(Identity("worker:me", ["mail"], ["SendMail"]))
+    slot.free_batch().hold("claim", names(2))
+    note_exit(ended(signal=signal.SIGSEGV), shared)
+    [notice] = shared.notices.pending()
+    assert notice.facts.in_words == "killed by SIGSEGV, peak 10 MB, ran 3.0 s"
+    assert [job.descriptor for job in notice.holding.batches[0].jobs] == names(2)
+    assert slot.read().is_empty
+
+
+def test_an_end_with_empty_hands_is_no_news():
+    shared = Shared(Board(2), Notices(2))
+    shared.board.slot(0).introduce(Identity("worker:me", ["mail"], ["SendMail"]))
+    note_exit(ended(code=0), shared)
+    assert not shared.notices.are_pending

@@ -1,0 +1,84 @@
+"""The options of ``pinlater-worker``."""
+
+import pytest
+from click.testing import CliRunner
+
+from pinlater import __version__
+from pinlater.worker import master, program
+
+
+@pytest.fixture
+def run(monkeypatch):
+    started = []
+    monkeypatch.setattr(master, "run_worker", lambda options: started.append(options) or 7)
+    monkeypatch.setattr("pinlater.worker.logs.set_up", lambda level: None)
+
+    def run(*arguments):
+        result = CliRunner().invoke(program.main, arguments)
+        result.options = started[-1] if started else None
+        return result
+
+    monkeypatch.delenv("PINLATER_SERVERS", raising=False)
+    return run
+
+
+def test_the_defaults(run):
+    result = run("my_jobs")
+    assert result.exit_code == 7
+    options = result.options
+    assert (options.modules, options.queues, options.burst, options.max_jobs) == (("my_jobs",), (), False, None)
+    assert (options.lease_seconds, options.drain_seconds) == (30.0, 30.0)
+    assert [str(address) for address in options.servers.addresses()] == ["127.0.0.1:9010"]
+    assert options.processes >= 1
+
+
+def test_all_options(run):
+    result = run(
+        *("a", "b.py", "--server", "one:1,two:2", "--server", "three", "--processes", "3", "--queue", "x"),
+        *("--queue", "y", "--queue", "x", "--lease", "5", "--drain", "0", "--max-jobs", "9", "--log-level", "debug"),
+    )
+    options = result.options
+    assert (options.modules, options.queues, options.processes) == (("a", "b.py"), ("x", "y"), 3)
+    assert [str(address) for address in options.servers.addresses()] == ["one:1", "two:2", "three:9010"]
+    assert (options.lease_seconds, options.drain_seconds, options.max_jobs) == (5.0, 0.0, 9)
+
+
+def test_servers_of_the_environment(run, monkeypatch):
+    monkeypatch.setenv("PINLATER_SERVERS", "there:1234")
+    assert [str(address) for address in run("a").options.servers.addresses()] == ["there:1234"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a", "--server", "x:y:z"), "'x:y:z' is no server address; write host:port"),
+        (("a", "--queue", "e-mail"), "--queue e-mail: a queue's name has letters, digits and underscore only"),
+    ],
+)
+def test_a_wrong_set_up_is_one_line_and_78(run, arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 78
+    assert result.options is None
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"pinlater-worker: {message}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("a", "--processes", "0"), ("a", "--lease", "0"), ("a", "--unknown"), ("a", "--burst", "--max-jobs", "3")],
+)
+def test_wrong_usage_is_2(run, arguments):
+    result = run(*arguments)
+    assert (result.exit_code, result.options) == (2, None)
+    assert "Usage:" in result.stderr
+
+
+def test_help_has_examples_and_exit_statuses(run):
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "pinlater-worker my_jobs --burst" in result.stdout
+    assert "78 wrong set-up" in result.stdout
+
+
+def test_the_version(run):
+    assert run("--version").stdout == f"pinlater-worker, version {__version__}\n"

@@ -1,0 +1,234 @@
+"""Checkpoints and steps of a running job."""
+
+import logging
+
+import msgspec
+import pytest
+
+from pinlater.codec import encode_body
+from pinlater.errors import BodyInvalid, BodyTooLarge, EnqueueRejected, JobInterrupted, ServerUnavailable, UnknownError
+from pinlater.job import Job, RawJob
+from pinlater.wire.messages import RequestContext
+from pinlater.worker import run_context
+from pinlater.worker.run_context import RunContext
+from pinlater.worker.saver import Saver
+from tests.unit.worker_fakes import FakeChild, batch_of
+
+
+class Walk(Job, heartbeat=10):
+    name: str = ""
+    cursor: int = 0
+
+    def run(self, context):
+        pass
+
+
+class Raw(RawJob, queue="raw"):
+    def run(self, context):
+        pass
+
+
+class FakeSaver:
+    """Keeps what is saved; ``is_away`` takes nothing."""
+
+    def __init__(self):
+        self.is_draining = False
+        self.is_away = False
+        self.saved = []
+
+    def save(self, batch, position, body, patience_seconds):
+        self.saved.append((msgspec.json.decode(body), patience_seconds))
+        return not self.is_away
+
+
+class Bench:
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(run_context.time, "monotonic", lambda: self.now)
+        self.saver = FakeSaver()
+        self.job = Walk(name="n")
+
+    def context(self, job=None, body=None, **about):
+        self.job = job or self.job
+        batch = batch_of("walk:s1:p1:7", bodies=[body or encode_body(self.job)], **about)
+        return RunContext(self.job, batch, 0, self.saver, 30.0)
+
+    @property
+    def cursors(self):
+        return [body["cursor"] for body, _ in self.saver.saved]
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    return Bench(monkeypatch)
+
+
+def test_it_knows_the_job(bench):
+    context = bench.context(allowed=5, remaining=2)
+    assert (context.descriptor, context.queue) == ("walk:s1:p1:7", "walk")
+    assert (context.attempt, context.attempts_allowed, context.is_last_attempt) == (4, 5, False)
+    assert bench.context(allowed=5, remaining=1).is_last_attempt
+    assert str(context) == "walk:s1:p1:7 attempt 4/5"
+
+
+def test_its_log_carries_the_job(bench, caplog):
+    caplog.set_level(logging.INFO)
+    bench.context().log.info("so far", extra={"mine": 1})
+    [record] = caplog.records
+    assert (record.descriptor, record.queue, record.attempt, record.mine) == ("walk:s1:p1:7", "walk", 1, 1)
+
+
+def test_checkpoints_are_sent_once_a_heartbeat(bench):
+    context = bench.context()
+    for _ in range(31):
+        bench.job.cursor += 1
+        context.checkpoint()
+        bench.now += 1
+    assert bench.cursors == [11, 21, 31]
+    assert {patience for _, patience in bench.saver.saved} == {0.0}
+
+
+def test_a_flush_is_sent_at_once_and_counts(bench):
+    context = bench.context()
+    context.checkpoint(flush=True)
+    bench.now += 9
+    context.checkpoint()
+    assert len(bench.saver.saved) == 1
+    assert bench.saver.saved[0][1] == 30.0
+
+
+def test_a_checkpoint_that_no_server_took_is_tried_again_soon(bench):
+    context = bench.context()
+    context.checkpoint()
+    bench.saver.is_away = True
+    bench.now += 10
+    for _ in range(4):
+        context.checkpoint()
+        bench.now += 0.5
+    assert len(bench.saver.saved) == 2
+
+
+def test_a_drain_saves_and_interrupts(bench):
+    context = bench.context()
+    bench.job.cursor = 3
+    bench.saver.is_draining = True
+    assert context.is_draining
+    with pytest.raises(JobInterrupted):
+        context.checkpoint()
+    assert bench.cursors == [3]
+
+
+def test_a_step_runs_once_and_its_result_is_saved(bench):
+    context = bench.context()
+    ran = []
+
+    def double(number, *, plus):
+        ran.append(number)
+        return (number * 2, plus)
+
+    assert context.step("double", double, 4, plus="x") == [8, "x"]
+    assert context.step("double", double, 4, plus="x") == [8, "x"]
+    assert ran == [4]
+    [(body, patience)] = bench.saver.saved
+    assert body == {"job": "Walk", "name": "n", "cursor": 0, "$steps": {"double": [8, "x"]}}
+    assert patience == 30.0
+
+
+def test_a_later_attempt_gets_the_results(bench):
+    context = bench.context(body=encode_body(bench.job, {"a": [1]}))
+    assert context.step("a", pytest.fail) == [1]
+    context.step("b", lambda: None)
+    assert bench.saver.saved[0][0]["$steps"] == {"a": [1], "b": None}
+
+
+def test_checkpoints_keep_the_results_of_steps(bench):
+    context = bench.context(body=encode_body(bench.job, {"a": 1}))
+    context.checkpoint(flush=True)
+    assert bench.saver.saved[0][0]["$steps"] == {"a": 1}
+
+
+def test_no_step_begins_in_a_drain_but_results_are_given(bench):
+    context = bench.context(body=encode_body(bench.job, {"a": 1}))
+    bench.saver.is_draining = True
+    assert context.step("a", pytest.fail) == 1
+    with pytest.raises(JobInterrupted):
+        context.step("b", pytest.fail)
+
+
+def test_results_have_to_be_json(bench):
+    context = bench.context()
+    with pytest.raises(BodyInvalid, match="step 'a' returned something that JSON cannot carry"):
+        context.step("a", object)
+    assert bench.saver.saved == []
+
+
+def test_a_raw_job_has_no_steps(bench):
+    context = bench.context(Raw(body=b"\xff"))
+    with pytest.raises(BodyInvalid, match="RawJob"):
+        context.step("a", pytest.fail)
+    assert context.body() == b"\xff"
+
+
+# Saver
+
+
+class FakeLine:
+    """A pipeline and a connector in one; answers as told."""
+
+    delay_seconds = 0.0
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.calls = []
+
+    def open(self):
+        pass
+
+    def call(self, method, arguments):
+        self.calls.append((method, arguments.request))
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+@pytest.fixture
+def child():
+    child = FakeChild()
+    yield child
+    child.close()
+
+
+def save(line, child, patience_seconds=30.0):
+    batch = batch_of("walk:s1:p1:7")
+    return Saver(line, line, RequestContext("me"), child).save(batch, 0, b"body", patience_seconds)
+
+
+def test_a_save_names_the_job_and_its_claim(child):
+    line = FakeLine(None)
+    assert save(line, child) is True
+    [(method, request)] = line.calls
+    [checkpoint] = request.requests
+    assert (method, request.queueName, checkpoint.jobDescriptor) == ("checkpointJobs", "walk", "walk:s1:p1:7")
+    assert (checkpoint.newBody, checkpoint.moveToPending) == (b"body", False)
+    assert checkpoint.claimDescriptor == "host:1:2:worker:3"
+
+
+def test_a_save_is_tried_again(child):
+    line = FakeLine(ServerUnavailable("gone"), UnknownError("full"), None)
+    assert save(line, child) is True
+    assert len(line.calls) == 3
+
+
+def test_a_save_without_patience_is_tried_once(child):
+    line = FakeLine(ServerUnavailable("gone"))
+    assert save(line, child, 0.0) is False
+
+
+def test_nothing_is_tried_again_when_the_process_is_to_stop_now(child):
+    child.stopping_now = True
+    assert save(FakeLine(ServerUnavailable("gone")), child) is False
+
+
+def test_a_body_too_large_is_the_jobs_mistake(child):
+    with pytest.raises(BodyTooLarge, match="2 MB"):
+        save(FakeLine(EnqueueRejected("2 MB are too many")), child)

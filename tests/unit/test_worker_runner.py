@@ -1,0 +1,237 @@
+"""How attempts end, and what is kept of it."""
+
+import asyncio
+import logging
+import sys
+from time import monotonic_ns
+
+import pytest
+
+from pinlater.backoff import Exponential
+from pinlater.codec import JobCodec, encode_body
+from pinlater.errors import Discard, JobInterrupted, Retry
+from pinlater.job import Job
+from pinlater.worker import logs
+from pinlater.worker.outcome import MOST_STATUS_CHARACTERS, Failure, Interruption, in_words
+from pinlater.worker.runner import LONGEST_DELAY_SECONDS, Runner
+from tests.unit.worker_fakes import batch_of, new_slot
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise ZeroDivisionError
+
+
+class Act(Job, queue="acts", backoff=Exponential(first=2, jitter=0)):
+    """Does what its table says."""
+
+    what: str = ""
+    value: float | None = None
+
+    def run(self, context):
+        acts[self.what](self, context)
+
+
+class ActLater(Job, queue="acts"):
+    async def run(self, context):
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().leftover = asyncio.create_task(asyncio.sleep(60))
+        seen.append(asyncio.get_running_loop())
+        if context.attempt > 1:
+            raise KeyError("later")
+
+
+class BrokenBackoff:
+    def delay(self, attempts_spent, chance=None):
+        raise RuntimeError("no idea")
+
+
+class ActBadly(Job, queue="acts", backoff=BrokenBackoff()):
+    def run(self, context):
+        raise ValueError
+
+
+def fail(job, context):
+    raise ValueError("some\n reason")
+
+
+def retry(job, context):
+    raise Retry(after=job.value, reason="busy")
+
+
+def discard(job, context):
+    raise Discard("refused for good")
+
+
+def interrupt(job, context):
+    job.value = 7.0
+    raise JobInterrupted
+
+
+def unprintable(job, context):
+    raise Unprintable
+
+
+def spoil(job, context):
+    job.value = object()
+    raise JobInterrupted
+
+
+def nothing(job, context):
+    seen.append(str(logs.formatter.job))
+
+
+acts = {
+    "fail": fail,
+    "retry": retry,
+    "discard": discard,
+    "interrupt": interrupt,
+    "unprintable": unprintable,
+    "spoil": spoil,
+    "nothing": nothing,
+    "exit": lambda job, context: sys.exit("bye"),
+}
+seen = []
+
+
+class FakeSaver:
+    is_draining = False
+
+
+class Bench:
+    def __init__(self):
+        codec = JobCodec([Act, ActLater, ActBadly])
+        self.slot = new_slot()
+        self.runner = Runner(codec, codec.names, self.slot, FakeSaver(), 30.0)
+        self.kinds = codec.names
+
+    def run(self, job, **about):
+        self.batch = batch_of("acts:s1:p1:7", bodies=[encode_body(job)], slot=self.slot, **about)
+        return self.runner.run(self.batch, 0, monotonic_ns())
+
+    def run_body(self, body, **about):
+        return self.runner.run(batch_of("acts:s1:p1:7", bodies=[body], slot=self.slot, **about), 0, monotonic_ns())
+
+
+@pytest.fixture
+def bench():
+    seen.clear()
+    bench = Bench()
+    yield bench
+    bench.runner.close()
+
+
+def test_a_success_is_none(bench):
+    assert bench.run(Act(what="nothing")) is None
+    assert seen == ["acts:s1:p1:7 attempt 1/4"]
+    assert logs.formatter.job is None
+
+
+def test_the_board_shows_what_runs_and_the_delay_should_it_crash(bench):
+    bench.run(Act(what="nothing"), allowed=4, remaining=3)
+    assert bench.batch.area.delays[0] == 4000
+    bench.run(Act(what="nothing"), allowed=4, remaining=1)
+    assert bench.batch.area.delays[0] == 0, "no attempt follows the last"
+    assert bench.kinds[bench.slot.words[6]] == "Act"
+
+
+def test_an_exception_is_a_failure_with_its_reason(bench):
+    outcome = bench.run(Act(what="fail"), allowed=4, remaining=3)
+    assert isinstance(outcome, Failure)
+    assert (outcome.delay_ms, outcome.is_final) == (4000, False)
+    first, *trace = outcome.status.splitlines()
+    assert first.startswith("[attempt 2/4 ")
+    assert first.endswith(" s] ValueError: some reason")
+    assert any("in fail" in line for line in trace)
+    assert not any("worker/runner.py" in line for line in trace)
+
+
+@pytest.mark.parametrize("what", ["exit", "unprintable"])
+def test_whatever_is_raised_is_a_failure(bench, what):
+    assert isinstance(bench.run(Act(what=what)), Failure)
+
+
+@pytest.mark.parametrize(
+    ("after", "delay_ms"),
+    [(0.0, 0), (1.25, 1250), (None, 2000), (1e300, int(LONGEST_DELAY_SECONDS * 1000))],
+)
+def test_a_job_may_say_when(bench, after, delay_ms):
+    outcome = bench.run(Act(what="retry", value=after))
+    assert outcome.delay_ms == delay_ms
+    assert outcome.status.endswith("Retry: busy\n")
+
+
+def test_a_delay_that_is_no_number_is_the_longest(bench, monkeypatch):
+    monkeypatch.setitem(acts, "retry", lambda job, context: (_ for _ in ()).throw(Retry(after=float("nan"))))
+    assert bench.run(Act(what="retry")).delay_ms == int(LONGEST_DELAY_SECONDS * 1000)
+
+
+def test_a_discarded_job_is_final(bench):
+    outcome = bench.run(Act(what="discard"))
+    assert outcome.is_final
+    assert outcome.status.endswith("Discard: refused for good\n")
+
+
+def test_an_interrupted_job_goes_on_from_its_record(bench):
+    assert bench.run(Act(what="interrupt")) == Interruption(encode_body(Act(what="interrupt", value=7.0)))
+
+
+def test_an_interrupted_job_that_cannot_be_written_failed(bench):
+    assert isinstance(bench.run(Act(what="spoil")), Failure)
+
+
+def test_a_broken_backoff_does_not_lose_the_job(bench):
+    outcome = bench.run(ActBadly())
+    assert 1000 <= outcome.delay_ms <= 1100
+
+
+def test_a_body_that_cannot_be_read(bench, caplog):
+    outcome = bench.run_body(b'{"job": "Unheard"}', remaining=3)
+    assert isinstance(outcome, Failure)
+    assert not outcome.is_final
+    assert "no job class is named 'Unheard' here" in outcome.status
+    assert 2000 <= outcome.delay_ms <= 2200
+    assert ["load its module, too" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_coroutines_run_on_one_loop_and_leave_nothing_behind(bench):
+    assert bench.run(ActLater()) is None
+    assert bench.run(ActLater()) is None
+    first, second = seen
+    assert first is second
+    assert first.leftover.cancelled()
+    outcome = bench.run(ActLater(), remaining=3)
+    assert "KeyError: 'later'" in outcome.status
+
+
+def test_failures_are_logged_the_last_one_as_an_error(bench, caplog):
+    bench.run(Act(what="fail"))
+    bench.run(Act(what="fail"), remaining=1)
+    bench.run(Act(what="retry", value=3.0))
+    assert [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records] == [
+        ("WARNING", "Act failed, next attempt in 2.0 s: some\n reason", True),
+        ("ERROR", "Act failed for the last time: some\n reason", True),
+        ("WARNING", "Act failed, next attempt in 3.0 s: busy", False),
+    ]
+
+
+def test_a_status_is_never_too_long():
+    def deep(depth):
+        if depth:
+            return deep(depth - 1)
+        raise ValueError("x" * 5000)
+
+    with pytest.raises(ValueError) as caught:
+        deep(50)
+    text = in_words("[attempt 1/2]", caught.value)
+    assert len(text) <= MOST_STATUS_CHARACTERS
+    assert text.startswith("[attempt 1/2] ValueError: xxx")
+    assert 'raise ValueError("x" * 5000)' in text
+
+
+def test_log_lines_name_the_running_job():
+    record = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello %s", ("you",), None)
+    formatter = logs.JobFormatter()
+    assert formatter.format(record).endswith(f"INFO {record.process} hello you")
+    formatter.job = "acts:s1:p1:7 attempt 1/4"
+    assert formatter.format(record).endswith(f"INFO {record.process} [acts:s1:p1:7 attempt 1/4] hello you")
