@@ -40,6 +40,14 @@ def test_without_a_delay_the_retry_is_due_at_once(backend, delay_ms):
     assert backend.take_names() == [descriptor]
 
 
+def test_a_delay_beyond_the_end_of_time_spoils_nothing(backend):
+    (first, _), (second, _) = backend.started(), backend.started()
+    acks = [ack_of(first, retry_delay_ms=2**63 - 1), ack_of(second, retry_delay_ms=1000)]
+    assert backend.ack_dequeued_jobs(QUEUE, [], acks) == (2, 0, backend.clock.now_ms + 1000)
+    assert backend.look(first).run_after_ms == 2**63 - 1
+    assert backend.count(is_future=True) == 2
+
+
 def test_the_last_failure_ends_the_job(backend):
     descriptor, claim = backend.started(b"hello", attempts=1)
     before = backend.look(descriptor)

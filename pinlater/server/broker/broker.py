@@ -80,8 +80,9 @@ class Broker:
         caller.park(wait)
         try:
             while not (jobs or wait.is_over or caller.is_gone):
-                if not self._may_have_jobs(order):
-                    await self._sleep(order, wait)
+                delay = self._seconds_until_look(order)
+                if delay != 0:
+                    await self._sleep(order, wait, delay)
                 jobs = await self._take(order)
         finally:
             caller.park(None)
@@ -97,11 +98,15 @@ class Broker:
             )
         return jobs
 
-    def _may_have_jobs(self, order: DequeueOrder) -> bool:
-        """Whether something arrived while the last look was under way."""
-        return any(
-            not self._at(queue).is_known_empty and self._limits.seconds_until_next(queue) == 0 for queue in order.queues
-        )
+    def _seconds_until_look(self, order: DequeueOrder) -> float | None:
+        """Return when to look again though nothing arrives: 0 is now (something did), None is never.
+
+        Read once and passed on: between two readings, a limit may let go, and nothing would end the sleep.
+        """
+        delays = [
+            self._limits.seconds_until_next(queue) for queue in order.queues if not self._at(queue).is_known_empty
+        ]
+        return min((delay for delay in delays if delay is not None), default=None)
 
     async def _take(self, order: DequeueOrder) -> dict[str, list[ClaimedJob]]:
         taken: dict[str, list[ClaimedJob]] = {}
@@ -139,12 +144,11 @@ class Broker:
             parked.wake_next()
         return jobs
 
-    async def _sleep(self, order: DequeueOrder, wait: Wait) -> None:
+    async def _sleep(self, order: DequeueOrder, wait: Wait, seconds: float | None) -> None:
         parked = [self._at(queue) for queue in order.queues]
         for queue in parked:
             queue.add(wait)
-        delays = [delay for queue in order.queues if (delay := self._limits.seconds_until_next(queue))]
-        alarm = asyncio.get_running_loop().call_later(min(delays), wait.wake) if delays else None
+        alarm = None if seconds is None else asyncio.get_running_loop().call_later(seconds, wait.wake)
         try:
             await wait()
         finally:

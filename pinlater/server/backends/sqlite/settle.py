@@ -13,6 +13,7 @@ from pinlater.server.backends.sqlite.transaction import Transaction, id_list
 _SUCCEED_MANY = QUERIES["succeed_jobs"]
 _SUCCEED_ONE = QUERIES["succeed_job"]
 _FAIL_ONE = QUERIES["fail_job"]
+_LAST_MS = 2**63 - 1
 
 
 class AckRequest(NamedTuple):
@@ -32,8 +33,13 @@ def _settle_one(transaction: Transaction, request: AckRequest) -> Settled:
     changed = _succeed(transaction, request.queue_id, request.succeeded)
     changed += _fail(transaction, request.queue_id, request.failed)
     stale = len(request.succeeded) + len(request.failed) - changed
-    due = min((transaction.now + max(ack.retry_delay_ms, 0) for ack in request.failed), default=None)
+    due = min((_retry_at(transaction.now, ack.retry_delay_ms) for ack in request.failed), default=None)
     return Settled(changed, stale, due)
+
+
+def _retry_at(now: int, delay_ms: int) -> int:
+    """Return when a failed job runs again; a delay beyond the end of time must not spoil the other acks."""
+    return min(now + max(delay_ms, 0), _LAST_MS)
 
 
 def _succeed(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> int:
@@ -59,7 +65,7 @@ def _fail(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> int:
     return transaction.run_many(
         _FAIL_ONE,
         (
-            (queue_id, now, local_id, claim, priority, status, now + max(delay, 0), is_final)
+            (queue_id, now, local_id, claim, priority, status, _retry_at(now, delay), is_final)
             for (_, _, priority, local_id), claim, status, delay, is_final in acks
         ),
     )

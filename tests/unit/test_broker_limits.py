@@ -1,0 +1,47 @@
+"""Waiting dequeues of a limited queue: the moment at which the limit lets go must not be missed."""
+
+import asyncio
+
+import pytest
+
+from pinlater.server.backends.contract import Capabilities, Claim, ClaimedJob, Dequeued
+from pinlater.server.broker import Broker, Caller
+from pinlater.server.broker.broker import DequeueOrder
+from pinlater.server.rate_limits import RateLimits
+
+JOB = ClaimedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
+
+
+class Backend:
+    """Always has a job."""
+
+    capabilities = Capabilities("fake", is_serial=True)
+
+    async def dequeue_jobs(self, queue, limit, claim, *, want_next_due=False):
+        return Dequeued([JOB], None)
+
+
+class CreepingClock:
+    """Goes on a little with every look, so that a limit lets go between two of them."""
+
+    def __init__(self, step):
+        self.seconds = 0.0
+        self._step = step
+
+    def __call__(self):
+        self.seconds += self._step
+        return self.seconds
+
+
+@pytest.mark.parametrize("looks", range(1, 13))
+def test_the_limit_lets_go_between_any_two_looks_at_it(looks):
+    async def wait():
+        limits = RateLimits(CreepingClock(0.05 / looks))
+        limits.update({"q": 20})
+        broker = Broker(Backend(), limits, lambda: 0)
+        order = DequeueOrder(("q",), 1, Claim("c", 1000), wait_seconds=30.0)
+        for _ in range(25):  # the first 20 are saved up
+            async with asyncio.timeout(10):
+                assert await broker.dequeue(order, Caller()) == {"q": [JOB]}
+
+    asyncio.run(wait())
