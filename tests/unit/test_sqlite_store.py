@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -128,13 +129,26 @@ def test_a_place_that_is_no_folder_is_refused(tmp_path):
         Store(tmp_path / "file" / "pinlater.db")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+@pytest.fixture
+def unprivileged():
+    """Whoever runs this, be somebody who may not write everywhere."""
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    yield
+    if was_root:
+        os.seteuid(0)
+
+
+@pytest.mark.usefixtures("unprivileged")
 @pytest.mark.parametrize("mode", [0o000, 0o500])
-def test_a_folder_without_permission_is_refused(path, mode):
-    path.parent.mkdir(mode=mode)
-    with pytest.raises(ConfigError, match=r"cannot be used.*Permission denied"):
-        Store(path)
-    path.parent.chmod(0o700)
+def test_a_folder_without_permission_is_refused(mode):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own folders are closed to others
+        data = Path(folder, "data")
+        data.mkdir(mode=mode)
+        with pytest.raises(ConfigError, match=r"cannot be used.*Permission denied"):
+            Store(data / "pinlater.db")
+        data.chmod(0o700)
 
 
 def test_a_network_file_system_is_refused(path, monkeypatch):
