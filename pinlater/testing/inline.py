@@ -66,7 +66,7 @@ class _Kept:
         self.status += outcome.status
         if outcome.body is not None:
             self.body = outcome.body
-        if outcome.ending is not Ending.INTERRUPTED:
+        if outcome.ending in {Ending.FAILED, Ending.DISCARDED}:
             self.attempts_remaining -= 1
         if outcome.ending is Ending.SUCCEEDED:
             self.state = JobState.SUCCEEDED

@@ -18,8 +18,6 @@ from pinlater.server.settings import Settings
 from pinlater.server.transport import Transport
 
 _DRAIN_SECONDS = 2.0
-_OLD_MS = 1 << 40
-"""A server of this age does not wait for the holders of claims that are older than itself."""
 _ALL = 1_000_000
 """More jobs than a test has."""
 
@@ -74,7 +72,7 @@ class ServerParts:
     async def catch_up(self) -> None:
         """After the clock was moved: do all that the monitor would have done, and let waiting dequeues look again."""
         settings = self._settings
-        await self._broker.reap(_ALL, server_age_ms=_OLD_MS, quiet_ms=0)
+        await self._broker.reap(_ALL, server_age_ms=0, quiet_ms=0)  # no respite because the server is young
         await self._backend.collect_finished(
             int(settings.succeeded_ttl_seconds * 1000), int(settings.failed_ttl_seconds * 1000), _ALL
         )

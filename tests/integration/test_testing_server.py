@@ -13,7 +13,7 @@ import pytest
 
 from pinlater import Client, JobState, Retry
 from pinlater.errors import ServerUnavailable
-from pinlater.testing import LocalServer, plugin
+from pinlater.testing import LocalServer, plugin, run_inline
 from tests.unit.testing_jobs import Count, Lines, Once, Polite, Report
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +109,35 @@ def test_an_interrupted_job_goes_back_and_on(pinlater_server, client):
     assert (info.body, info.attempts_remaining) == (b'{"job":"Once","was_interrupted":true}', info.attempts_allowed)
 
 
+@pytest.mark.parametrize(
+    "job",
+    [Count(end=3), Report(), Once(), *(Polite(word=word) for word in ("hello", "retry", "discard", "fail"))],
+    ids=repr,
+)
+def test_inline_and_the_server_agree(pinlater_server, client, job):
+    handle = client.enqueue(job, priority=2)
+    real = pinlater_server.run_worker(type(job))
+    while real[-1].runs_again:
+        pinlater_server.advance(3601)
+        real += pinlater_server.run_worker(type(job))
+    with run_inline(type(job)) as inline:
+        inline_handle = inline.enqueue(job, priority=2)
+        assert facts(handle, real) == facts(inline_handle, inline.outcomes)
+
+
+def facts(handle, outcomes):
+    info = handle.status(include_body=True)
+    attempts = [(one.attempt, one.attempts_allowed, one.ending, type(one.error), one.job) for one in outcomes]
+    return (
+        attempts,
+        info.state,
+        info.attempts_allowed,
+        info.attempts_remaining,
+        info.body,
+        info.status.count("[attempt"),
+    )
+
+
 def test_an_unreadable_body_is_an_outcome(pinlater_server, client):
     client.enqueue(Lines(body=b"no json"), queue="counts")
     [outcome] = pinlater_server.run_worker(Count)
@@ -194,20 +223,28 @@ sys.exit(str(sorted((set(sys.modules) - before) & {heavy!r})) if (set(sys.module
     assert done.returncode == 0, done.stderr
 
 
-def test_pytest_can_use_it_as_a_plugin(tmp_path):
+def test_pytest_finds_it_where_pinlater_is_installed(tmp_path):
+    installed = tmp_path / "pinlater-0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: pinlater\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text("[pytest11]\npinlater = pinlater.testing.plugin\n")
     (tmp_path / "test_greeting.py").write_text(
         "from pinlater import Job\n"
         "class Greet(Job):\n"
-        "    def run(self, context): print('hello')\n"
+        "    def run(self, context): pass\n"
         "def test_it(pinlater_server):\n"
         "    pinlater_server.client(Greet).enqueue(Greet())\n"
         "    assert [str(o.ending) for o in pinlater_server.run_worker(Greet)] == ['succeeded']\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
-    command += ["--rootdir", str(tmp_path), "-p", "pinlater.testing.plugin", str(tmp_path)]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "supervisor")]),
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # where PinLater is installed, the plugin would be there twice
-    }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=50)
+    path = os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "supervisor")])
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+    done = subprocess.run(
+        [*command, "--rootdir", str(tmp_path), str(tmp_path)],
+        env=environment | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
