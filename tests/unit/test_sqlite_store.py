@@ -143,7 +143,7 @@ def unprivileged():
 @pytest.mark.usefixtures("unprivileged")
 @pytest.mark.parametrize("mode", [0o000, 0o500])
 def test_a_folder_without_permission_is_refused(mode):
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own folders are closed to others
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others
         data = Path(folder, "data")
         data.mkdir(mode=mode)
         with pytest.raises(ConfigError, match=r"cannot be used.*Permission denied"):
