@@ -1,0 +1,86 @@
+"""Connections that dawdle or idle are let go, and there is a limit to their number."""
+
+import time
+
+import pytest
+
+from tests.integration.test_hostile_peers import framed, is_closed, names_call, read_frame
+from tests.support.apache import decode_answer, encode_call
+from tests.support.server import ServerProcess, wait_for
+
+MOST = 20
+DAWDLING_SECONDS, IDLE_SECONDS = 1.0, 2.4
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = ServerProcess(
+        tmp_path_factory.mktemp("limits") / "server",
+        PARTIAL_FRAME_TIMEOUT_SECONDS=DAWDLING_SECONDS,
+        SERVER_CONN_MAX_IDLE_TIME_MINUTES=IDLE_SECONDS / 60,
+        MAX_CONNECTIONS=MOST,
+    )
+    yield server
+    assert server.stop() == 0
+
+
+def _seconds_until_closed(sock):
+    began = time.monotonic()
+    assert is_closed(sock)
+    return time.monotonic() - began
+
+
+def _drip(sock):
+    """Send a byte now and then, until the server does not want any more."""
+    for _ in range(150):
+        sock.sendall(b"x")
+        time.sleep(0.1)
+
+
+def test_a_frame_that_does_not_end_is_given_up_also_when_it_drips(server):
+    with server.socket() as still, server.socket() as dripping:
+        still.sendall(b"\0\0")
+        began = time.monotonic()
+        dripping.sendall(b"\0\0\x10\0")
+        with pytest.raises(OSError):
+            _drip(dripping)
+        assert time.monotonic() - began >= DAWDLING_SECONDS
+        assert is_closed(still)
+
+
+def test_an_idle_connection_is_closed_in_the_end(server):
+    with server.socket() as idle:
+        idle.sendall(names_call(1))
+        read_frame(idle)
+        assert _seconds_until_closed(idle) >= IDLE_SECONDS - 0.5
+
+
+def test_a_waiting_dequeue_is_not_idle(server):
+    with server.client() as client:
+        client.createQueue(name="q")
+    with server.socket() as waiting:
+        request = {"queueName": "q", "limit": 1, "waitMillis": int(IDLE_SECONDS * 1000) + 1500}
+        waiting.sendall(framed(encode_call("dequeueJobs", 5, {"context": {"source": "x"}, "request": request})))
+        assert decode_answer("dequeueJobs", read_frame(waiting)) == (5, {})
+
+
+def test_connections_beyond_the_limit_are_refused_and_room_is_found_again(server):
+    socks = [server.socket() for _ in range(MOST + 5)]
+    try:
+        for number, sock in enumerate(socks[:MOST]):
+            sock.sendall(names_call(number))
+            assert decode_answer("getQueueNames", read_frame(sock))[0] == number
+        assert all(is_closed(sock) for sock in socks[MOST:])
+    finally:
+        for sock in socks:
+            sock.close()
+
+    def has_room():
+        with server.socket() as sock:
+            try:
+                sock.sendall(names_call(1))
+                return read_frame(sock)
+            except (EOFError, OSError):
+                return None
+
+    assert wait_for(has_room)
