@@ -45,7 +45,7 @@ class Keeper:
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
         self._renew_at = time.monotonic()
         self._returned: dict[str, int] = {}
-        self._last_reached = time.monotonic()
+        self._last_done = time.monotonic()
 
     def work(self) -> None:
         """Work until told to stop, which happens when all job processes have ended.
@@ -54,18 +54,19 @@ class Keeper:
         """
         while True:
             self._child.beat()
-            is_reached = self._turn()
-            if is_reached or not self._child.draining:
-                self._last_reached = time.monotonic()
+            is_done = self._turn()
+            if is_done or not self._child.draining:
+                self._last_done = time.monotonic()
             if self._child.draining and not self._notices.are_pending:
                 return
-            if self._child.draining and time.monotonic() > self._last_reached + _LEAVE_SECONDS:
-                log.error("no server: what is not settled returns to its queues when the claims end")
+            if self._child.draining and time.monotonic() > self._last_done + _LEAVE_SECONDS:
+                log.error("no server does it: what is not settled returns to its queues when the claims end")
                 return
-            self._rest(is_reached)
+            self._rest(is_done)
 
     def _turn(self) -> bool:
-        """Do what is due; return False if no server could be reached."""
+        """Do what is due; return whether all of it could be done."""
+        is_done = True
         for duty in (self._settle_all, self._renew_when_due, self._take_back):
             try:
                 duty()
@@ -74,15 +75,19 @@ class Keeper:
                 return False
             except ServiceError as error:
                 log.warning("the server refused the keeper: %s", error)
-        return True
+                is_done = False
+        return is_done
 
-    def _rest(self, is_reached: bool) -> None:
+    def _rest(self, is_done: bool) -> None:
+        """Sleep until there is something to do; after trouble, for a fixed time, whoever rings."""
         poll = select.poll()
         if not self._child.draining:
             poll.register(self._child.wakeup_fd, select.POLLIN)
-        if is_reached:  # otherwise the bell would be answered in vain
+        seconds = min(_LOOK_SECONDS, self._lease_seconds / 3)
+        if is_done:
             poll.register(self._notices.doorbell, select.POLLIN)
-        poll.poll(1000 * min(_LOOK_SECONDS, max(self._renew_at - time.monotonic(), 0.1)))
+            seconds = min(seconds, max(self._renew_at - time.monotonic(), 0.0))
+        poll.poll(seconds * 1000)
 
     # Deaths
 

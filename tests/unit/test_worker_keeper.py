@@ -73,8 +73,7 @@ class Bench:
 
     def turn(self):
         self.messenger.said.clear()
-        reached = self.keeper._turn()
-        assert reached is (self.messenger.trouble is None or not isinstance(self.messenger.trouble, ServerUnavailable))
+        self.is_done = self.keeper._turn()
         return self.messenger.said
 
     def die(self, *, was_interrupted=False, died_ns=None):
@@ -102,10 +101,13 @@ def test_old_claims_are_renewed_and_young_ones_are_not(bench):
 
 def test_renewal_is_tried_until_a_server_is_there(bench):
     bench.hold(RUNNING, age_ns=LONG_AGO_NS)
-    bench.messenger.trouble = ServerUnavailable("gone")
-    assert bench.turn() == []
+    for trouble in (ServerUnavailable("gone"), UnknownError("full")):
+        bench.messenger.trouble = trouble
+        assert bench.turn() == []
+        assert not bench.is_done
     bench.messenger.trouble = None
     assert bench.turn() == [("renew", names(1))]
+    assert bench.is_done
 
 
 def test_what_waits_behind_a_long_job_is_taken_back_once(bench):
