@@ -1,4 +1,5 @@
-# Everything is kept in .venv; nothing else on the machine is touched, python3-venv on Debian excepted.
+# Everything is kept in .venv; nothing else on the machine is touched, but for root on Debian: python3-venv, and for
+# the tests systemd, are installed if they are missing.
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
