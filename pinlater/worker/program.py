@@ -21,6 +21,7 @@ Examples:
   pinlater-worker my_jobs mail/jobs.py --processes 4 --queue email --queue reindex
   pinlater-worker my_jobs --server queue1.example.com:9010,queue2.example.com:9010
   pinlater-worker my_jobs --burst                    end when there is nothing left to do
+  pinlater-worker install-units --help               let systemd run it
 
 Signals: TERM finishes or interrupts the running jobs and ends; INT ends at once; HUP loads the code anew; TTIN and
 TTOU start and stop a process. Exit status: 0 stopped, 2 wrong usage, 69 no server (--burst), 78 wrong set-up.
@@ -33,7 +34,18 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@click.command(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def main() -> None:
+    """Run the program: the worker, or ``install-units``, which no module can be called for its dash."""
+    if sys.argv[1:2] == ["install-units"]:
+        from pinlater.worker.install_units import command
+
+        command(sys.argv[2:], "pinlater-worker install-units")
+    worker(prog_name="pinlater-worker")
+
+
+@click.command(
+    cls=_Program, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
 @click.option(
     "--server",
@@ -76,7 +88,7 @@ def _processors() -> int:
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
 )
 @click.version_option(__version__, prog_name="pinlater-worker")
-def main(  # noqa: PLR0917 - click calls it
+def worker(  # noqa: PLR0917 - click calls it
     modules: tuple[str, ...],
     servers: tuple[str, ...],
     processes: int,

@@ -14,7 +14,7 @@ def run(monkeypatch):
     monkeypatch.setattr("pinlater.worker.logs.set_up", lambda level: None)
 
     def run(*arguments):
-        result = CliRunner().invoke(program.main, arguments)
+        result = CliRunner().invoke(program.worker, arguments)
         result.options = started[-1] if started else None
         return result
 
@@ -82,3 +82,15 @@ def test_help_has_examples_and_exit_statuses(run):
 
 def test_the_version(run):
     assert run("--version").stdout == f"pinlater-worker, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [(["install-units", "--help"], "Usage: pinlater-worker install-units ["), (["--help"], "Usage: pinlater-worker [")],
+)
+def test_the_command_for_systemd_is_beside_it(monkeypatch, capsys, words, usage):
+    monkeypatch.setattr("sys.argv", ["/somewhere/pinlater-worker", *words])
+    with pytest.raises(SystemExit) as caught:
+        program.main()
+    assert not caught.value.code
+    assert capsys.readouterr().out.startswith(usage)
