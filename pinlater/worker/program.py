@@ -44,7 +44,9 @@ def main() -> None:
 
 
 @click.command(
-    cls=_Program, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+    "pinlater-worker",
+    epilog=_EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
 @click.option(
