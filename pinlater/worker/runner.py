@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Sequence
+from os import getpid
 from time import monotonic_ns
 from types import CoroutineType
+from typing import NoReturn
 
 from pinlater.backoff import Backoff
 from pinlater.codec import JobCodec
@@ -45,6 +49,7 @@ class Runner:
         self._saver = saver
         self._patience_seconds = patience_seconds
         self._coroutines = Coroutines()
+        self._pid = getpid()
         self._notes: dict[tuple[type[Job], int], tuple[int, int]] = {}
 
     def run(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
@@ -67,9 +72,13 @@ class Runner:
             if result.__class__ is CoroutineType:
                 self._coroutines.run(result)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
+            if getpid() != self._pid:
+                _leave_fork(error)
             return self._explain(job, context, error, now_ns)
         finally:
             logs.formatter.job = None
+        if getpid() != self._pid:
+            _leave_fork(None)
         return None
 
     def close(self) -> None:
@@ -115,6 +124,18 @@ class Runner:
         log.error("%s cannot be run: %s", batch.descriptors[position], error)
         header = attempt_header(attempt, metadata.attemptsAllowed, 0.0)
         return Failure(in_words(header, error, with_traceback=False), _delay_ms(DEFAULT_BACKOFF, attempt))
+
+
+def _leave_fork(error: BaseException | None) -> NoReturn:
+    """End a process that a job forked and that came back from the job: it must not go on as a second worker."""
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    else:
+        code = int(error is not None)
+    if code and not isinstance(error, SystemExit):
+        log.error("a process that a job forked died", exc_info=error)
+    sys.stdout.flush()
+    os._exit(code & 0xFF)
 
 
 def _delay_ms(backoff: Backoff, attempts_spent: int) -> int:

@@ -21,7 +21,7 @@ def test_a_burst_runs_every_job_once(start, client, folder):
     assert worker.wait() == 0, worker.log
     assert sorted(ran(folder)) == sorted(f"touch {number}" for number in range(3000))
     assert client.count("touch", JobState.SUCCEEDED) == 3000
-    assert "2 processes for queue counts, fails, holds, sleeps, steps, touch" in worker.log
+    assert "2 processes for queue counts, fails, forks, holds, sleeps, steps, touch" in worker.log
 
 
 def test_a_burst_waits_for_its_retries(start, client, folder):
@@ -63,6 +63,14 @@ def test_a_job_that_kills_its_process_fails_with_the_evidence(start, client, fol
     good = put(client, "Touch", "touch", number=1)
     await_state(client, good, JobState.SUCCEEDED)
     assert worker.stop() == 0
+
+
+def test_a_process_that_a_job_forks_does_not_become_a_worker(start, client, folder):
+    jobs = [put(client, "Forks", "forks", how=how) for how in ("exits", "raises", "returns")]
+    worker = start("--burst", "--processes", 1)
+    assert worker.wait() == 0, worker.log
+    assert sorted(ran(folder)) == ["exits 3", "raises 1", "returns 0"]
+    assert {info.state for info in client.lookup(jobs).values()} == {JobState.SUCCEEDED}
 
 
 def test_bodies_that_cannot_be_read_fail_and_harm_nobody(start, client):

@@ -175,6 +175,16 @@ def test_a_reload_into_broken_code_leaves_the_old_one_running(start, client, fol
 # Starting
 
 
+def test_only_job_processes_load_the_users_code(start, folder):
+    worker = start("--processes", 2)
+    worker.await_log("2 processes for queue")
+    wait_for(lambda: len((folder / "imported.txt").read_text().split()) == 2)
+    imported = {int(pid) for pid in (folder / "imported.txt").read_text().split()}
+    assert imported == {child.pid for child in worker.children("jobs")}
+    assert len(worker.children("keeper")) == 1
+    assert worker.stop() == 0
+
+
 def test_all_that_cannot_be_loaded_is_said_once(start, folder):
     (folder / "missing.py").write_text("\nimport nothing_of_that_name\n")
     (folder / "broken.py").write_text("def f(:\n")

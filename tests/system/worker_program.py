@@ -19,6 +19,10 @@ from pinlater import Constant, Discard, Job, JobContext, Retry
 SOON = Constant(0.1)
 
 
+with open("imported.txt", "a") as file:
+    file.write(f"{os.getpid()}\\n")
+
+
 def write(line):
     with open("ran.txt", "a") as file:
         file.write(f"{line}\\n")
@@ -69,6 +73,21 @@ class Fails(Job, queue="fails", attempts=3, backoff=SOON):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "_exit":
             os._exit(0)
+
+
+class Forks(Job, queue="forks"):
+    how: str
+
+    def run(self, context):
+        pid = os.fork()
+        if pid == 0:
+            if self.how == "exits":
+                sys.exit(3)
+            if self.how == "raises":
+                raise ValueError
+            return
+        _, status = os.waitpid(pid, 0)
+        write(f"{self.how} {os.waitstatus_to_exitcode(status)}")
 
 
 class Count(Job, queue="counts", heartbeat=0, attempts=2):
