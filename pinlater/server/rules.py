@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import (
@@ -30,6 +30,7 @@ from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterJob,
     PinLaterJobAckInfo,
+    PinLaterJobAckRequest,
     PinLaterJobInfo,
 )
 
@@ -110,8 +111,29 @@ def _too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:
     )
 
 
-def acks(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -> list[Ack]:
-    """Return the acks that can be understood; what is wrong with the others goes to ``faults``."""
+class Acks(NamedTuple):
+    """The acks of one call: those that can be understood, and what is wrong with the others."""
+
+    queue: str
+    succeeded: list[Ack]
+    failed: list[Ack]
+    faults: list[Exception]
+
+
+def read_acks(request: PinLaterJobAckRequest) -> Acks:
+    """Return the acks of a call; one that is malformed does not spoil the others.
+
+    Raises:
+        CallRefused, QueueNameInvalid, QueueNameTooLong: the queue is not named, or cannot be called so.
+    """
+    require(request, "jobAckRequest")
+    queue = request.queueName or ""
+    check_queue_name(queue)
+    faults: list[Exception] = []
+    return Acks(queue, _read(request.jobsSucceeded, faults), _read(request.jobsFailed, faults), faults)
+
+
+def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -> list[Ack]:
     found: list[Ack] = []
     for info in infos or ():
         try:

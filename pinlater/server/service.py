@@ -159,7 +159,7 @@ class Service:
         return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
 
     async def _dequeue(self, arguments: Any, caller: Caller) -> Answer:
-        acking = self._ride(arguments.request.jobAckRequest, caller)
+        acking = await self._ride(arguments.request.jobAckRequest, caller)
         try:
             jobs, claim = await self._hand_out(arguments, caller)
         except BaseException as error:
@@ -179,11 +179,14 @@ class Service:
             self._metrics.empty_dequeues.add(arguments.request.queueName)
         return self._dequeue_answer(jobs, claim)
 
-    def _ride(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
-        """Start what the acks on board ask for; a malformed one is an error before anything is claimed."""
+    async def _ride(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
+        """Start what the acks on board ask for; if one cannot be understood, say so before anything is claimed."""
         if request is None or not (request.jobsSucceeded or request.jobsFailed):
             return None
-        acking = asyncio.ensure_future(self._settle(request))
+        acks = rules.read_acks(request)
+        if acks.faults:
+            await self._settle(acks)
+        acking = asyncio.ensure_future(self._settle(acks))
         # A wait for jobs would only delay the news that the acks went wrong.
         acking.add_done_callback(lambda done: caller.interrupt() if done.cancelled() or done.exception() else None)
         return acking
@@ -269,24 +272,19 @@ class Service:
             await self._broker.checkpoint(queue, returned)
 
     async def _ack(self, arguments: Any, _: Caller) -> Answer:
-        await self._settle(arguments.request)
+        if arguments.request.jobsSucceeded or arguments.request.jobsFailed:
+            await self._settle(rules.read_acks(arguments.request))
         return Answer(None)
 
-    async def _settle(self, request: wire.PinLaterJobAckRequest) -> None:
-        require(request, "jobAckRequest")
-        queue = request.queueName or ""
-        if not (request.jobsSucceeded or request.jobsFailed):
-            return
-        rules.check_queue_name(queue)
-        faults: list[Exception] = []
-        succeeded, failed = rules.acks(request.jobsSucceeded, faults), rules.acks(request.jobsFailed, faults)
-        settled = await self._broker.ack(queue, succeeded, failed)
-        self._metrics.acks_succeeded.add(queue, len(succeeded))
-        self._metrics.acks_failed.add(queue, len(failed))
+    async def _settle(self, acks: rules.Acks) -> None:
+        """Carry out the acks that can be understood, then complain of the first that cannot."""
+        settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
+        self._metrics.acks_succeeded.add(acks.queue, len(acks.succeeded))
+        self._metrics.acks_failed.add(acks.queue, len(acks.failed))
         if settled.stale:
-            self._metrics.stale_acks.add(queue, settled.stale)
-        if faults:
-            raise faults[0]
+            self._metrics.stale_acks.add(acks.queue, settled.stale)
+        if acks.faults:
+            raise acks.faults[0]
 
     async def _checkpoint(self, arguments: Any, _: Caller) -> Answer:
         request = arguments.request

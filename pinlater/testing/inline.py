@@ -66,8 +66,10 @@ class _Kept:
         self.status += outcome.status
         if outcome.body is not None:
             self.body = outcome.body
-        if outcome.ending in {Ending.FAILED, Ending.DISCARDED}:
+        if outcome.ending is Ending.FAILED:
             self.attempts_remaining -= 1
+        elif outcome.ending is Ending.DISCARDED:
+            self.attempts_remaining = 0
         if outcome.ending is Ending.SUCCEEDED:
             self.state = JobState.SUCCEEDED
         else:

@@ -63,7 +63,7 @@ def test_the_last_failure_ends_the_job(backend):
 def test_a_final_failure_ends_the_job_whatever_remains(backend):
     descriptor, _ = backend.started(attempts=5)
     backend.fail(descriptor, is_final=True)
-    assert backend.state(descriptor) == FAILED
+    assert (backend.state(descriptor), backend.look(descriptor).attempts_remaining) == (FAILED, 0)
 
 
 @pytest.mark.parametrize("attempts", [0, -1, -(2**31)])

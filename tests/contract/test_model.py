@@ -87,7 +87,7 @@ class ModelJob:
     def spend(self, run_after, now, *, is_final=False):
         """One attempt failed: by an ack or by expiry."""
         is_last = is_final or self.remaining <= 1
-        self.remaining = max(self.remaining - 1, 0)
+        self.remaining = 0 if is_last else self.remaining - 1
         if is_last:
             self.finish(FAILED, now)
         else:
@@ -269,8 +269,9 @@ class Comparison(RuleBasedStateMachine):
         moved = self.bench.retry(priority=priority, attempts=allowed, run_after_ms=self.at(offset), limit=limit)
         assert moved == min(limit, len(failed))
         for job in failed[:limit]:
+            claim = job.claim  # stays, to tell who failed
             job.back(self.now if offset is None else self.at(offset), self.now)
-            job.remaining = allowed
+            job.remaining, job.claim = allowed, claim
 
     @rule(number=numbers, by_body=st.booleans())
     def delete(self, number, by_body):

@@ -19,8 +19,8 @@ def test_a_retried_job_has_new_attempts_and_the_same_allowance(backend):
     now = backend.clock.advance(1000)
     assert backend.retry(attempts=5) == 1
     assert backend.look(descriptor) == before._replace(
-        state=PENDING, attempts_remaining=5, run_after_ms=now, updated_at_ms=now, claim=None
-    )
+        state=PENDING, attempts_remaining=5, run_after_ms=now, updated_at_ms=now
+    )  # the claim stays, to tell who failed
     assert backend.take_names() == [descriptor]
 
 

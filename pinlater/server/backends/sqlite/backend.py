@@ -160,9 +160,12 @@ class SqliteBackend:
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         at = self._named(queue)
-        for ack in (*succeeded, *failed):
-            _check_shard(ack.job)
+        strangers = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
+        if strangers:  # an error, but not one that the other acks have to suffer for
+            succeeded, failed = _ours(succeeded), _ours(failed)
         settled: Settled = await self._writer.submit(settle, AckRequest(at.id, succeeded, failed))
+        if strangers:
+            _check_shard(strangers[0])
         return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
@@ -232,6 +235,10 @@ class SqliteBackend:
         await self._writer.close()
         await asyncio.get_running_loop().run_in_executor(None, self._readers.close)
         self._store.close()
+
+
+def _ours(acks: Sequence[Ack]) -> list[Ack]:
+    return [ack for ack in acks if ack.job.shard == SHARD]
 
 
 def _check_shard(job: JobDescriptor) -> None:

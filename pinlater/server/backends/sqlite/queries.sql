@@ -50,7 +50,7 @@ UPDATE jobs NOT INDEXED SET
     state = iif(?8 OR attempts_remaining <= 1, 3, 0),
     run_after = iif(?8 OR attempts_remaining <= 1, run_after, ?7),
     claim = iif(?8 OR attempts_remaining <= 1, claim, NULL),
-    attempts_remaining = max(attempts_remaining - 1, 0),
+    attempts_remaining = iif(?8, 0, max(attempts_remaining - 1, 0)),
     claim_expires = NULL,
     updated_at = ?2,
     custom_status = substr(custom_status || ?6, 1, 5000)
@@ -146,7 +146,7 @@ ORDER BY run_after, id LIMIT ?3
 
 -- name: retry_jobs
 -- ?3 ids as a JSON list, ?4 attempts, ?5 run after.
-UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, run_after = ?5, updated_at = ?2, claim = NULL
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?4, run_after = ?5, updated_at = ?2
 WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
 
 -- name: delete_jobs
