@@ -9,12 +9,13 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound
-from pinlater.server.backends.contract import Ack, Claim, NewJob
+from pinlater.server.backends.contract import Ack, Claim, JobFilter, NewJob
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.backends.sqlite.writer import CommitStats
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.broker import DequeueOrder
 from pinlater.server.rate_limits import RateLimits
+from pinlater.wire.messages import IN_PROGRESS
 
 
 class Bench:
@@ -23,9 +24,7 @@ class Bench:
     def __init__(self, data_dir: Path) -> None:
         self.commits: list[CommitStats] = []
         self.limits = RateLimits()
-        self.backend = SqliteBackend(
-            data_dir, priority_levels=3, now_ms=self.now_ms, synchronous="NORMAL", on_commit=self.commits.append
-        )
+        self.backend = SqliteBackend(data_dir, priority_levels=3, now_ms=self.now_ms, on_commit=self.commits.append)
         self.broker = Broker(self.backend, self.limits, self.now_ms)
 
     @staticmethod
@@ -75,6 +74,7 @@ def bodies(dequeued) -> list[bytes]:
 def test_a_waiting_dequeue_gets_the_job_in_the_transaction_that_stores_it(on_bench):
     async def scenario(bench):
         waiting = await bench.parked()
+        await bench.backend.count_jobs("q", JobFilter(IN_PROGRESS))  # reading waits for what was answered early
         before = len(bench.commits)
         await bench.broker.enqueue("q", [job(b"new")])
         assert bodies(await waiting) == [b"new"]
@@ -249,5 +249,15 @@ def test_an_empty_answer_costs_no_tokens(on_bench):
             assert await bench.broker.dequeue(bench.order(limit=5, wait=0), Caller()) == {}
         await bench.broker.enqueue("q", [job() for _ in range(5)])
         assert len(bodies(await bench.broker.dequeue(bench.order(limit=5), Caller()))) == 5
+
+    on_bench(scenario)
+
+
+def test_a_job_that_was_handed_out_is_seen_as_in_progress_at_once(on_bench):
+    async def scenario(bench):
+        for number in range(100):
+            await bench.broker.enqueue("q", [job(b"%d" % number)])
+            await bench.broker.dequeue(bench.order(), Caller())
+            assert await bench.backend.count_jobs("q", JobFilter(IN_PROGRESS)) == number + 1
 
     on_bench(scenario)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, UnknownError
@@ -33,6 +34,8 @@ from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.settle import AckRequest, settle
 from pinlater.server.backends.sqlite.store import Store
 from pinlater.server.backends.sqlite.writer import CommitStats, Writer
+
+_T = TypeVar("_T")
 
 SHARD = "1"
 """The one shard of this store."""
@@ -99,7 +102,7 @@ class SqliteBackend:
         self._queues = {
             name: self._queue(queue_id, name) for queue_id, name in connection.execute(QUERIES["queues"]).fetchall()
         }
-        self._writer = Writer(connection, _VERBS, now_ms, on_commit)
+        self._writer = Writer(connection, _VERBS, now_ms, on_commit, early={claim})
         self._readers = Readers(self._store.reader)
 
     @property
@@ -156,7 +159,7 @@ class SqliteBackend:
         return dequeued
 
     async def peek_jobs(self, queue: str, limit: int) -> list[ClaimedJob]:
-        return await self._readers.run(looking.peek, self._named(queue), self._now_ms(), limit)
+        return await self._read(looking.peek, self._named(queue), self._now_ms(), limit)
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         at = self._named(queue)
@@ -187,16 +190,20 @@ class SqliteBackend:
         addresses = [
             (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None for job in jobs
         ]
-        return await self._readers.run(looking.lookup, addresses, include_body)
+        return await self._read(looking.lookup, addresses, include_body)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        return await self._readers.run(looking.count, self._search(queue, which), self._count_limit)
+        return await self._read(looking.count, self._search(queue, which), self._count_limit)
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: tuple[int, int] | None) -> Page:
-        return await self._readers.run(looking.scan, self._search(queue, which), limit, position)
+        return await self._read(looking.scan, self._search(queue, which), limit, position)
 
     def _search(self, queue: str, which: JobFilter) -> looking.Search:
         return looking.Search(self._named(queue), which, self._now_ms(), self._regex_seconds)
+
+    async def _read(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        await self._writer.caught_up()
+        return await self._readers.run(function, *arguments)
 
     # By hand and by the monitor
 
@@ -209,7 +216,7 @@ class SqliteBackend:
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
         search = self._search(queue, which)
-        ids = await self._readers.run(looking.ids_of, search, limit)
+        ids = await self._read(looking.ids_of, search, limit)
         deleted: int = await self._writer.submit(upkeep.delete, upkeep.DeleteRequest(search.queue.id, which.state, ids))
         return deleted
 

@@ -1,4 +1,7 @@
-"""Claim: PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id)."""
+"""Claim: PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
+
+Answered before its commit: should that be lost, the job is pending still, and is handed out again.
+"""
 
 from __future__ import annotations
 

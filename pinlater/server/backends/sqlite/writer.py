@@ -13,7 +13,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
@@ -51,6 +51,7 @@ class Writer:
             stands before what claims, so that a job stored for a waiting dequeue is handed over at once.
         now_ms: the clock of the store.
         on_commit: is told of each transaction, in the event loop.
+        early: verbs whose results are delivered before the commit, because losing them does no harm.
     """
 
     def __init__(
@@ -59,8 +60,11 @@ class Writer:
         verbs: Sequence[Verb],
         now_ms: Callable[[], int],
         on_commit: Callable[[CommitStats], None],
+        *,
+        early: Collection[Verb] = (),
     ) -> None:
         self._connection = connection
+        self._early = frozenset(early)
         self._order = {verb: position for position, verb in enumerate(verbs)}
         self._now_ms = now_ms
         self._on_commit = on_commit
@@ -69,6 +73,7 @@ class Writer:
         self._gathered: list[_Item] = []
         self._inbox: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
         self._waiting = 0
+        self._early_until: asyncio.Future[None] | None = None
         self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -78,7 +83,7 @@ class Writer:
         return self._waiting
 
     def submit(self, verb: Verb, request: Any) -> asyncio.Future[Any]:
-        """Return the future result of a request; it is on disk when the future is done."""
+        """Return the future result of a request; unless its verb is an early one, it is on disk when it is done."""
         future = self._loop.create_future()
         if not self._gathered:
             # One turn of the loop later, so that whatever this turn still submits goes along.
@@ -86,6 +91,11 @@ class Writer:
         self._gathered.append(_Item(self._order[verb], verb, request, future))
         self._waiting += 1
         return future
+
+    async def caught_up(self) -> None:
+        """Wait until all that was delivered is committed, so that whoever reads now sees it."""
+        if self._early_until is not None:
+            await asyncio.shield(self._early_until)
 
     async def close(self) -> None:
         """Finish what was submitted and end the thread."""
@@ -121,28 +131,43 @@ class Writer:
     def _write(self, batch: list[_Item]) -> None:
         started = time.perf_counter()
         batch.sort(key=lambda item: item.order)  # stable: requests of a kind keep their order
-        results = self._transact(batch)
-        stats = CommitStats(len(batch), time.perf_counter() - started)
-        try:
-            self._loop.call_soon_threadsafe(self._deliver, batch, results, stats)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            log.debug("results of %d requests had nobody to go to", len(batch))
+        outcome = self._transact(batch)
+        self._in_loop(self._committed, len(batch), CommitStats(len(batch), time.perf_counter() - started), outcome)
 
-    def _transact(self, batch: list[_Item]) -> list[Any]:
-        """Return a result or an exception for each item, in their order."""
+    def _in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            log.debug("results had nobody to go to")
+
+    def _transact(self, batch: list[_Item]) -> list[tuple[_Item, Any]]:
+        """Carry out requests; return each with its result or exception, those left out that have it already."""
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
-            results = self._run(batch, Transaction(connection, self._now_ms(), self._ids))
+            outcome = self._run(batch, Transaction(connection, self._now_ms(), self._ids))
+            batch, outcome = self._without_early(outcome)
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - handed to whoever asked
             self._roll_back()
             if len(batch) > 1:  # one request's fault must not hurt the others: each by itself
                 return [result for item in batch for result in self._transact([item])]
-            return [_translate(error)]
-        return results
+            return [(item, _translate(error)) for item in batch]
+        return outcome
 
-    def _run(self, batch: list[_Item], transaction: Transaction) -> list[Any]:
+    def _without_early(self, outcome: list[tuple[_Item, Any]]) -> tuple[list[_Item], list[tuple[_Item, Any]]]:
+        """Deliver the early results; return the other items, alone and with their results.
+
+        Should the commit fail, or never come, then jobs were handed out that are still pending, and so are
+        handed out again: what at-least-once allows, and what a lost answer would have done as well.
+        """
+        early = [entry for entry in outcome if entry[0].verb in self._early]
+        rest = [entry for entry in outcome if entry[0].verb not in self._early] if early else outcome
+        if early:
+            self._in_loop(self._deliver_early, early)
+        return [item for item, _ in rest], rest
+
+    def _run(self, batch: list[_Item], transaction: Transaction) -> list[tuple[_Item, Any]]:
         results: list[Any] = []
         start = 0
         while start < len(batch):
@@ -152,7 +177,7 @@ class Writer:
                 end += 1
             results += verb(transaction, [item.request for item in batch[start:end]])
             start = end
-        return results
+        return list(zip(batch, results, strict=True))
 
     def _roll_back(self) -> None:
         self._ids.forget()
@@ -164,10 +189,22 @@ class Writer:
 
     # In the event loop
 
-    def _deliver(self, batch: list[_Item], results: list[Any], stats: CommitStats) -> None:
-        self._waiting -= len(batch)
+    def _committed(self, requests: int, stats: CommitStats, outcome: list[tuple[_Item, Any]]) -> None:
+        self._waiting -= requests
+        if self._early_until is not None:
+            self._early_until.set_result(None)
+            self._early_until = None
         self._on_commit(stats)
-        for item, result in zip(batch, results, strict=True):
+        self._deliver(outcome)
+
+    def _deliver_early(self, outcome: list[tuple[_Item, Any]]) -> None:
+        if self._early_until is None:
+            self._early_until = self._loop.create_future()
+        self._deliver(outcome)
+
+    @staticmethod
+    def _deliver(outcome: list[tuple[_Item, Any]]) -> None:
+        for item, result in outcome:
             future = item.future
             if future.cancelled():
                 continue
