@@ -49,6 +49,12 @@ def send_dequeue(
     connection.send("dequeueJobs", _arguments(_context, request))
 
 
+def send_enqueue(connection: Connection, queue: str, body: bytes) -> None:
+    """Send the enqueue of one job, without waiting for its answer."""
+    request = wire.PinLaterEnqueueRequest(queue, [wire.PinLaterJob(body)])
+    connection.send("enqueueJobs", wire.arguments_of("enqueueJobs")(_context, request))
+
+
 def acks_of(reply: Any) -> list[wire.PinLaterJobAckInfo]:
     """Return the acks for all jobs of a dequeue's reply; none for the reply to an ack."""
     if reply is None or not reply.jobMetadata:

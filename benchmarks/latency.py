@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.consumer import acks_of, send_dequeue
+from benchmarks.consumer import acks_of, send_dequeue, send_enqueue
 from benchmarks.figures import ROUNDS, Figure, in_turns, percentile
 from benchmarks.jobs import STARTED, Tell
 from benchmarks.programs import ProgramFailed, Worker
@@ -30,6 +30,7 @@ def measure(setting: Setting) -> list[Figure]:
         setting.server() as server,
         server.client() as client,
         server.connection() as consumer,
+        server.connection() as producer,
         _listener(setting.folder / "started") as listener,
     ):
         lean_queue = server.create_queue("lean")
@@ -39,7 +40,7 @@ def measure(setting: Setting) -> list[Figure]:
             _to_worker(client, worker, listener, -1)  # until it runs and waits
             bare_rounds, lean_rounds, worker_rounds = in_turns(
                 lambda: _repeat(jobs, lambda _: _bare_commit(store.insert, body)),
-                lambda: _repeat(jobs, lambda number: _to_parked_dequeue(client, consumer, lean_queue, number)),
+                lambda: _repeat(jobs, lambda _: _to_parked_dequeue(producer, consumer, lean_queue, body)),
                 lambda: _repeat(jobs, lambda number: _to_worker(client, worker, listener, number)),
             )
     return [
@@ -72,14 +73,14 @@ def _bare_commit(insert: Callable[[list[bytes]], None], body: bytes) -> float:
     return time.monotonic() - started
 
 
-def _to_parked_dequeue(client: Client, consumer: Connection, queue: str, number: int) -> float:
+def _to_parked_dequeue(producer: Connection, consumer: Connection, queue: str, body: bytes) -> float:
     send_dequeue(consumer, queue, 1, wait_ms=10_000)
     time.sleep(PAUSE_SECONDS / 4)  # until it is parked
-    job = Tell(number=number, listener="/")
     started = time.monotonic()
-    client.enqueue(job, queue=queue)
-    reply = consumer.receive(PATIENCE_SECONDS)  # it came while the enqueue was being answered
+    send_enqueue(producer, queue, body)
+    reply = consumer.receive(PATIENCE_SECONDS)
     seconds = time.monotonic() - started
+    producer.receive(PATIENCE_SECONDS)
     send_dequeue(consumer, queue, 1, acks_of(reply))
     if acks_of(consumer.receive(PATIENCE_SECONDS)):
         raise ProgramFailed("one job was enqueued, but two were handed out")
