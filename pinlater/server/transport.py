@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 MAX_FRAMES_AHEAD = 16
 """Calls that one connection may have sent ahead of their answers before it is not read any more."""
 
+LARGE_FRAME_BYTES = 512 * 1024
+"""Calls of at least this size are decoded in a thread: millions of tiny fields would hold up everybody else."""
+
 _SWEEP_SECONDS = 1.0
 
 
@@ -196,7 +199,7 @@ class Connection(asyncio.Protocol):
                 frame = self._frames.popleft()
                 if len(self._frames) < MAX_FRAMES_AHEAD:
                     self._transport.resume_reading()
-                await self._answer(self._owner.codec.decode_call(frame))
+                await self._answer(await self._decode(frame))
                 if self._writable is not None:
                     await self._writable
         except MalformedMessage as error:
@@ -209,6 +212,11 @@ class Connection(asyncio.Protocol):
             self._active_at = self._loop.time()
             if self._owner.is_draining:
                 self._transport.close()
+
+    async def _decode(self, frame: bytes) -> Call:
+        if len(frame) < LARGE_FRAME_BYTES:
+            return self._owner.codec.decode_call(frame)
+        return await asyncio.to_thread(Codec().decode_call, frame)
 
     async def _answer(self, call: Call) -> None:
         codec, method, sequence_id = self._owner.codec, call.method, call.sequence_id

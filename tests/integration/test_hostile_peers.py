@@ -1,6 +1,7 @@
 """Peers that send rubbish, too much, too little or nothing: their connection suffers, nobody else."""
 
 import resource
+import select
 import socket
 import struct
 import time
@@ -161,3 +162,19 @@ def test_the_log_tells_of_refusals_without_a_traceback(shared_server, peer):
     peer.sendall(framed(b"rubbish"))
     assert is_closed(peer)
     assert "Traceback" not in shared_server.log
+
+
+def test_a_call_that_is_slow_to_decode_holds_up_nobody_else(shared_server, client, queue):
+    tiny_field = b"\x02\x70\x00\x01"  # a bool that the IDL does not know
+    with shared_server.socket() as peer:
+        peer.sendall(framed(names_call()[4:-1] + tiny_field * 490_000 + b"\x00"))
+        answered = 0
+        while not is_readable(peer):
+            client.getQueueNames()
+            answered += 1
+        assert read_frame(peer)  # unknown fields are no fault
+    assert answered > 3
+
+
+def is_readable(sock):
+    return bool(select.select([sock], [], [], 0)[0])
