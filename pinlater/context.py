@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
@@ -60,4 +60,27 @@ class JobContext(ABC):
         Raises:
             JobInterrupted: as ``checkpoint`` does, before the step starts.
             BodyInvalid: the result is not JSON.
+        """
+
+    @abstractmethod
+    def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
+        """Go through ``items`` from where the last attempt left off, with a checkpoint after each.
+
+        ::
+
+            for path in context.iterate(sorted(folder.iterdir())):
+                index(path)
+
+        The job's field ``cursor`` counts the finished items: it moves on when the next item is asked for, not when
+        the loop is left. So nothing is skipped, and a process that is killed repeats at most what it did since the
+        checkpoint that was sent last. Every attempt has to get the same items in the same order.
+
+        Args:
+            items: sequences are entered at the cursor; other iterables are read up to there first.
+            cursor: name of the field, an ``int``; a second loop needs a second one.
+
+        Raises:
+            JobInterrupted: as ``checkpoint`` does, after an item is finished.
+            TypeError: the record has no such field.
+            ValueError: the field is negative.
         """

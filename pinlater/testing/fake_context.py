@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
 from pinlater.codec import JobCodec, encode_body
 from pinlater.context import JobContext
+from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.job import Job, RawJob
 
@@ -98,6 +99,10 @@ class FakeContext(JobContext):
             self._save()
         result: _T = self.steps[name]
         return result
+
+    def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
+        """Go through items from the cursor on; see ``JobContext.iterate``."""
+        return iterate(self._running_job(), items, cursor, self.checkpoint)
 
     def resume(self, job: _J) -> _J:
         """Return ``job`` as its next attempt would get it: decoded from what was saved last.

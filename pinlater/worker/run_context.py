@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,6 +12,7 @@ import msgspec
 
 from pinlater.codec import encode_body, saved_steps
 from pinlater.context import JobContext
+from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.job import Job, RawJob
 from pinlater.worker.batch import Batch
@@ -104,6 +105,10 @@ class RunContext(JobContext):
         self._steps[name] = result
         self._save(self._patience_seconds)
         return result
+
+    def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
+        """Go through items from the cursor on; see ``JobContext.iterate``."""
+        return iterate(self._job, items, cursor, self.checkpoint)
 
     @cached_property
     def _steps(self) -> dict[str, Any]:

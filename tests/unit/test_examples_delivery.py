@@ -11,7 +11,7 @@ import pytest
 
 from jobs_example.delivery import DeliverEvent
 from pinlater import Discard, Retry
-from tests.unit.example_fakes import FakeContext
+from pinlater.testing import FakeContext
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ def test_the_event_arrives_with_its_key(endpoint):
     ((method, headers, body),) = endpoint.requests
     assert method == "POST"
     assert json.loads(body) == {"pin": 7}
-    assert headers["Idempotency-Key"] == "q:s1:p1:42"
+    assert headers["Idempotency-Key"] == "test:s1:p1:1"
 
 
 def test_a_receiver_that_says_when_is_obeyed(endpoint):

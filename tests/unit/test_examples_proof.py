@@ -15,7 +15,7 @@ from jobs_example.source_index import INSERT, SCHEMA
 from jobs_example.thumbnails import PHOTOS, MakeThumbnails
 from pinlater import JobState
 from pinlater.client.records import JobInfo
-from tests.unit.example_fakes import FakeContext
+from pinlater.testing import FakeContext
 
 FILES = ["bisect.py", "heapq.py", "queue.py"]
 CREATED_MS = 1_700_000_000_000

@@ -8,7 +8,7 @@ from jobs_example import source_index
 from jobs_example.source_index import IndexStandardLibrary, source_files
 from pinlater import JobInterrupted
 from pinlater.codec import JobCodec, encode_body
-from tests.unit.example_fakes import FakeContext
+from pinlater.testing import FakeContext
 
 FILES = 25
 
@@ -61,7 +61,7 @@ def test_names_comments_and_code_can_be_searched(job):
 
 def test_an_interrupted_job_goes_on_from_its_checkpoint(job, library):
     with pytest.raises(JobInterrupted):
-        job.run(FakeContext(interrupt_after=1))
+        job.run(FakeContext(draining_after=1))
     saved = JobCodec([IndexStandardLibrary]).decode("source_index", encode_body(job))
     assert saved.cursor == source_index.FILES_AT_ONCE
     saved.run(FakeContext(attempt=2))
@@ -70,7 +70,7 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint(job, library):
 
 
 def test_work_after_the_last_checkpoint_is_done_again_without_doubles(job, library):
-    context = FakeContext(interrupt_after=2)
+    context = FakeContext(draining_after=2)
     with pytest.raises(JobInterrupted):
         job.run(context)
     stale = IndexStandardLibrary(database=job.database, cursor=10)  # 20 files are in the index

@@ -5,7 +5,7 @@ from PIL import Image
 
 from jobs_example.thumbnails import PHOTOS, MakeThumbnails
 from pinlater import Discard
-from tests.unit.example_fakes import FakeContext
+from pinlater.testing import FakeContext
 
 ALL_PHOTOS = sorted(PHOTOS.glob("*.jpg"))
 

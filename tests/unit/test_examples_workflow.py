@@ -5,7 +5,7 @@ import pytest
 from jobs_example import workflow
 from jobs_example.workflow import PublishReport
 from pinlater.codec import JobCodec
-from tests.unit.example_fakes import FakeContext
+from pinlater.testing import FakeContext
 
 
 @pytest.fixture
@@ -34,16 +34,15 @@ def posted(monkeypatch):
 
 def test_steps_that_are_done_are_not_done_again(library, posted, tmp_path):
     job = PublishReport(report=str(tmp_path / "report.md"), url="http://example.com/news")
-    steps = {}
-    first = FakeContext(steps=steps)
+    first = FakeContext()
     with pytest.raises(OSError):
         job.run(first)
     (tmp_path / "report.md").write_text("only a second writing would replace this")
-    second = FakeContext(steps=steps, attempt=2)
+    second = FakeContext(steps=first.steps, attempt=2)
     job.run(second)
-    assert (first.ran, second.ran) == (["measure", "write", "announce"], ["announce"])
+    assert (first.ran, second.ran) == (["measure", "write"], ["announce"])
     assert (tmp_path / "report.md").read_text().startswith("only")
-    assert posted[0] == posted[1] == (job.url, {"report": job.report, "lines": 75}, "q:s1:p1:42")
+    assert posted[0] == posted[1] == (job.url, {"report": job.report, "lines": 75}, "test:s1:p1:1")
 
 
 def test_the_report_lists_the_largest_first(library, posted, tmp_path):

@@ -27,11 +27,12 @@ MAY_KNOW = {
     "descriptor": {"errors"},
     "job": BASE,
     "codec": BASE | {"job"},
+    "cursor": BASE | {"job"},
     "wire": BASE,
     "client": BASE | {"job", "codec", "wire"},
-    "worker": BASE | {"job", "codec", "wire", "client", "pinlater_supervisor"},
+    "worker": BASE | {"job", "codec", "cursor", "wire", "client", "pinlater_supervisor"},
     "server": BASE | {"wire", "pinlater_supervisor"},
-    "testing": BASE | {"job", "codec", "wire", "client", "worker", "server"},
+    "testing": BASE | {"job", "codec", "cursor", "wire", "client", "worker", "server"},
 }
 """Part of ``pinlater`` -> the other parts that it may import."""
 

@@ -1,0 +1,40 @@
+"""Goes through many things, and remembers in the job's record how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from pinlater.job import Job
+
+_T = TypeVar("_T")
+
+
+def iterate(job: Job, items: Iterable[_T], cursor: str, checkpoint: Callable[[], object]) -> Iterator[_T]:
+    """Return the items from the job's cursor on; see ``JobContext.iterate``.
+
+    Raises:
+        TypeError: the job has no field ``cursor`` that holds a whole number.
+        ValueError: that number is negative.
+    """
+    start = getattr(job, cursor, None)
+    kind = type(job).__name__
+    if type(start) is not int:
+        raise TypeError(f'iterate(cursor="{cursor}") counts in a field of the record; give {kind} "{cursor}: int = 0"')
+    if start < 0:
+        raise ValueError(f"the {cursor} of this {kind} is {start}; it counts finished items and cannot be negative")
+    return _walk(job, _from(items, start), cursor, start, checkpoint)
+
+
+def _walk(job: Job, rest: Iterable[_T], cursor: str, start: int, checkpoint: Callable[[], object]) -> Iterator[_T]:
+    for finished, item in enumerate(rest, start + 1):
+        yield item
+        setattr(job, cursor, finished)  # not reached for an item whose work was broken off
+        checkpoint()
+
+
+def _from(items: Iterable[_T], start: int) -> Iterable[_T]:
+    if isinstance(items, Sequence):  # the finished ones need not be walked past
+        return map(items.__getitem__, range(start, len(items)))
+    return islice(items, start, None)
