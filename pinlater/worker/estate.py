@@ -7,9 +7,12 @@ import socket
 import time
 from collections.abc import Callable
 
+from pinlater.worker.crashes import STATUS_ROOM, crash_mark, crashes_in, is_poison
 from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, HeldBatch, HeldJob
 from pinlater.worker.messenger import Claimed, Lost, Messenger
 from pinlater.worker.notices import Notice
+
+_UNHEARD = "failed; its process ended before it could say why\n"
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +29,7 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
         CallError, ServiceError: the server has not done all of it.
     """
     holding, facts = notice.holding, notice.facts
-    lost = _lost(notice)
+    lost = _lost(notice) + _crashed(notice, messenger)
     succeeded = _in_state(notice, SUCCEEDED)
     returned = _in_state(notice, HELD) + (_in_state(notice, RUNNING) if facts.was_interrupted else [])
     messenger.failed(lost)
@@ -50,21 +53,37 @@ def _in_state(notice: Notice, state: int) -> list[Claimed]:
 
 
 def _lost(notice: Notice) -> list[Lost]:
-    states = {FAILED, DISCARDED} | (set() if notice.facts.was_interrupted else {RUNNING})
     return [
-        _lost_job(notice, batch, job) for batch in notice.holding.batches for job in batch.jobs if job.state in states
+        Lost(job.descriptor, batch.claim, _UNHEARD, job.delay_ms, job.state == DISCARDED)
+        for batch in notice.holding.batches
+        for job in batch.jobs
+        if job.state in {FAILED, DISCARDED}
     ]
 
 
-def _lost_job(notice: Notice, batch: HeldBatch, job: HeldJob) -> Lost:
-    status = _evidence(notice) if job.state == RUNNING else "failed; its process ended before it could say why\n"
-    if job.state == RUNNING:
-        log.error("%s: %s", job.descriptor, status.strip())
-    return Lost(job.descriptor, batch.claim, status, job.delay_ms, job.state == DISCARDED)
+def _crashed(notice: Notice, messenger: Messenger) -> list[Lost]:
+    """Return the job that ran, if it is to blame; it is given up once it has crashed too often."""
+    if notice.facts.was_interrupted:
+        return []
+    return [
+        _crashed_job(notice, batch, job, messenger)
+        for batch in notice.holding.batches
+        for job in batch.jobs
+        if job.state == RUNNING
+    ]
+
+
+def _crashed_job(notice: Notice, batch: HeldBatch, job: HeldJob, messenger: Messenger) -> Lost:
+    before = messenger.statuses([job.descriptor]).get(job.descriptor, "")
+    crashes = crashes_in(before) + 1
+    status = crash_mark(f"{socket.gethostname()} {notice.facts.pid}", crashes, _evidence(notice))
+    if len(before) + len(status) > STATUS_ROOM:
+        messenger.note((job.descriptor, batch.claim), status)
+    log.error("%s: %s", job.descriptor, status.strip())
+    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_poison(crashes))
 
 
 def _evidence(notice: Notice) -> str:
     facts, holding = notice.facts, notice.holding
     ran_seconds = max(facts.died_ns - holding.running_since_ns, 0) / 1e9
-    where = f"{socket.gethostname()} {facts.pid}"
-    return f"[{where}] the process died while it ran {holding.running_kind} for {ran_seconds:.2f} s: {facts.in_words}\n"
+    return f"the process died while it ran {holding.running_kind} for {ran_seconds:.2f} s: {facts.in_words}"

@@ -16,6 +16,7 @@ from pinlater.wire.messages import (
     PinLaterCheckpointJobsRequest,
     PinLaterJobAckInfo,
     PinLaterJobAckRequest,
+    PinLaterLookupJobRequest,
     PinLaterReleaseClaimsRequest,
     RequestContext,
     arguments_of,
@@ -82,18 +83,29 @@ class Messenger:
             ]
             self._call("ackDequeuedJobs", PinLaterJobAckRequest(queue, jobsFailed=infos))
 
+    def statuses(self, descriptors: Sequence[str]) -> dict[str, str]:
+        """Return the custom statuses of the jobs that are still there."""
+        found = self._call("lookupJobs", PinLaterLookupJobRequest(list(descriptors))) or {}
+        return {descriptor: info.customStatus for descriptor, info in found.items()}
+
+    def note(self, job: Claimed, text: str) -> None:
+        """Put a text in front of a job's custom status, where there is room even if the status is full."""
+        descriptor, claim = job
+        request = PinLaterCheckpointJobRequest(descriptor, prependCustomStatus=text, claimDescriptor=claim)
+        self._call("checkpointJobs", PinLaterCheckpointJobsRequest(queue_of(descriptor), [request]))
+
     def release(self, queues: Sequence[str], source: str) -> None:
         """Give back all that was claimed in the name of ``source``."""
         for queue in queues:
             self._call("releaseClaims", PinLaterReleaseClaimsRequest(queue, source))
 
-    def _call(self, method: str, request: Any) -> None:
+    def _call(self, method: str, request: Any) -> Any:
         if self._connection is None or self._connection.is_stale():
             self._connection = self._connector.connect()
         try:
-            self._connection.call(method, arguments_of(method)(self._context, request), _CALL_SECONDS)
+            return self._connection.call(method, arguments_of(method)(self._context, request), _CALL_SECONDS)
         except QueueNotFound:
-            return
+            return None
 
 
 def _by_queue(jobs: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:

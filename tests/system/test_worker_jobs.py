@@ -65,6 +65,23 @@ def test_a_job_that_kills_its_process_fails_with_the_evidence(start, client, fol
     assert worker.stop() == 0
 
 
+@pytest.mark.parametrize(("how", "evidence"), [("segfault", "killed by SIGSEGV"), ("_exit", "exited with 0")])
+def test_poison_is_given_up_and_its_neighbours_are_not(start, client, folder, how, evidence):
+    body = b'{"job": "Fails", "how": "%s"}' % how.encode()
+    poisons = client.enqueue_jobs("fails", [NewJob(body, attempts=10) for _ in range(3)])
+    good = client.enqueue_jobs("touch", [NewJob(b'{"job": "Touch", "number": %d}' % n) for n in range(200)])
+    worker = start("--processes", 2)
+    for job in poisons:
+        found = await_state(client, job, JobState.FAILED, seconds=40)
+        assert found.status.count("poison") == 1, found.status
+        assert found.status.count(evidence) == 3, found.status
+    for job in good:
+        found = await_state(client, job, JobState.SUCCEEDED)
+        assert found.attempts_remaining == found.attempts_allowed
+    assert [line.split()[0] for line in ran(folder)].count(how) == 9
+    assert worker.stop() == 0
+
+
 def test_a_process_that_a_job_forks_does_not_become_a_worker(start, client, folder):
     jobs = [put(client, "Forks", "forks", how=how) for how in ("exits", "raises", "returns")]
     worker = start("--burst", "--processes", 1)

@@ -71,6 +71,8 @@ class Fails(Job, queue="fails", attempts=3, backoff=SOON):
             raise KeyboardInterrupt
         if self.how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "segfault":
+            ctypes.string_at(0)
         if self.how == "_exit":
             os._exit(0)
 

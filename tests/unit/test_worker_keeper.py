@@ -27,6 +27,7 @@ class FakeMessenger:
     def __init__(self):
         self.said = []
         self.trouble = None
+        self.kept = {}
 
     def _say(self, what, jobs):
         if self.trouble:
@@ -45,6 +46,12 @@ class FakeMessenger:
 
     def failed(self, jobs):
         self._say("failed", jobs)
+
+    def statuses(self, descriptors):
+        return {descriptor: self.kept[descriptor] for descriptor in descriptors if descriptor in self.kept}
+
+    def note(self, job, text):
+        self._say("note", (job[0], text))
 
     def release(self, queues, source):
         self._say("release", (tuple(queues), source))
@@ -180,6 +187,36 @@ def test_the_estate_of_a_dead_process_is_settled(bench):
     assert released == ("release", (("mail", "web"), "worker:me.1"))
     assert not bench.notices.are_pending
     assert 8.9 < bench.board.retries_due_ms / 1000 - time.monotonic() < 9.1
+
+
+def crash_of(bench, before):
+    """Let a process die of its job, whose status was ``before``; return what the keeper says of the job."""
+    bench.messenger.kept["mail:s1:p1:1"] = before
+    bench.hold(RUNNING)
+    bench.die()
+    bench.turn()
+    return dict(bench.messenger.said)["failed"][0]
+
+
+def test_a_job_is_poison_after_each_third_crash(bench):
+    status, verdicts = "[attempt 1/9 host 3 0.00 s] ValueError: crash 7\n", []
+    for crash in range(1, 7):
+        lost = crash_of(bench, status)
+        status += lost.status
+        assert f"crash {crash}" in lost.status
+        assert ("poison" in lost.status) is lost.is_final
+        verdicts.append(lost.is_final)
+    assert verdicts == [False, False, True] * 2
+
+
+def test_crashes_are_counted_though_the_status_is_full(bench):
+    status = "x" * 4990 + "\n"
+    for crash in (1, 2, 3):
+        lost = crash_of(bench, status)
+        [(descriptor, mark)] = [job for what, job in bench.messenger.said if what == "note"]
+        assert descriptor == lost.descriptor
+        status = (mark + status)[:5000]
+        assert lost.is_final is (crash == 3)
 
 
 def test_a_job_cut_off_by_a_stop_keeps_its_attempt(bench):

@@ -1,0 +1,38 @@
+"""Counts how often a job's process has died while it ran, so that a job that kills its workers is given up.
+
+The count is kept where the job is: each crash leaves a line in the job's custom status. A job that was given up and
+is retried by hand goes on counting, and is given up again after as many further crashes.
+"""
+
+from __future__ import annotations
+
+import re
+
+MOST_CRASHES = 3
+"""A job is given up after so many crashes, whatever attempts remain."""
+STATUS_ROOM = 5000
+"""Characters of a custom status that servers keep; what is appended beyond them is lost."""
+
+_MARK = re.compile(r"^\[\S+ \d+\] crash (\d{1,9})\b", re.MULTILINE)
+
+
+def crashes_in(status: str) -> int:
+    """Return how many crashes a custom status tells of."""
+    return max(map(int, _MARK.findall(status)), default=0)
+
+
+def is_poison(crashes: int) -> bool:
+    """Tell whether a job is given up for its latest crash."""
+    return crashes % MOST_CRASHES == 0
+
+
+def crash_mark(where: str, crashes: int, evidence: str) -> str:
+    """Return the line that a crash leaves in the status.
+
+    Args:
+        where: host and process.
+        crashes: how many there were, with this one.
+        evidence: how the process ended.
+    """
+    verdict = ", poison: given up for it" if is_poison(crashes) else ""
+    return f"[{where}] crash {crashes}{verdict}: {evidence}\n"
