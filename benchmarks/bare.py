@@ -18,6 +18,11 @@ _INSERT = """INSERT INTO jobs (id, queue_id, state, priority, run_after, created
                                attempts_allowed, attempts_remaining, custom_status, body)
              VALUES (?, ?, 0, ?, ?, ?, ?, ?, ?, '', ?)"""
 
+_CLAIM = """UPDATE jobs SET state = 1, claim = ?4, claim_expires = ?5, claim_lease = ?6, updated_at = ?2
+            WHERE id IN (SELECT id FROM jobs WHERE state = 0 AND queue_id = ?1 AND priority = ?3 AND run_after <= ?2
+                         ORDER BY run_after, id LIMIT ?7)
+            RETURNING id, body, attempts_allowed, attempts_remaining, created_at, run_after"""
+
 
 class BareStore:
     """A file with our schema, synced as a server's is by default, and no server."""
@@ -54,8 +59,8 @@ class BareStore:
         self._claims += 1
         with self._transaction() as connection:
             parameters = (QUEUE_ID, now, PRIORITY, f"bare:{self._claims}", now + LEASE_MS, LEASE_MS, limit)
-            rows = connection.execute(QUERIES["claim_jobs"], parameters).fetchall()
-        return [row[1] for row in rows]
+            rows = connection.execute(_CLAIM, parameters).fetchall()
+        return [row[0] for row in rows]
 
     def succeed(self, ids: Sequence[int]) -> None:
         """Acknowledge what the last claim brought, in one transaction."""

@@ -31,8 +31,8 @@ MAX_DEQUEUE_JOBS = 5000
 MAX_SCAN_JOBS = 10_000
 """A page of a scan has at most this many jobs."""
 
-_ANSWER_OVERHEAD_BYTES = 300
-"""Of a job in a dequeue's answer: descriptor twice, claim, numbers."""
+_ANSWER_RESERVE_BYTES = 4096
+"""Of a dequeue's answer, for what is not jobs."""
 
 
 class Answer(NamedTuple):
@@ -205,37 +205,23 @@ class Service:
         if coverage < 0.5:  # of one shard: rounds to none
             return {}, None
         limit = min(request.limit, MAX_DEQUEUE_JOBS)
+        max_bytes = self._settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
         if request.dryRun:
-            return {queue: await self._broker.peek(queue, limit)}, None
+            return {queue: await self._broker.peek(queue, limit, max_bytes)}, None
         claim = Claim(self._claims.new(arguments.context.source), self._lease_ms(request.claimTimeoutMillis))
         wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
-        order = DequeueOrder((queue, *(request.otherQueueNames or ())), limit, claim, wait_ms / 1000)
+        order = DequeueOrder((queue, *(request.otherQueueNames or ())), limit, max_bytes, claim, wait_ms / 1000)
         started = time.perf_counter()
         jobs = await self._broker.dequeue(order, caller)
         if wait_ms:
             self._metrics.dequeue_wait_seconds.observe(queue, time.perf_counter() - started)
-        return await self._as_much_as_fits(jobs, claim.descriptor), claim.descriptor
+        return jobs, claim.descriptor
 
     def _lease_ms(self, asked_ms: int | None) -> int:
         settings = self._settings
         if not asked_ms or asked_ms < 0:
             return int(settings.claim_timeout_seconds * 1000)
         return min(asked_ms, int(settings.max_claim_timeout_seconds * 1000))
-
-    async def _as_much_as_fits(self, jobs: dict[str, list[ClaimedJob]], claim: str) -> dict[str, list[ClaimedJob]]:
-        """Give back at once what would make the answer larger than a frame."""
-        room = self._settings.max_frame_bytes - self._settings.max_body_bytes
-        excess: dict[str, list[ClaimedJob]] = {}
-        for queue, claimed in jobs.items():
-            for index, job in enumerate(claimed):
-                if room <= 0:
-                    excess[queue] = claimed[index:]
-                    jobs[queue] = claimed[:index]
-                    break
-                room -= len(job.body) + _ANSWER_OVERHEAD_BYTES
-        if excess:
-            await self._give_back(excess, claim)
-        return jobs
 
     def _dequeue_answer(self, jobs: dict[str, list[ClaimedJob]], claim: str | None) -> Answer:
         bodies: dict[str, bytes] = {}

@@ -3,6 +3,7 @@
 import itertools
 import random
 
+from pinlater.server.backends.contract import Dequeued
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
@@ -21,7 +22,7 @@ def test_a_claimed_job_is_in_progress_and_costs_no_attempt(backend):
 
 
 def test_an_empty_queue_gives_nothing(backend):
-    assert backend.dequeue_jobs(QUEUE, 10, backend.claim()) == ([], None)
+    assert backend.dequeue_jobs(QUEUE, 10, backend.claim()) == Dequeued([], None, has_more=False)
 
 
 def test_a_claimed_job_is_not_handed_out_again(backend):
@@ -93,12 +94,14 @@ def test_the_next_due_time_is_told_when_asked_for(backend):
     later = backend.clock.now_ms + 5000
     for priority, delay in ((1, 9), (2, 0), (3, 4)):
         backend.put_one(priority=priority, run_after_ms=later + delay)
-    assert backend.dequeue_jobs(QUEUE, 1, backend.claim(), want_next_due=True) == ([], later)
-    assert backend.dequeue_jobs(QUEUE, 1, backend.claim()) == ([], None)
+    assert backend.dequeue_jobs(QUEUE, 1, backend.claim(), want_next_due=True) == Dequeued([], later, has_more=False)
+    assert backend.dequeue_jobs(QUEUE, 1, backend.claim()) == Dequeued([], None, has_more=False)
     backend.put_one()
     assert backend.dequeue_jobs(QUEUE, 2, backend.claim(), want_next_due=True).next_due_ms == later
     backend.create_queue("thumbnails")
-    assert backend.dequeue_jobs("thumbnails", 1, backend.claim(), want_next_due=True) == ([], None)
+    assert backend.dequeue_jobs("thumbnails", 1, backend.claim(), want_next_due=True) == Dequeued(
+        [], None, has_more=False
+    )
 
 
 def test_many_jobs_are_each_handed_out_once(backend):

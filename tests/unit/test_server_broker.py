@@ -32,7 +32,7 @@ class Bench:
         return int(time.time() * 1000)
 
     def order(self, *queues: str, limit: int = 1, wait: float = 10.0, name: str = "a") -> DequeueOrder:
-        return DequeueOrder(queues or ("q",), limit, Claim(f"h:1:1:{name}:1", 30_000), wait)
+        return DequeueOrder(queues or ("q",), limit, 1_000_000, Claim(f"h:1:1:{name}:1", 30_000), wait)
 
     async def parked(self, *queues: str, caller: Caller | None = None, **order: object) -> asyncio.Task:
         """Return a dequeue that waits by now."""
@@ -233,7 +233,7 @@ def test_a_paused_queue_refuses_after_the_wait_and_goes_on_when_resumed(on_bench
         with pytest.raises(DequeueRateLimited, match="paused"):
             await bench.broker.dequeue(bench.order(wait=0.02), Caller())
         with pytest.raises(DequeueRateLimited, match="paused"):
-            await bench.broker.peek("q", 1)
+            await bench.broker.peek("q", 1, 1_000_000)
         waiting = await bench.parked()
         bench.limits.update({})
         bench.broker.limits_changed()
@@ -259,5 +259,18 @@ def test_a_job_that_was_handed_out_is_seen_as_in_progress_at_once(on_bench):
             await bench.broker.enqueue("q", [job(b"%d" % number)])
             await bench.broker.dequeue(bench.order(), Caller())
             assert await bench.backend.count_jobs("q", JobFilter(IN_PROGRESS)) == number + 1
+
+    on_bench(scenario)
+
+
+def test_an_answer_takes_no_more_than_fits_but_at_least_one_job(on_bench):
+    async def scenario(bench):
+        await bench.broker.enqueue("q", [job(b"x" * size) for size in (400_000, 300_000, 600_000, 1_200_000, 1)])
+        await bench.broker.enqueue("r", [job(b"y")])
+        sizes = []
+        for _ in range(5):
+            answer = await bench.broker.dequeue(bench.order("q", "r", limit=100, wait=0), Caller())
+            sizes.append([len(body) for body in bodies(answer)])
+        assert sizes == [[400_000, 300_000], [600_000], [1_200_000], [1, 1], []]
 
     on_bench(scenario)

@@ -73,8 +73,7 @@ def test_no_statement_sorts(store, name):
 @pytest.mark.parametrize(
     ("name", "index"),
     {
-        "claim_jobs": "jobs_pending (queue_id=? AND priority=? AND run_after<?)",
-        "peek_jobs": "jobs_pending (queue_id=? AND priority=? AND run_after<?)",
+        "claimable_jobs": "jobs_pending (queue_id=? AND priority=? AND run_after<?)",
         "next_due": "jobs_pending (queue_id=? AND priority=? AND run_after>?)",
         "expired_claims": "jobs_claimed (claim_expires<?)",
         "collect_finished": "jobs_settled (state=? AND updated_at<?)",
@@ -91,6 +90,8 @@ def test_the_index_narrows_by_all_that_it_can(store, name, index):
 @pytest.mark.parametrize(
     "name",
     [
+        "claim_jobs",
+        "bodies_of_jobs",
         "succeed_jobs",
         "succeed_job",
         "fail_job",
@@ -137,9 +138,10 @@ class _Steps:
 @pytest.mark.parametrize(
     ("name", "parameters", "rows", "most_hundreds"),
     [
-        ("claim_jobs", (1, NOW, 2, "c", NOW, 1000, 10), 10, 40),
-        ("claim_jobs", (1, 0, 2, "c", NOW, 1000, 10), 0, 2),
-        ("peek_jobs", (1, NOW, 2, 10), 10, 10),
+        ("claimable_jobs", (1, NOW, 2, 10), 1, 20),
+        ("claimable_jobs", (1, 0, 2, 10), 1, 2),
+        ("claim_jobs", (NOW, "c", NOW, 1000, "[2, 4, 6, 8, 10]"), 0, 20),
+        ("bodies_of_jobs", ("[2, 4, 6, 8, 10]",), 1, 10),
         ("next_due", (1, NOW, 2), 1, 2),
         ("next_due", (1, ALL - 1, 2), 0, 2),
         ("expired_claims", (NOW + 20, 10**6, 1000, 10), 10, 10),

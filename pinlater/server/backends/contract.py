@@ -19,6 +19,12 @@ MAX_STATUS_CHARACTERS = 5000
 MAX_QUEUE_NAME_CHARACTERS = 58
 """Longest queue name that every store can keep (MySQL: ``plq_<shard>_<name>`` has to fit into 64)."""
 
+MAX_ANSWER_BYTES = 16_000_000
+"""What a dequeue hands out at most, unless told otherwise, so that its answer fits into a frame."""
+
+JOB_OVERHEAD_BYTES = 300
+"""Of a job in a dequeue's answer, beside its body: descriptor twice, claim, numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
@@ -63,10 +69,17 @@ class ClaimedJob(NamedTuple):
 
 
 class Dequeued(NamedTuple):
-    """Jobs in the order (priority, run_after, id); when fewer than wanted, when the next one falls due."""
+    """What a dequeue claimed.
+
+    Attributes:
+        jobs: in the order (priority, run_after, id).
+        next_due_ms: when the next job falls due, if that was asked for and no more are due now.
+        has_more: whether more may be due now: the limit was reached, or the answer is full.
+    """
 
     jobs: list[ClaimedJob]
     next_due_ms: int | None
+    has_more: bool
 
 
 class Ack(NamedTuple):
@@ -167,10 +180,12 @@ class Backend(Protocol):
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
         """Nothing -> PENDING. Return descriptors in the order of ``jobs``. Not safe to repeat: stores again."""
 
-    async def dequeue_jobs(self, queue: str, limit: int, claim: Claim, *, want_next_due: bool = False) -> Dequeued:
-        """PENDING and due -> IN_PROGRESS under ``claim``, up to ``limit``."""
+    async def dequeue_jobs(
+        self, queue: str, limit: int, claim: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
+    ) -> Dequeued:
+        """PENDING and due -> IN_PROGRESS under ``claim``, up to ``limit`` jobs and ``max_bytes``, but at least one."""
 
-    async def peek_jobs(self, queue: str, limit: int) -> list[ClaimedJob]:
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         """Return what a dequeue would hand out; change nothing."""
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.server.backends.contract import (
+    JOB_OVERHEAD_BYTES,
     Ack,
     Backend,
     Checkpoint,
@@ -27,12 +28,14 @@ class DequeueOrder(NamedTuple):
     Attributes:
         queues: where jobs may come from; a later one is asked only for what the earlier ones lack.
         limit: most jobs to hand out.
+        max_bytes: most bytes of an answer that their bodies may fill.
         claim: how they are claimed.
         wait_seconds: how long it may wait when there is none.
     """
 
     queues: Sequence[str]
     limit: int
+    max_bytes: int
     claim: Claim
     wait_seconds: float
 
@@ -110,17 +113,18 @@ class Broker:
 
     async def _take(self, order: DequeueOrder) -> dict[str, list[ClaimedJob]]:
         taken: dict[str, list[ClaimedJob]] = {}
-        wanted = order.limit
+        wanted, room = order.limit, order.max_bytes
         for queue in order.queues:
-            jobs = await self._take_from(queue, wanted, order)
+            jobs = await self._take_from(queue, wanted, room, order.claim)
             if jobs:
                 taken[queue] = jobs
                 wanted -= len(jobs)
-                if wanted <= 0:
+                room -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in jobs)
+                if wanted <= 0 or room < order.max_bytes / 2:
                     break
         return taken
 
-    async def _take_from(self, queue: str, wanted: int, order: DequeueOrder) -> list[ClaimedJob]:
+    async def _take_from(self, queue: str, wanted: int, room: int, claim: Claim) -> list[ClaimedJob]:
         parked = self._at(queue)
         if self._backend.capabilities.is_serial and parked.is_known_empty:
             return []
@@ -130,19 +134,19 @@ class Broker:
         arrivals = parked.arrivals
         taken = 0
         try:
-            jobs, next_due_ms = await self._backend.dequeue_jobs(queue, allowed, order.claim, want_next_due=True)
-            taken = len(jobs)
+            found = await self._backend.dequeue_jobs(queue, allowed, claim, max_bytes=room, want_next_due=True)
+            taken = len(found.jobs)
         except QueueNotFound:
             self._parked.pop(queue, None)  # or anybody could fill the memory with names
             raise
         finally:
             if taken < allowed:
                 self._limits.give_back(queue, allowed - taken)
-        if taken < allowed:
-            parked.came_back_short(arrivals, next_due_ms)
-        else:  # there may be more
+        if found.has_more:
             parked.wake_next()
-        return jobs
+        else:
+            parked.came_back_short(arrivals, found.next_due_ms)
+        return found.jobs
 
     async def _sleep(self, order: DequeueOrder, wait: Wait, seconds: float | None) -> None:
         parked = [self._at(queue) for queue in order.queues]
@@ -157,7 +161,7 @@ class Broker:
             for queue in parked:
                 queue.remove(wait)
 
-    async def peek(self, queue: str, limit: int) -> list[ClaimedJob]:
+    async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
         """Return what a dequeue would hand out.
 
         Raises:
@@ -165,7 +169,7 @@ class Broker:
         """
         if self._limits.is_paused(queue):
             raise DequeueRateLimited(f"queue {queue!r} is paused")
-        return await self._backend.peek_jobs(queue, limit)
+        return await self._backend.peek_jobs(queue, limit, max_bytes=max_bytes)
 
     # Making jobs claimable
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, UnknownError
 from pinlater.server.backends.contract import (
+    MAX_ANSWER_BYTES,
     Ack,
     Capabilities,
     Checkpoint,
@@ -152,14 +153,18 @@ class SqliteBackend:
         prefixes = at.prefixes
         return [f"{prefixes[job.priority - 1]}{local_id}" for local_id, job in enumerate(jobs, first_id)]
 
-    async def dequeue_jobs(self, queue: str, limit: int, claim_as: Claim, *, want_next_due: bool = False) -> Dequeued:
+    async def dequeue_jobs(
+        self, queue: str, limit: int, claim_as: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
+    ) -> Dequeued:
         at = self._named(queue)
-        request = ClaimRequest(at.id, at.prefixes, limit, claim_as.descriptor, claim_as.lease_ms, want_next_due)
+        request = ClaimRequest(
+            at.id, at.prefixes, limit, max_bytes, claim_as.descriptor, claim_as.lease_ms, want_next_due
+        )
         dequeued: Dequeued = await self._writer.submit(claim, request)
         return dequeued
 
-    async def peek_jobs(self, queue: str, limit: int) -> list[ClaimedJob]:
-        return await self._read(looking.peek, self._named(queue), self._now_ms(), limit)
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+        return await self._read(looking.peek, self._named(queue), self._now_ms(), limit, max_bytes)
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         at = self._named(queue)

@@ -6,11 +6,12 @@ Answered before its commit: should that be lost, the job is pending still, and i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pinlater.server.backends.contract import ClaimedJob, Dequeued
+from pinlater.server.backends.sqlite.claimable import find_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import Transaction
+from pinlater.server.backends.sqlite.transaction import Transaction, id_list
 
 _CLAIM = QUERIES["claim_jobs"]
 _NEXT_DUE = QUERIES["next_due"]
@@ -22,6 +23,7 @@ class ClaimRequest(NamedTuple):
     queue_id: int
     prefixes: Sequence[str]
     limit: int
+    max_bytes: int
     claim: str
     lease_ms: int
     want_next_due: bool
@@ -33,31 +35,28 @@ def claim(transaction: Transaction, requests: Sequence[ClaimRequest]) -> list[De
 
 
 def _claim_one(transaction: Transaction, request: ClaimRequest) -> Dequeued:
-    now = transaction.now
+    now, room = transaction.now, request.max_bytes
     jobs: list[ClaimedJob] = []
     for priority, prefix in enumerate(request.prefixes, 1):
-        wanted = request.limit - len(jobs)
-        expires = now + request.lease_ms
-        rows = transaction.rows(
-            _CLAIM, (request.queue_id, now, priority, request.claim, expires, request.lease_ms, wanted)
+        found = find_claimable(
+            transaction.rows,
+            request.queue_id,
+            now,
+            priority,
+            limit=request.limit - len(jobs),
+            room_bytes=room,
+            at_least=0 if jobs else 1,
         )
-        jobs += in_order(prefix, rows)
-        if len(jobs) >= request.limit:
-            return Dequeued(jobs, None)
-    return Dequeued(jobs, _next_due(transaction, request) if request.want_next_due else None)
-
-
-def in_order(prefix: str, rows: list[Any]) -> list[ClaimedJob]:
-    """Return rows of a claim as jobs, in the promised order."""
-    rows.sort(key=_position)
-    return [
-        ClaimedJob(f"{prefix}{local_id}", body, allowed, remaining, created_at, run_after)
-        for run_after, local_id, body, allowed, remaining, created_at in rows
-    ]
-
-
-def _position(row: Any) -> tuple[int, int]:
-    return row[0], row[1]
+        if found is None:
+            continue
+        if found.ids:
+            expires = now + request.lease_ms
+            transaction.run(_CLAIM, (now, request.claim, expires, request.lease_ms, id_list(found.ids)))
+            jobs += found.with_bodies(transaction.rows, prefix)
+        room -= found.bytes_taken
+        if found.is_cut or len(jobs) >= request.limit:
+            return Dequeued(jobs, None, has_more=True)
+    return Dequeued(jobs, _next_due(transaction, request) if request.want_next_due else None, has_more=False)
 
 
 def _next_due(transaction: Transaction, request: ClaimRequest) -> int | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import JobFilter, JobRecord, Page
-from pinlater.server.backends.sqlite.claim import in_order
+from pinlater.server.backends.contract import ClaimedJob, JobFilter, JobRecord, Page
+from pinlater.server.backends.sqlite.claimable import find_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import Queue
 from pinlater.wire.messages import IN_PROGRESS, PENDING
@@ -36,12 +36,23 @@ def _rows_of(state: int) -> _Rows:
     return _Rows("claimed", ()) if state == IN_PROGRESS else _Rows("finished", (state,))
 
 
-def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int) -> list[Any]:
+def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max_bytes: int) -> list[ClaimedJob]:
     """Return what a dequeue would hand out."""
-    jobs: list[Any] = []
+
+    def rows(sql: str, parameters: Iterable[Any]) -> list[Any]:
+        return connection.execute(sql, tuple(parameters)).fetchall()
+
+    jobs: list[ClaimedJob] = []
+    room = max_bytes
     for priority, prefix in enumerate(queue.prefixes, 1):
-        rows = connection.execute(QUERIES["peek_jobs"], (queue.id, now, priority, limit - len(jobs))).fetchall()
-        jobs += in_order(prefix, rows)
+        at_least = 0 if jobs else 1
+        wanted = limit - len(jobs)
+        found = find_claimable(rows, queue.id, now, priority, limit=wanted, room_bytes=room, at_least=at_least)
+        if found is not None and found.ids:
+            jobs += found.with_bodies(rows, prefix)
+            room -= found.bytes_taken
+        if len(jobs) >= limit or (found is not None and found.is_cut):
+            break
     return jobs
 
 

@@ -9,21 +9,26 @@ INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_
                   attempts_allowed, attempts_remaining, custom_status, body)
 VALUES
 
--- name: claim_jobs
--- ?3 priority, ?4 claim, ?5 expires, ?6 lease, ?7 limit. RETURNING comes in no promised order.
-UPDATE jobs NOT INDEXED SET state = 1, claim = ?4, claim_expires = ?5, claim_lease = ?6, updated_at = ?2
-WHERE id IN (
-    SELECT id FROM jobs
+-- name: claimable_jobs
+-- What a dequeue may claim, in order, as one row of JSON lists: Python lets go of its interpreter lock and takes
+-- it back for each row that it fetches. ?3 priority, ?4 limit.
+SELECT '[' || group_concat(id) || ']', '[' || group_concat(length(body)) || ']',
+       '[' || group_concat(attempts_allowed) || ']', '[' || group_concat(attempts_remaining) || ']',
+       '[' || group_concat(created_at) || ']', '[' || group_concat(run_after) || ']'
+FROM (
+    SELECT id, body, attempts_allowed, attempts_remaining, created_at, run_after FROM jobs
     WHERE state = 0 AND queue_id = ?1 AND priority = ?3 AND run_after <= ?2
-    ORDER BY run_after, id LIMIT ?7
+    ORDER BY run_after, id LIMIT ?4
 )
-RETURNING run_after, id, body, attempts_allowed, attempts_remaining, created_at
 
--- name: peek_jobs
--- What claim_jobs would take. ?3 priority, ?4 limit.
-SELECT run_after, id, body, attempts_allowed, attempts_remaining, created_at FROM jobs
-WHERE state = 0 AND queue_id = ?1 AND priority = ?3 AND run_after <= ?2
-ORDER BY run_after, id LIMIT ?4
+-- name: claim_jobs
+-- Those of them that fit into the answer: ?1 now, ?2 claim, ?3 expires, ?4 lease, ?5 ids as a JSON list.
+UPDATE jobs NOT INDEXED SET state = 1, claim = ?2, claim_expires = ?3, claim_lease = ?4, updated_at = ?1
+WHERE id IN (SELECT value FROM json_each(?5))
+
+-- name: bodies_of_jobs
+-- One after the other, in the order of the ids: ?1 ids as a JSON list.
+SELECT CAST(group_concat(body, '') AS BLOB) FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
 
 -- name: next_due
 -- When the next job of a priority falls due. ?3 priority.
