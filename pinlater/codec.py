@@ -1,7 +1,7 @@
 """Jobs <-> bodies on the queue.
 
-A body is a JSON object: the record's fields, its class under ``"job"``, and, of a workflow, what its steps
-returned under ``"$steps"``::
+A body is a JSON object: the record's fields, its class under ``"job"``, and what else is kept of the job, such as,
+of a workflow, what its steps returned::
 
     {"job": "ImportCatalog", "url": "https://…", "$steps": {"download": "/tmp/catalog.csv"}}
 
@@ -10,27 +10,17 @@ A queue fed by other programs may hold any bytes; a ``RawJob`` class takes them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
-from typing import Any
 
 import msgspec
 
 from pinlater.errors import BodyInvalid, ConfigError
 from pinlater.job import Job, RawJob
-
-Steps = Mapping[str, Any]
-"""Name of a finished step -> what it returned, as JSON can carry it."""
+from pinlater.kept import Kept, with_kept
 
 _encode = msgspec.json.encode
-
-
-class _Saved(msgspec.Struct):
-    steps: dict[str, Any] = msgspec.field(name="$steps", default_factory=dict)
-
-
-_saved_decoder = msgspec.json.Decoder(_Saved)
 
 
 class _Tag(msgspec.Struct):
@@ -40,8 +30,8 @@ class _Tag(msgspec.Struct):
 _tag_decoder = msgspec.json.Decoder(_Tag)
 
 
-def encode_body(job: Job, steps: Steps | None = None) -> bytes:
-    """Return the body of ``job``, with the results of its finished steps.
+def encode_body(job: Job, kept: Kept | None = None) -> bytes:
+    """Return the body of ``job``, with what is kept of it.
 
     Raises:
         BodyInvalid: a field or result holds something that JSON cannot carry.
@@ -50,16 +40,9 @@ def encode_body(job: Job, steps: Steps | None = None) -> bytes:
         return job.body
     try:
         body = _encode(job)
-        if steps:
-            body = body[:-1] + b',"$steps":' + _encode(steps) + b"}"
+        return body if kept is None else with_kept(body, kept)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error
-    return body
-
-
-def saved_steps(body: bytes) -> dict[str, Any]:
-    """Return the finished steps kept in a body."""
-    return _saved_decoder.decode(body).steps
 
 
 class JobCodec:

@@ -63,6 +63,24 @@ class JobContext(ABC):
         """
 
     @abstractmethod
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the job has come, for those who look it up.
+
+        Cheap, and never interrupts: it is kept with the job, and sent with the next checkpoint or, without one, at
+        most once per ``heartbeat`` seconds of the class. It does not save the record.
+
+        Args:
+            done: work that is done, in any unit.
+            total: all of the work, in the same unit; None if that is not known.
+            note: what else there is to say.
+
+        Raises:
+            ValueError: a number is negative or not finite.
+            BodyInvalid: the job is a ``RawJob``, whose body has no place for it.
+            BodyTooLarge: as of ``checkpoint``.
+        """
+
+    @abstractmethod
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through ``items`` from where the last attempt left off, with a checkpoint after each.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.kept import Progress, progress_in
 from pinlater.state import JobState
 
 
@@ -130,6 +131,11 @@ class JobInfo(NamedTuple):
     updated_at_ms: int | None = None
     claim: str | None = None
     body: bytes | None = None
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the job said that it is; None if it said nothing, is done, or the body was not asked for."""
+        return None if self.state is JobState.SUCCEEDED else progress_in(self.body)
 
 
 class Page(NamedTuple):

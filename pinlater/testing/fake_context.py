@@ -14,6 +14,7 @@ from pinlater.context import JobContext
 from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.job import Job, RawJob
+from pinlater.kept import Kept, Progress
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -40,6 +41,7 @@ class FakeContext(JobContext):
     Attributes:
         checkpoints: the job as it was saved, oldest first: by ``checkpoint``, and by each step that was run.
         steps: name of a finished step -> what it returned, as JSON carries it.
+        progress_reports: what the job said of its progress, oldest first.
         ran: names of the steps that were run here, in order; those that were finished before are not.
 
     Args:
@@ -71,6 +73,7 @@ class FakeContext(JobContext):
         self.checkpoints: list[Any] = []
         self.steps: dict[str, Any] = {name: _as_json(name, result) for name, result in (steps or {}).items()}
         self.ran: list[str] = []
+        self.progress_reports: list[Progress] = []
         self._job = job
         self._body: bytes | None = None
         self._draining_after = draining_after
@@ -90,8 +93,7 @@ class FakeContext(JobContext):
     def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a step once; see ``JobContext.step``."""
         if name not in self.steps:
-            if isinstance(self._running_job(), RawJob):
-                raise BodyInvalid("the body of a RawJob has no place for the results of steps; use a Job")
+            self._refuse_raw("the results of steps")
             if self.is_draining:
                 self.checkpoint()
             self.steps[name] = _as_json(name, function(*args, **kwargs))
@@ -99,6 +101,11 @@ class FakeContext(JobContext):
             self._save()
         result: _T = self.steps[name]
         return result
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Note how far the job is; see ``JobContext.progress``."""
+        self._refuse_raw("progress")
+        self.progress_reports.append(Progress(done, total, note))
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""
@@ -116,9 +123,13 @@ class FakeContext(JobContext):
 
     def _save(self) -> None:
         job = self._running_job()
-        body = encode_body(job, self.steps)
+        body = encode_body(job, Kept(self.steps))
         self.checkpoints.append(_decode(job, body))
         self._body = body
+
+    def _refuse_raw(self, what: str) -> None:
+        if isinstance(self._running_job(), RawJob):
+            raise BodyInvalid(f"the body of a RawJob has no place for {what}; use a Job")
 
     def _running_job(self) -> Job:
         """Return the job that was given this context: nobody has said which, so ask who is calling."""

@@ -10,11 +10,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from pinlater.codec import encode_body, saved_steps
+from pinlater.codec import encode_body
 from pinlater.context import JobContext
 from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.job import Job, RawJob
+from pinlater.kept import Kept, Progress, kept_in, with_progress
 from pinlater.worker.batch import Batch
 from pinlater.worker.saver import Saver
 
@@ -55,6 +56,8 @@ class RunContext(JobContext):
         self._saver = saver
         self._patience_seconds = patience_seconds
         self._next_save: float | None = None
+        self._sent_at: float | None = None
+        self._last_body = batch.bodies[position]
 
     def __str__(self) -> str:
         return f"{self.descriptor} attempt {self.attempt}/{self.attempts_allowed}"
@@ -94,15 +97,15 @@ class RunContext(JobContext):
 
     def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a step once; see ``JobContext.step``."""
-        if name in self._steps:
-            result: _T = self._steps[name]
+        steps = self._kept.steps
+        if name in steps:
+            result: _T = steps[name]
             return result
-        if isinstance(self._job, RawJob):
-            raise BodyInvalid("the body of a RawJob has no place for the results of steps; use a Job")
+        self._refuse_raw("the results of steps")
         if self._saver.is_draining:
             self.checkpoint()
         result = _as_json(name, function(*args, **kwargs))
-        self._steps[name] = result
+        steps[name] = result
         self._save(self._patience_seconds)
         return result
 
@@ -110,9 +113,24 @@ class RunContext(JobContext):
         """Go through items from the cursor on; see ``JobContext.iterate``."""
         return iterate(self._job, items, cursor, self.checkpoint)
 
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the job is; see ``JobContext.progress``."""
+        self._refuse_raw("progress")
+        self._kept.progress = progress = Progress(done, total, note)
+        now = time.monotonic()
+        if self._sent_at is None:
+            self._sent_at = now
+        beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
+        if now >= self._sent_at + beats * self._job.job_options.heartbeat:
+            self._send(with_progress(self._last_body, progress), 0.0)  # the record may be amid a change
+
     @cached_property
-    def _steps(self) -> dict[str, Any]:
-        return {} if isinstance(self._job, RawJob) else saved_steps(self._batch.bodies[self._position])
+    def _kept(self) -> Kept:
+        return Kept() if isinstance(self._job, RawJob) else kept_in(self._batch.bodies[self._position])
+
+    def _refuse_raw(self, what: str) -> None:
+        if isinstance(self._job, RawJob):
+            raise BodyInvalid(f"the body of a RawJob has no place for {what}; use a Job")
 
     def body(self) -> bytes:
         """Return the job as it is now.
@@ -120,10 +138,15 @@ class RunContext(JobContext):
         Raises:
             BodyInvalid: it holds something that JSON cannot carry.
         """
-        return encode_body(self._job, self._steps)
+        return encode_body(self._job, self._kept)
 
     def _save(self, patience_seconds: float) -> bool:
-        return self._saver.save(self._batch, self._position, self.body(), patience_seconds)
+        self._last_body = self.body()
+        return self._send(self._last_body, patience_seconds)
+
+    def _send(self, body: bytes, patience_seconds: float) -> bool:
+        self._sent_at = time.monotonic()
+        return self._saver.save(self._batch, self._position, body, patience_seconds)
 
 
 def _as_json(name: str, result: _T) -> _T:

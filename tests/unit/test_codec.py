@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pinlater.codec import JobCodec, encode_body, saved_steps
+from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, ConfigError
 from pinlater.job import Job, RawJob
+from pinlater.kept import Kept, kept_in
 
 
 class Email(Job, queue="email"):
@@ -51,10 +52,11 @@ def test_there_and_back(codec, job):
 def test_steps_ride_along_and_do_not_disturb_the_job(codec):
     job = Import(url="https://x")
     steps = {"download": "/tmp/x", "load": [1, {"rows": 2}], "": None}
-    body = encode_body(job, steps)
+    body = encode_body(job, Kept(steps))
     assert codec.decode("imports", body) == job
-    assert saved_steps(body) == steps
-    assert saved_steps(encode_body(job)) == {}
+    assert kept_in(body) == Kept(steps)
+    assert kept_in(encode_body(job)) == Kept()
+    assert encode_body(job, Kept()) == encode_body(job)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\x00", b'{"job": "Email"}', bytes(range(256))])

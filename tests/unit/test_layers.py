@@ -26,13 +26,14 @@ MAY_KNOW = {
     "context": {"errors"},
     "descriptor": {"errors"},
     "job": BASE,
-    "codec": BASE | {"job"},
+    "kept": set(),
+    "codec": BASE | {"job", "kept"},
     "cursor": BASE | {"job"},
     "wire": BASE,
-    "client": BASE | {"job", "codec", "wire"},
-    "worker": BASE | {"job", "codec", "cursor", "wire", "client", "pinlater_supervisor"},
+    "client": BASE | {"job", "codec", "kept", "wire"},
+    "worker": BASE | {"job", "codec", "cursor", "kept", "wire", "client", "pinlater_supervisor"},
     "server": BASE | {"wire", "pinlater_supervisor"},
-    "testing": BASE | {"job", "codec", "cursor", "wire", "client", "worker", "server"},
+    "testing": BASE | {"job", "codec", "cursor", "kept", "wire", "client", "worker", "server"},
 }
 """Part of ``pinlater`` -> the other parts that it may import."""
 

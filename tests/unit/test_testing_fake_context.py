@@ -7,6 +7,7 @@ import pytest
 
 from pinlater import Job, JobInterrupted
 from pinlater.errors import BodyInvalid
+from pinlater.kept import Progress
 from pinlater.testing import FakeContext
 from tests.unit.testing_jobs import Count, Lines, Polite, Report
 
@@ -109,6 +110,20 @@ def test_an_asynchronous_job():
     context = FakeContext()
     asyncio.run(Polite(word="hello").run(context))
     assert context.checkpoints == [Polite(word="hello")]
+
+
+def test_what_a_job_says_of_its_progress_is_noted():
+    class Says(Job):
+        def run(self, context):
+            context.progress(1, 2, "half")
+            context.progress(2)
+
+    context = FakeContext(draining_after=1)
+    Says().run(context)
+    assert context.progress_reports == [Progress(1, 2, "half"), Progress(2)]
+    assert context.checkpoints == []
+    with pytest.raises(BodyInvalid, match="RawJob"):
+        FakeContext(Lines(body=b"")).progress(1)
 
 
 class Threaded(Job):

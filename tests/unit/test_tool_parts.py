@@ -3,7 +3,8 @@
 import pytest
 
 from pinlater.client.tool.latencies import Latencies
-from pinlater.client.tool.output import Table, body_json, body_text, moment, visible
+from pinlater.client.tool.output import Table, body_json, body_text, moment, progress_text, visible
+from pinlater.kept import Progress
 
 
 def test_columns_are_aligned_and_keep_their_widths(capsys):
@@ -63,3 +64,19 @@ def test_a_duration_of_nothing_counts():
     latencies = Latencies()
     latencies.add(0.0)
     assert latencies.quantile(0.5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("progress", "shown"),
+    [
+        (Progress(7), "7"),
+        (Progress(1234567, None, "files"), "1,234,567  files"),
+        (Progress(0, 3), "[--------------------] 0% (0 of 3)"),
+        (Progress(2, 3), "[#############-------] 66% (2 of 3)"),
+        (Progress(0.5, 1), "[##########----------] 50% (0.5 of 1)"),
+        (Progress(0, 0), "[####################] 100% (0 of 0)"),
+        (Progress(4, 3), "[####################] 100% (4 of 3)"),
+    ],
+)
+def test_progress_for_people(progress, shown):
+    assert progress_text(progress) == shown

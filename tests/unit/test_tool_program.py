@@ -326,6 +326,39 @@ def test_lookup_shows_several_as_a_table_and_names_the_missing(tool_run, server)
     assert err == "pinlater: there is no job b\n"
 
 
+FAR = b'{"job":"Walk","$progress":{"done":1040,"total":2000,"note":"a\\u001bb"}}'
+
+
+def test_lookup_shows_how_far_a_job_is(tool_run, server):
+    server.answer = lambda _: {"a": info("a", state=1, body=FAR)}
+    out = tool_run("lookup", "a")[1]
+    assert r"progress       [##########----------] 52% (1,040 of 2,000)  a\x1bb" in out.splitlines()
+    assert "Walk" not in out, "the body is shown where it is asked for"
+    shown = json.loads(tool_run("lookup", "a", "--json")[1])
+    assert shown["progress"] == {"done": 1040, "total": 2000, "note": "a\x1bb"}
+    assert "body" not in shown
+    assert json.loads(tool_run("lookup", "a", "--json", "--body")[1])["body"] == FAR.decode()
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b"{}", b'{"$progress":7}', b'{"$progress":{"done":-1}}'])
+def test_lookup_of_a_job_that_says_nothing_of_progress(tool_run, server, body):
+    server.answer = lambda _: {"a": info("a", body=body)}
+    assert "progress" not in tool_run("lookup", "a")[1]
+    assert "progress" not in tool_run("lookup", "a", "--json")[1]
+
+
+def test_lookup_of_a_job_that_is_done_shows_no_progress(tool_run, server):
+    server.answer = lambda _: {"a": info("a", state=2, body=FAR)}
+    assert "progress" not in tool_run("lookup", "a")[1]
+
+
+def test_lookup_of_many_jobs_does_not_ask_for_their_bodies(tool_run, server):
+    server.answer = lambda _: {"1": info("1")}
+    tool_run("lookup", *map(str, range(16)))
+    tool_run("lookup", *map(str, range(17)))
+    assert [request(server, number).includeBody for number in (0, 1)] == [True, False]
+
+
 def test_lookup_raw_writes_the_body_alone(server, capsysbinary):
     server.answer = lambda _: {"a": info("a", body=bytes(range(256)))}
     assert run(["lookup", "a", "--raw"]) == 0

@@ -8,6 +8,7 @@ import pytest
 from pinlater.codec import encode_body
 from pinlater.errors import BodyInvalid, BodyTooLarge, EnqueueRejected, JobInterrupted, ServerUnavailable, UnknownError
 from pinlater.job import Job, RawJob
+from pinlater.kept import Kept, Progress
 from pinlater.wire.messages import RequestContext
 from pinlater.worker import run_context
 from pinlater.worker.run_context import RunContext
@@ -135,20 +136,20 @@ def test_a_step_runs_once_and_its_result_is_saved(bench):
 
 
 def test_a_later_attempt_gets_the_results(bench):
-    context = bench.context(body=encode_body(bench.job, {"a": [1]}))
+    context = bench.context(body=encode_body(bench.job, Kept({"a": [1]})))
     assert context.step("a", pytest.fail) == [1]
     context.step("b", lambda: None)
     assert bench.saver.saved[0][0]["$steps"] == {"a": [1], "b": None}
 
 
 def test_checkpoints_keep_the_results_of_steps(bench):
-    context = bench.context(body=encode_body(bench.job, {"a": 1}))
+    context = bench.context(body=encode_body(bench.job, Kept({"a": 1})))
     context.checkpoint(flush=True)
     assert bench.saver.saved[0][0]["$steps"] == {"a": 1}
 
 
 def test_no_step_begins_in_a_drain_but_results_are_given(bench):
-    context = bench.context(body=encode_body(bench.job, {"a": 1}))
+    context = bench.context(body=encode_body(bench.job, Kept({"a": 1})))
     bench.saver.is_draining = True
     assert context.step("a", pytest.fail) == 1
     with pytest.raises(JobInterrupted):
@@ -167,6 +168,80 @@ def test_a_raw_job_has_no_steps(bench):
     with pytest.raises(BodyInvalid, match="RawJob"):
         context.step("a", pytest.fail)
     assert context.body() == b"\xff"
+
+
+def progress_of(saved):
+    body, patience = saved
+    assert patience == 0.0, "nothing waits for progress"
+    return body["$progress"]
+
+
+def test_progress_is_sent_once_a_heartbeat_and_leaves_the_record_alone(bench):
+    context = bench.context(body=encode_body(bench.job, Kept({"a": 1})))
+    for number in range(21):
+        bench.job.cursor = number
+        context.progress(number, 20, "walking")
+        bench.now += 1
+    assert [progress_of(saved)["done"] for saved in bench.saver.saved] == [10, 20]
+    for body, _ in bench.saver.saved:
+        assert (body["cursor"], body["name"], body["$steps"]) == (0, "n", {"a": 1})
+    assert progress_of(bench.saver.saved[1]) == {"done": 20, "total": 20, "note": "walking"}
+
+
+def test_progress_travels_with_checkpoints(bench):
+    context = bench.context()
+    for number in range(32):
+        bench.job.cursor = number
+        context.progress(number)
+        context.checkpoint()
+        bench.now += 1
+    assert [(body["cursor"], body["$progress"]["done"]) for body, _ in bench.saver.saved] == [
+        (n, n) for n in (10, 20, 30)
+    ]
+
+
+def test_progress_between_rare_checkpoints_keeps_what_they_saved(bench):
+    context = bench.context()
+    bench.job.cursor = 5
+    context.checkpoint(flush=True)
+    bench.job.cursor = 6
+    bench.now += 20
+    context.progress(1)
+    assert bench.cursors == [5, 5]
+    assert progress_of(bench.saver.saved[1])["done"] == 1
+
+
+def test_progress_of_an_earlier_attempt_is_kept(bench):
+    context = bench.context(body=encode_body(bench.job, Kept(progress=Progress(3, 4))))
+    context.checkpoint(flush=True)
+    assert bench.saver.saved[0][0]["$progress"]["done"] == 3
+
+
+def test_progress_never_interrupts(bench):
+    bench.saver.is_draining = True
+    bench.context().progress(1)
+    assert bench.saver.saved == []
+
+
+def test_progress_that_no_server_took_is_not_insisted_on(bench):
+    context = bench.context()
+    bench.saver.is_away = True
+    context.progress(1)
+    for _ in range(3):
+        bench.now += 6
+        context.progress(2)
+    assert len(bench.saver.saved) == 1
+
+
+@pytest.mark.parametrize("numbers", [(-1,), (float("nan"),), (float("inf"),), (1, -1), (1, float("nan"))])
+def test_progress_has_to_be_a_number_of_something(bench, numbers):
+    with pytest.raises(ValueError, match="finite"):
+        bench.context().progress(*numbers)
+
+
+def test_a_raw_job_has_no_progress(bench):
+    with pytest.raises(BodyInvalid, match="RawJob"):
+        bench.context(Raw(body=b"\xff")).progress(1)
 
 
 # Saver

@@ -18,6 +18,8 @@ from pinlater.client.tool.output import (
     print_bytes,
     print_fields,
     print_json,
+    progress_json,
+    progress_text,
     some_jobs,
     visible,
 )
@@ -25,6 +27,9 @@ from pinlater.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.records import JobInfo
+
+_MOST_WITH_PROGRESS = 16
+"""It stands in the bodies; those of many jobs can be more than anyone asked for."""
 
 _PAGE_SIZE = 100
 
@@ -44,31 +49,36 @@ _PAGE_SIZE = 100
 def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw: bool) -> int:
     """Show jobs by their descriptors.
 
+    Of up to 16 jobs, it shows how far they say they are.
+
     Exit status 1 when one of them is not there; finished jobs are collected after a while.
     """
+    with_progress = len(descriptors) <= _MOST_WITH_PROGRESS
     with session.client() as client:
-        found = client.lookup(descriptors, include_body=body or raw)
+        found = client.lookup(descriptors, include_body=body or raw or with_progress)
     infos = [found[descriptor] for descriptor in dict.fromkeys(descriptors) if descriptor in found]
-    _print_infos(session, infos, raw=raw)
+    _print_infos(session, infos, body=body, raw=raw)
     missing = [descriptor for descriptor in descriptors if descriptor not in found]
     for descriptor in missing:
         click.echo(f"pinlater: there is no job {visible(descriptor)}", err=True)
     return 1 if missing else 0
 
 
-def _print_infos(session: Session, infos: list[JobInfo], *, raw: bool) -> None:
+def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: bool) -> None:
     if raw:
         print_bytes(b"".join(info.body or b"" for info in infos))
     elif session.as_json:
         for info in infos:
-            print_json(job_json(info))
+            progress = info.progress
+            shown = job_json(info if body else info._replace(body=None))
+            print_json({**shown, "progress": progress_json(progress)} if progress else shown)
     elif len(infos) == 1:
-        print_fields(_fields(infos[0]))
+        print_fields(_fields(infos[0], body=body))
     elif infos:
         _table().print([_row(info) for info in infos])
 
 
-def _fields(info: JobInfo) -> Iterable[tuple[str, str]]:
+def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
     yield "descriptor", info.descriptor
     yield "state", info.state.name
     yield "attempts left", f"{info.attempts_remaining} of {info.attempts_allowed}"
@@ -76,8 +86,10 @@ def _fields(info: JobInfo) -> Iterable[tuple[str, str]]:
     yield "run after", moment(info.run_after_ms)
     yield "updated", moment(info.updated_at_ms)
     yield "claim", visible(info.claim or "-")
+    if info.progress:
+        yield "progress", progress_text(info.progress)
     yield "status", visible(info.status or "-")
-    if info.body is not None:
+    if body and info.body is not None:
         yield "body", body_text(info.body)
 
 

@@ -13,7 +13,9 @@ import click
 
 if TYPE_CHECKING:
     from pinlater.client.records import JobInfo
+    from pinlater.kept import Progress
 
+_BAR_WIDTH = 20
 _GAP = "  "
 
 
@@ -63,6 +65,23 @@ def job_json(info: JobInfo) -> dict[str, Any]:
     fields = info._asdict()
     body = fields.pop("body")
     return {**fields, "state": info.state.name, **body_json(body)}
+
+
+def progress_json(progress: Progress) -> dict[str, Any]:
+    """Return how far a job is, for programs."""
+    return {"done": progress.done, "total": progress.total, "note": progress.note}
+
+
+def progress_text(progress: Progress) -> str:
+    """Return how far a job is, for people: a bar, percent and numbers as far as they are known, and the note."""
+    fraction = progress.fraction
+    if fraction is None:
+        text = f"{progress.done:,.12g}"
+    else:
+        filled = int(fraction * _BAR_WIDTH)
+        bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
+        text = f"[{bar}] {int(fraction * 100)}% ({progress.done:,.12g} of {progress.total:,.12g})"
+    return f"{text}  {visible(progress.note)}".rstrip()
 
 
 def some_jobs(number: int) -> str:

@@ -1,0 +1,80 @@
+"""What PinLater keeps of a job in its body, beside the job's own fields."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+_PREFIX = "$"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a job has come; see ``JobContext.progress``.
+
+    Attributes:
+        done: work that is done, in units of the job's own.
+        total: all of the work, in the same units; None if that is not known.
+        note: what the job says about it.
+    """
+
+    done: float
+    total: float | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        for number in (self.done, 0 if self.total is None else self.total):
+            if not (math.isfinite(number) and number >= 0):
+                raise ValueError(
+                    f"progress({self.done}, {self.total}) counts work; it has to be finite and not negative"
+                )
+
+    @property
+    def fraction(self) -> float | None:
+        """The part that is done, from 0 to 1; None if the total is not known."""
+        if self.total is None:
+            return None
+        return min(self.done / self.total, 1.0) if self.total else 1.0
+
+
+class Kept(msgspec.Struct, omit_defaults=True):
+    """Written into the body under names that no field can have.
+
+    Attributes:
+        steps: name of a finished step -> what it returned, as JSON can carry it.
+        progress: how far the job says it has come.
+    """
+
+    steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
+    progress: Progress | None = msgspec.field(name=f"{_PREFIX}progress", default=None)
+
+
+_kept_decoder = msgspec.json.Decoder(Kept)
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def kept_in(body: bytes) -> Kept:
+    """Return what is kept in the body of one of our jobs."""
+    return _kept_decoder.decode(body)
+
+
+def progress_in(body: bytes | None) -> Progress | None:
+    """Return how far a job has come, by its body; None if that says nothing, or is no job of ours."""
+    try:
+        return None if body is None else kept_in(body).progress
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def with_kept(body: bytes, kept: Kept) -> bytes:
+    """Add to a body that nothing is kept in yet."""
+    added = msgspec.json.encode(kept)
+    return body if added == b"{}" else body[:-1] + b"," + added[1:]
+
+
+def with_progress(body: bytes, progress: Progress) -> bytes:
+    """Return a body with nothing changed but the progress."""
+    fields = _fields_decoder.decode(body)
+    fields[f"{_PREFIX}progress"] = msgspec.Raw(msgspec.json.encode(progress))
+    return msgspec.json.encode(fields)
