@@ -38,7 +38,7 @@ def measure(setting: Setting) -> list[Figure]:
     return [
         Figure("parked_cpu", f"{title}, server's share of a core", "%", [cpu / seconds * 100]),
         Figure("parked_memory", f"{title}, memory of the server", "MB", [after_mb]),
-        Figure("parked_memory_each", "  for each of them", "kB", [(after_mb - before_mb) * 1000 / count]),
+        Figure("parked_memory_each", "  for each of them", "kB", [max(after_mb - before_mb, 0.0) * 1000 / count]),
     ]
 
 

@@ -62,7 +62,11 @@ def test_the_stub_has_the_structs_of_the_idl():
 def test_the_stub_has_all_public_names():
     names = {node.name for node in STUB.body if isinstance(node, ast.FunctionDef)}
     names |= {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)}
-    public = {name for name in vars(messages) if not name.startswith("_")} - {"Path", "thriftpy2"} - set(STRUCTS)
+    public = (
+        {name for name in vars(messages) if name.isidentifier() and name[0] != "_"}
+        - {"Path", "thriftpy2"}
+        - set(STRUCTS)
+    )
     assert names == public
 
 
