@@ -32,8 +32,8 @@ def run_inline(*kinds: type[Job], most_runs: int = MOST_RUNS) -> Iterator[Inline
             client.assert_succeeded()
             assert [outcome.job.user_id for outcome in client.outcomes] == [42]
 
-    Nothing waits: delays, run times and backoffs are only noted. A failed job is tried again at once, as long as
-    attempts remain. Jobs that a job enqueues run after it, in order, before the outermost ``enqueue`` returns.
+    Nothing waits: delays, run times, backoffs and sleeps are only noted. A failed job is tried again at once, as long
+    as attempts remain. Jobs that a job enqueues run after it, in order, before the outermost ``enqueue`` returns.
 
     A job that no worker could read is an error at once: ``enqueue`` raises ``BodyInvalid`` for one of another class,
     or with a field of the wrong type.
@@ -66,6 +66,8 @@ class _Kept:
         self.status += outcome.status
         if outcome.body is not None:
             self.body = outcome.body
+        if outcome.run_after_ms is not None:
+            self.run_after_ms = outcome.run_after_ms
         if outcome.ending is Ending.FAILED:
             self.attempts_remaining -= 1
         elif outcome.ending is Ending.DISCARDED:
@@ -92,7 +94,7 @@ class _Kept:
 class InlineClient(Client):
     """Made by ``run_inline``. It enqueues like a ``Client``, and its handles can be asked how their job ended.
 
-    What it cannot do without a server, such as counting or dequeueing, raises ``NotImplementedError``.
+    What it cannot do without a server, such as counting or dequeueing, raises ``RuntimeError``.
 
     Attributes:
         outcomes: one record per attempt, in the order in which they were run.
@@ -158,7 +160,7 @@ class InlineClient(Client):
             "lookupJobs": self._lookup,
         }.get(call.method)
         if answer is None:
-            raise NotImplementedError(f"run_inline keeps no queues, so there is no {call.method}; use pinlater_server")
+            raise RuntimeError(f"run_inline keeps no queues, so there is no {call.method}; use pinlater_server")
         return call.convert(answer(call.arguments))
 
     def _enqueue(self, arguments: Any) -> PinLaterEnqueueResponse:
