@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pinlater.backoff import Backoff, Constant, Exponential, Linear
 from pinlater.context import JobContext
-from pinlater.errors import Discard, JobInterrupted, PinLaterError, Retry
+from pinlater.errors import Discard, JobInterrupted, JobSleeps, PinLaterError, Retry
 from pinlater.job import Job, RawJob
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "JobContext",
     "JobHandle",
     "JobInterrupted",
+    "JobSleeps",
     "JobState",
     "Linear",
     "PinLaterError",

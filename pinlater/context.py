@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
@@ -78,6 +79,42 @@ class JobContext(ABC):
             ValueError: a number is negative or not finite.
             BodyInvalid: the job is a ``RawJob``, whose body has no place for it.
             BodyTooLarge: as of ``checkpoint``.
+        """
+
+    @abstractmethod
+    def sleep_for(self, seconds: float, *, name: str) -> None:
+        """Give the process back, and go on in ``seconds``, be it in another process or after a deployment.
+
+        The record is saved and the job is pending again, no attempt spent. When it is due, ``run`` begins anew and
+        passes the sleep that is over; what comes before it belongs into steps::
+
+            context.step("invite", invite, self.user_id)
+            context.sleep_for(3 * 86400, name="time to answer")
+            context.step("remind", remind, self.user_id)
+
+        A worker in burst mode does not wait for it.
+
+        Args:
+            seconds: counted from the first time that this line is reached.
+            name: of this sleep among all of the job; each is slept once.
+
+        Raises:
+            JobSleeps: to end this attempt; let it pass.
+            ValueError: ``seconds`` is negative or endless.
+            BodyInvalid: the job is a ``RawJob``, whose body has no place for it; or as of ``checkpoint``.
+            BodyTooLarge: as of ``checkpoint``.
+        """
+
+    @abstractmethod
+    def sleep_until(self, moment: datetime | float, *, name: str) -> None:
+        """Do as ``sleep_for``, up to a moment; one that has passed does not wait.
+
+        Args:
+            moment: epoch seconds, or a datetime (a naive one is local time).
+            name: as of ``sleep_for``.
+
+        Raises:
+            JobSleeps: as ``sleep_for`` does; and its other errors.
         """
 
     @abstractmethod

@@ -21,6 +21,7 @@
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
 
     JobInterrupted(BaseException)    a drain asks the running job to stop here
+    └── JobSleeps                    the job asked to go on at a later moment
 
 The codes are those of the wire contract's ``ErrorCode``.
 """
@@ -37,7 +38,7 @@ EXIT_CONFIG = 78
 
 
 class PinLaterError(Exception):
-    """Root of all errors of this package, ``JobInterrupted`` excepted."""
+    """Root of all errors of this package, ``JobInterrupted`` and ``JobSleeps`` excepted."""
 
 
 class ServiceError(PinLaterError):
@@ -215,3 +216,15 @@ class JobInterrupted(BaseException):
 
     Not an ``Exception``, so that a job's own ``except Exception`` does not swallow it.
     """
+
+
+class JobSleeps(JobInterrupted):
+    """Raised by the context's sleeps: the job gives its process back, and goes on later, no attempt spent.
+
+    Args:
+        until_ms: epoch milliseconds before which it does not go on.
+    """
+
+    def __init__(self, until_ms: int) -> None:
+        super().__init__(f"sleeps until {until_ms / 1000:.3f}")
+        self.until_ms = until_ms

@@ -56,6 +56,7 @@ class Outcome:
         status: what a worker would add to the job's custom status.
         retry_delay: seconds that a worker would wait before the next attempt.
         body: what an interrupted job goes on from.
+        run_after_ms: of a job that sleeps, when it goes on; epoch milliseconds.
     """
 
     job: Job | None
@@ -67,6 +68,7 @@ class Outcome:
     status: str = ""
     retry_delay: float = 0.0
     body: bytes | None = None
+    run_after_ms: int | None = None
 
     @property
     def runs_again(self) -> bool:
@@ -134,7 +136,7 @@ class Attempts:
             ending = Ending.DISCARDED if ended.is_final else Ending.FAILED
             return Outcome(*facts, ending, error, ended.status, ended.delay_ms / 1000)
         if isinstance(ended, Interruption):
-            return Outcome(*facts, Ending.INTERRUPTED, error, body=ended.body)
+            return Outcome(*facts, Ending.INTERRUPTED, error, body=ended.body, run_after_ms=ended.run_after_ms)
         return Outcome(*facts, Ending.SUCCEEDED)
 
 

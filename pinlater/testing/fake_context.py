@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress
+from pinlater.sleeping import moment_after, sleep_until
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -42,6 +44,7 @@ class FakeContext(JobContext):
         checkpoints: the job as it was saved, oldest first: by ``checkpoint``, and by each step that was run.
         steps: name of a finished step -> what it returned, as JSON carries it.
         progress_reports: what the job said of its progress, oldest first.
+        sleeps: name of a sleep -> epoch milliseconds at which it ends.
         ran: names of the steps that were run here, in order; those that were finished before are not.
 
     Args:
@@ -51,6 +54,7 @@ class FakeContext(JobContext):
         queue: queue that the job came from.
         descriptor: its address; None makes one up.
         steps: results of steps that earlier attempts have finished.
+        sleeps: sleeps that are over: those of the context before.
         draining_after: the worker drains: the n-th checkpoint interrupts the job. A step that was run counts as one.
     """
 
@@ -63,6 +67,7 @@ class FakeContext(JobContext):
         queue: str = "test",
         descriptor: str | None = None,
         steps: Mapping[str, Any] | None = None,
+        sleeps: Mapping[str, int] | None = None,
         draining_after: int | None = None,
     ) -> None:
         self.descriptor = descriptor or f"{queue}:s1:p1:1"
@@ -72,6 +77,7 @@ class FakeContext(JobContext):
         self.log = logging.LoggerAdapter(logging.getLogger(__name__), {"descriptor": self.descriptor})
         self.checkpoints: list[Any] = []
         self.steps: dict[str, Any] = {name: _as_json(name, result) for name, result in (steps or {}).items()}
+        self.sleeps: dict[str, int] = dict(sleeps or {})
         self.ran: list[str] = []
         self.progress_reports: list[Progress] = []
         self._job = job
@@ -106,6 +112,15 @@ class FakeContext(JobContext):
         """Note how far the job is; see ``JobContext.progress``."""
         self._refuse_raw("progress")
         self.progress_reports.append(Progress(done, total, note))
+
+    def sleep_for(self, seconds: float, *, name: str) -> None:
+        """Sleep once; see ``JobContext.sleep_for``."""
+        self.sleep_until(moment_after(seconds), name=name)
+
+    def sleep_until(self, moment: datetime | float, *, name: str) -> None:
+        """Sleep once; see ``JobContext.sleep_until``."""
+        self._refuse_raw("sleeps")
+        sleep_until(self.sleeps, name, moment, self._save)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""

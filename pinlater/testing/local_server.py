@@ -94,7 +94,8 @@ class LocalServer:
     ) -> list[Outcome]:
         """Run the jobs that are due, one after the other in this thread; return how each attempt ended.
 
-        Jobs are dequeued, acked and saved by real calls. A retry with a delay is not due before ``advance``.
+        Jobs are dequeued, acked and saved by real calls. A retry with a delay, or a job that sleeps, is not due before
+        ``advance``.
 
         Args:
             kinds: job classes that the worker knows.
@@ -111,7 +112,7 @@ class LocalServer:
             first, *others = queues or attempts.codec.queues
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
                 outcomes.append(attempts.run(claimed[0]))
-                _settle(client, claimed[0], outcomes[-1])
+                _settle(client, claimed[0], outcomes[-1], self._clock.ahead_ms)
                 if not until_empty:
                     break
                 assert len(outcomes) < most_runs, f"{most_runs} attempts were run and it does not end; see most_runs"
@@ -145,15 +146,14 @@ def _saver(client: Client) -> Callable[[ClaimedJob, bytes], None]:
     return save
 
 
-def _settle(client: Client, job: ClaimedJob, outcome: Outcome) -> None:
-    """Tell the server how an attempt ended, as a worker would."""
+def _settle(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) -> None:
+    """Tell the server, whose clock is ahead of ours, how an attempt ended, as a worker would."""
     queue, ending = _queue_of(job), outcome.ending
     if ending is Ending.SUCCEEDED:
         client.ack(queue, succeeded=[Ack(job.descriptor, job.claim)])
     elif ending is Ending.INTERRUPTED:
-        returned = Checkpoint(
-            job.descriptor, job.claim, outcome.body, move_to_pending=True, run_after_ms=job.run_after_ms
-        )
+        run_after_ms = job.run_after_ms if outcome.run_after_ms is None else outcome.run_after_ms + ahead_ms
+        returned = Checkpoint(job.descriptor, job.claim, outcome.body, move_to_pending=True, run_after_ms=run_after_ms)
         client.checkpoint(queue, [returned])
     else:
         is_final = ending is Ending.DISCARDED

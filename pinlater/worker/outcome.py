@@ -34,9 +34,11 @@ class Interruption:
 
     Attributes:
         body: what it goes on from.
+        run_after_ms: epoch milliseconds before which it does not; None leaves it its place in the queue.
     """
 
     body: bytes
+    run_after_ms: int | None = None
 
 
 Outcome = Failure | Interruption

@@ -194,7 +194,7 @@ class JobProcess:
             self._settler.failed(queue, (batch, position), outcome)
             self._settler.flush()  # the next job may kill the process, and the board has no room for the reason
         else:
-            self._settler.give_back(batch, [position], outcome.body)
+            self._settler.give_back(batch, [position], outcome)
 
     def _count(self, jobs: int, seconds: float) -> None:
         self._fetcher.pace.note(jobs, seconds)

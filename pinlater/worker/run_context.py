@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from datetime import datetime
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,6 +17,7 @@ from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress, kept_in, with_progress
+from pinlater.sleeping import moment_after, sleep_until
 from pinlater.worker.batch import Batch
 from pinlater.worker.saver import Saver
 
@@ -123,6 +125,15 @@ class RunContext(JobContext):
         beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
         if now >= self._sent_at + beats * self._job.job_options.heartbeat:
             self._send(with_progress(self._last_body, progress), 0.0)  # the record may be amid a change
+
+    def sleep_for(self, seconds: float, *, name: str) -> None:
+        """Go on later; see ``JobContext.sleep_for``."""
+        self.sleep_until(moment_after(seconds), name=name)
+
+    def sleep_until(self, moment: datetime | float, *, name: str) -> None:
+        """Go on at a moment; see ``JobContext.sleep_until``."""
+        self._refuse_raw("sleeps")
+        sleep_until(self._kept.sleeps, name, moment, lambda: self._save(self._patience_seconds))
 
     @cached_property
     def _kept(self) -> Kept:

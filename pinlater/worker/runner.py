@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from pinlater.backoff import Backoff
 from pinlater.codec import JobCodec
-from pinlater.errors import BodyInvalid, Discard, JobInterrupted, Retry
+from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry
 from pinlater.job import DEFAULT_BACKOFF, Job
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
@@ -97,7 +97,7 @@ class Runner:
 
     def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> Outcome:
         if isinstance(error, JobInterrupted):
-            return self._interrupted(job, context, since_ns)
+            return self._interrupted(job, context, error, since_ns)
         header = attempt_header(context.attempt, context.attempts_allowed, (monotonic_ns() - since_ns) / 1e9)
         if isinstance(error, Discard):
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
@@ -110,11 +110,14 @@ class Runner:
         _log_failure(job, context, error, delay_ms, with_traceback=not is_planned)
         return Failure(in_words(header, error, with_traceback=not is_planned), delay_ms)
 
-    def _interrupted(self, job: Job, context: RunContext, since_ns: int) -> Outcome:
+    def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, since_ns: int) -> Outcome:
         try:
             body = context.body()
         except BodyInvalid as error:
             return self._explain(job, context, error, since_ns)
+        if isinstance(why, JobSleeps):
+            log.info("%s %s", job.job_options.name, why)
+            return Interruption(body, why.until_ms)
         log.info("%s interrupted; it goes on later", job.job_options.name)
         return Interruption(body)
 

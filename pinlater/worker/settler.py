@@ -21,7 +21,7 @@ from pinlater.wire.messages import (
     arguments_of,
 )
 from pinlater.worker.batch import Batch, queue_of
-from pinlater.worker.outcome import Failure
+from pinlater.worker.outcome import Failure, Interruption
 from pinlater.worker.pipeline import OnReply, Pipeline
 
 _FIRST_HOLD_SECONDS = 0.1
@@ -42,14 +42,14 @@ class Bundle:
     Attributes:
         succeeded: those that did.
         failed: those that did not, and how.
-        returned: those that go back, and with which body if not with their own.
+        returned: those that go back; an interrupted one with the body that it goes on from.
     """
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
         self.succeeded: list[Place] = []
         self.failed: list[tuple[Place, Failure]] = []
-        self.returned: list[tuple[Place, bytes | None]] = []
+        self.returned: list[tuple[Place, Interruption | None]] = []
         self.refused_since: float | None = None
 
     def __len__(self) -> int:
@@ -94,20 +94,8 @@ class Bundle:
         return PinLaterJobAckRequest(self.queue, succeeded or None, failed or None)
 
     def checkpoint_request(self) -> PinLaterCheckpointJobsRequest:
-        """Return the returns as the wire has them; the jobs keep their place in the queue."""
-        return PinLaterCheckpointJobsRequest(
-            self.queue,
-            [
-                PinLaterCheckpointJobRequest(
-                    jobDescriptor=batch.descriptors[position],
-                    newBody=body,
-                    moveToPending=True,
-                    runAfterTimestampMillis=batch.metadata[position].runAfterTimestampMillis,
-                    claimDescriptor=batch.claim or None,
-                )
-                for (batch, position), body in self.returned
-            ],
-        )
+        """Return the returns as the wire has them; jobs that do not sleep keep their place in the queue."""
+        return PinLaterCheckpointJobsRequest(self.queue, [_return_of(*returned) for returned in self.returned])
 
 
 class Settler:
@@ -167,11 +155,11 @@ class Settler:
         """Note a failure."""
         self._bundle(queue).failed.append((place, failure))
 
-    def give_back(self, batch: Batch, positions: Iterable[int], body: bytes | None = None) -> None:
-        """Note jobs that go back to their queue, no attempt spent; ``body`` is what to go on from."""
+    def give_back(self, batch: Batch, positions: Iterable[int], interruption: Interruption | None = None) -> None:
+        """Note jobs that go back to their queue, no attempt spent."""
         for position in positions:
             batch.unstart(position)
-            self._bundle(queue_of(batch.descriptors[position])).returned.append(((batch, position), body))
+            self._bundle(queue_of(batch.descriptors[position])).returned.append(((batch, position), interruption))
 
     # Saying
 
@@ -243,6 +231,20 @@ class Settler:
         log.error("the server does not take the end of %d jobs of queue %s: %s", len(bundle), bundle.queue, error)
         for batch, position in bundle.places():
             batch.settled(position)
+
+
+def _return_of(place: Place, interruption: Interruption | None) -> PinLaterCheckpointJobRequest:
+    batch, position = place
+    body = wake_ms = None
+    if interruption is not None:
+        body, wake_ms = interruption.body, interruption.run_after_ms
+    return PinLaterCheckpointJobRequest(
+        jobDescriptor=batch.descriptors[position],
+        newBody=body,
+        moveToPending=True,
+        runAfterTimestampMillis=batch.metadata[position].runAfterTimestampMillis if wake_ms is None else wake_ms,
+        claimDescriptor=batch.claim or None,
+    )
 
 
 def _acks_in(bundle: Bundle) -> int:

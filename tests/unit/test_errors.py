@@ -11,6 +11,7 @@ from pinlater.errors import (
     Discard,
     JobError,
     JobInterrupted,
+    JobSleeps,
     PinLaterError,
     Retry,
     ServerError,
@@ -55,10 +56,11 @@ def test_a_code_of_the_future_is_unknown(code):
 
 def test_all_errors_have_one_root_and_an_interrupt_none():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
-    assert [kind for kind in kinds if not issubclass(kind, PinLaterError)] == [JobInterrupted]
+    assert [kind for kind in kinds if not issubclass(kind, PinLaterError)] == [JobInterrupted, JobSleeps]
     assert not issubclass(JobInterrupted, Exception)
+    assert issubclass(JobSleeps, JobInterrupted)
     families = (ServiceError, CallError, JobError, ConfigError)
-    for kind in set(kinds) - {PinLaterError, JobInterrupted}:
+    for kind in set(kinds) - {PinLaterError, JobInterrupted, JobSleeps}:
         assert sum(issubclass(kind, family) for family in families) == 1
 
 

@@ -27,13 +27,14 @@ MAY_KNOW = {
     "descriptor": {"errors"},
     "job": BASE,
     "kept": set(),
+    "sleeping": {"errors"},
     "codec": BASE | {"job", "kept"},
     "cursor": BASE | {"job"},
     "wire": BASE,
     "client": BASE | {"job", "codec", "kept", "wire"},
-    "worker": BASE | {"job", "codec", "cursor", "kept", "wire", "client", "pinlater_supervisor"},
+    "worker": BASE | {"job", "codec", "cursor", "kept", "sleeping", "wire", "client", "pinlater_supervisor"},
     "server": BASE | {"wire", "pinlater_supervisor"},
-    "testing": BASE | {"job", "codec", "cursor", "kept", "wire", "client", "worker", "server"},
+    "testing": BASE | {"job", "codec", "cursor", "kept", "sleeping", "wire", "client", "worker", "server"},
 }
 """Part of ``pinlater`` -> the other parts that it may import."""
 

@@ -6,7 +6,7 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound, ServerUnavailable
 from pinlater.wire.messages import RequestContext
 from pinlater.worker import settler as settler_module
 from pinlater.worker.holding import GONE, HELD, SUCCEEDED
-from pinlater.worker.outcome import Failure
+from pinlater.worker.outcome import Failure, Interruption
 from pinlater.worker.settler import Settler
 from tests.unit.worker_fakes import FakePipeline, batch_of, names, new_slot
 
@@ -106,13 +106,21 @@ def test_jobs_go_back_in_a_call_of_their_own(bench):
     batch = bench.batch(*names(3))
     bench.succeed(batch, 0)
     bench.settler.give_back(batch, [1])
-    bench.settler.give_back(batch, [2], b"progress")
+    bench.settler.give_back(batch, [2], Interruption(b"progress"))
     request, _ = bench.settler.ride()
     assert acked(request) == names(1)
     assert bench.pipeline.methods == ["checkpointJobs"]
     plain, saved = bench.pipeline.last.requests
     assert (plain.moveToPending, plain.newBody, plain.runAfterTimestampMillis) == (True, None, 2000)
     assert (saved.moveToPending, saved.newBody, saved.claimDescriptor) == (True, b"progress", batch.claim)
+
+
+def test_a_job_that_sleeps_goes_back_for_later(bench):
+    batch = bench.batch(*names(2))
+    bench.settler.give_back(batch, [0], Interruption(b"progress", 9000))
+    bench.settler.give_back(batch, [1], Interruption(b"progress"))
+    bench.settler.flush()
+    assert [returned.runAfterTimestampMillis for returned in bench.pipeline.last.requests] == [9000, 2000]
 
 
 def test_only_jobs_to_go_back_leave_nothing_to_ride(bench):
