@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pinlater.backoff import Backoff, Constant, Exponential, Linear
 from pinlater.context import JobContext
-from pinlater.errors import Discard, JobInterrupted, JobSleeps, PinLaterError, Retry
+from pinlater.errors import Discard, JobInterrupted, JobSleeps, JobTimeout, PinLaterError, Retry
 from pinlater.job import Job, RawJob
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "JobInterrupted",
     "JobSleeps",
     "JobState",
+    "JobTimeout",
     "Linear",
     "PinLaterError",
     "RawJob",

@@ -25,6 +25,10 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 """What a queue may be called (wire contract §6.1)."""
 
 
+LONGEST_LIMIT_SECONDS = 366 * 86400.0
+KILL_SLACK_SECONDS = 10.0
+"""How long after its timeout a job is killed that did not heed it."""
+
 DEFAULT_BACKOFF = Exponential(first=1.0, cap=3600.0)
 
 
@@ -39,6 +43,9 @@ class JobOptions:
         backoff: delay before the next attempt of a failed job.
         priority: 1 is served first.
         heartbeat: seconds between two checkpoints that are really sent; see ``JobContext.checkpoint``.
+        timeout: seconds after which ``JobTimeout`` is raised in a running job, in the main thread of its process.
+        kill_after: seconds after which the process of a running job is killed, whatever it does; unless given,
+            10 more than ``timeout``. Either way the attempt has failed.
     """
 
     name: str
@@ -47,6 +54,8 @@ class JobOptions:
     backoff: Backoff = DEFAULT_BACKOFF
     priority: int = 1
     heartbeat: float = 5.0
+    timeout: float | None = None
+    kill_after: float | None = None
 
     def __post_init__(self) -> None:
         if not QUEUE_NAME.fullmatch(self.queue):
@@ -57,6 +66,26 @@ class JobOptions:
             raise TypeError(f"job {self.name}: priority={self.priority} must be between 1 (served first) and 127")
         if self.heartbeat < 0:
             raise TypeError(f"job {self.name}: heartbeat={self.heartbeat} is in seconds and cannot be negative")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        for name, seconds in (("timeout", self.timeout), ("kill_after", self.kill_after)):
+            if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
+                raise TypeError(f"job {self.name}: {name}={seconds} is in seconds, more than 0 and at most a year")
+        if self.timeout is not None and self.kill_after is not None and self.kill_after <= self.timeout:
+            raise TypeError(f"job {self.name}: kill_after={self.kill_after} must be more than timeout={self.timeout}")
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the time of a run is limited."""
+        return self.timeout is not None or self.kill_after is not None
+
+    @property
+    def hard_seconds(self) -> float | None:
+        """Seconds after which a job's process is killed; None: never."""
+        if self.kill_after is None and self.timeout is not None:
+            return self.timeout + KILL_SLACK_SECONDS
+        return self.kill_after
 
 
 _OPTION_NAMES = frozenset(JobOptions.__dataclass_fields__)

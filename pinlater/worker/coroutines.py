@@ -17,6 +17,7 @@ class Coroutines:
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run ``coroutine`` to its end. Raises what it raises."""
@@ -24,11 +25,27 @@ class Coroutines:
             self._runner = asyncio.Runner()
         loop = self._runner.get_loop()
         try:
-            self._runner.run(coroutine)
+            self._runner.run(self._noted(coroutine))
         finally:
+            self._task = None
             leftovers = asyncio.all_tasks(loop)
             if leftovers:
                 loop.run_until_complete(_cancel(leftovers))
+
+    def cancel(self) -> bool:
+        """Cancel the coroutine, from a signal handler; return False if there is none, or if it is not waiting.
+
+        The handler has then interrupted the job's own code, and can raise what it wants to be raised there.
+        """
+        task = self._task
+        if task is None or asyncio.current_task(task.get_loop()) is task:
+            return False
+        task.get_loop().call_soon_threadsafe(task.cancel)
+        return True
+
+    async def _noted(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._task = asyncio.current_task()
+        await coroutine
 
     def close(self) -> None:
         """Close the loop."""

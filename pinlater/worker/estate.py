@@ -62,25 +62,37 @@ def _lost(notice: Notice) -> list[Lost]:
 
 
 def _crashed(notice: Notice, messenger: Messenger) -> list[Lost]:
-    """Return the job that ran, if it is to blame; it is given up once it has crashed too often."""
+    """Return the job that ran, if it is to blame."""
     if notice.facts.was_interrupted:
         return []
     return [
-        _crashed_job(notice, batch, job, messenger)
+        _overdue_job(notice, batch, job) if notice.facts.is_timeout else _crashed_job(notice, batch, job, messenger)
         for batch in notice.holding.batches
         for job in batch.jobs
         if job.state == RUNNING
     ]
 
 
+def _overdue_job(notice: Notice, batch: HeldBatch, job: HeldJob) -> Lost:
+    """Return a job that was killed for its class's limit: a failure like that of the soft one, and no crash."""
+    status = f"[{_where(notice)}] time-out: {_evidence(notice)}\n"
+    log.error("%s: %s", job.descriptor, status.strip())
+    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_final=False)
+
+
 def _crashed_job(notice: Notice, batch: HeldBatch, job: HeldJob, messenger: Messenger) -> Lost:
+    """Return a job that ended its process; it is given up once it has done so too often."""
     before = messenger.statuses([job.descriptor]).get(job.descriptor, "")
     crashes = crashes_in(before) + 1
-    status = crash_mark(f"{socket.gethostname()} {notice.facts.pid}", crashes, _evidence(notice))
+    status = crash_mark(_where(notice), crashes, _evidence(notice))
     if len(before) + len(status) > STATUS_ROOM:
         messenger.note((job.descriptor, batch.claim), status)
     log.error("%s: %s", job.descriptor, status.strip())
     return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_poison(crashes))
+
+
+def _where(notice: Notice) -> str:
+    return f"{socket.gethostname()} {notice.facts.pid}"
 
 
 def _evidence(notice: Notice) -> str:

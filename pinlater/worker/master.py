@@ -6,7 +6,7 @@ import logging
 import signal
 import time
 
-from pinlater_supervisor import Child, ChildExit, Pool, Supervisor
+from pinlater_supervisor import TIME_OUT, Child, ChildExit, Pool, Supervisor
 
 from pinlater.worker.boot import Shared, run_job_process
 from pinlater.worker.holding import read_holding
@@ -68,12 +68,16 @@ def note_exit(ended: ChildExit, shared: Shared) -> None:
     slot.clear()
     if read_holding(area).is_empty:
         return
-    facts = Facts(ended.pid, ended.in_words(), was_interrupted(ended), time.monotonic_ns())
+    facts = Facts(
+        ended.pid, ended.in_words(), was_interrupted(ended), time.monotonic_ns(), ended.killed_by_master == TIME_OUT
+    )
     if not shared.notices.post(facts, area):
         log.error("too many deaths that nobody could report; the jobs of %d return when their claims end", ended.pid)
 
 
 def was_interrupted(ended: ChildExit) -> bool:
     """Tell whether a process ended because we wanted it to, so that its job is not to blame."""
+    if ended.killed_by_master == TIME_OUT:
+        return False
     was_ended_by_us = ended.killed_by_master is not None or ended.is_clean
     return ended.stopping and (was_ended_by_us or ended.signal in {signal.SIGTERM, signal.SIGQUIT})

@@ -29,12 +29,14 @@ class Facts(msgspec.Struct, frozen=True):
         in_words: cause, memory, run time.
         was_interrupted: whether it ended because the worker wanted it to, and not through its job.
         died_ns: monotonic time at which the master learnt of it.
+        is_timeout: whether it was killed because its job ran for longer than its class allows.
     """
 
     pid: int
     in_words: str
     was_interrupted: bool
     died_ns: int
+    is_timeout: bool = False
 
 
 @dataclass(frozen=True, slots=True)

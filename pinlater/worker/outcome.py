@@ -6,11 +6,14 @@ import os
 import socket
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 MOST_STATUS_CHARACTERS = 1500
 
 _HOST = socket.gethostname()
 _MOST_FRAMES = 8
+_OURS = frozenset(str(Path(__file__).with_name(name)) for name in ("runner.py", "limits.py", "coroutines.py"))
+"""Whose lines say nothing about a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,6 @@ def text_of(error: BaseException) -> str:
 
 
 def _trace_of(error: BaseException, room: int) -> str:
-    # The first entry is the worker's own call of the job.
-    below = error.__traceback__.tb_next if error.__traceback__ else None
-    lines = traceback.format_list(traceback.extract_tb(below)[-_MOST_FRAMES:])
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _OURS]
+    lines = traceback.format_list(frames[-_MOST_FRAMES:])
     return "".join(lines).rstrip()[-room:]

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from os import getpid
 from time import monotonic_ns
 from types import CoroutineType
@@ -18,6 +19,7 @@ from pinlater.job import DEFAULT_BACKOFF, Job
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.coroutines import Coroutines
+from pinlater.worker.limits import KillAt, TimeLimits, never_kill
 from pinlater.worker.outcome import Failure, Interruption, Outcome, attempt_header, in_words, text_of
 from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
@@ -38,10 +40,18 @@ class Runner:
         slot: where the running job is noted.
         saver: for the jobs' checkpoints.
         patience_seconds: how long a checkpoint waits for a server.
+        kill_at: ends this process if a job does not heed its limits.
     """
 
     def __init__(
-        self, codec: JobCodec, names: Sequence[str], slot: Slot, saver: Saver, patience_seconds: float
+        self,
+        codec: JobCodec,
+        names: Sequence[str],
+        slot: Slot,
+        saver: Saver,
+        patience_seconds: float,
+        *,
+        kill_at: KillAt = never_kill,
     ) -> None:
         self._decode = codec.decode
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -49,6 +59,7 @@ class Runner:
         self._saver = saver
         self._patience_seconds = patience_seconds
         self._coroutines = Coroutines()
+        self._limits = TimeLimits(kill_at, self._coroutines, saver)
         self._pid = getpid()
         self._notes: dict[tuple[type[Job], int], tuple[int, int]] = {}
 
@@ -68,9 +79,10 @@ class Runner:
         self._note(job, context, batch, position, now_ns)
         logs.formatter.job = context
         try:
-            result = job.run(context)
-            if result.__class__ is CoroutineType:
-                self._coroutines.run(result)
+            if job.job_options.is_limited:
+                self._limits.run(job.job_options, partial(self._call, job, context))
+            else:
+                self._call(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             if getpid() != self._pid:
                 _leave_fork(error)
@@ -80,6 +92,11 @@ class Runner:
         if getpid() != self._pid:
             _leave_fork(None)
         return None
+
+    def _call(self, job: Job, context: RunContext) -> None:
+        result = job.run(context)
+        if result.__class__ is CoroutineType:
+            self._coroutines.run(result)
 
     def close(self) -> None:
         """End what jobs left behind."""

@@ -31,7 +31,12 @@ class Saver:
         connector: says how long to wait before another try.
         context: in whose name.
         child: the process; once it is to stop now, nothing is tried again.
+
+    Attributes:
+        is_saving: whether a call is under way.
     """
+
+    is_saving = False
 
     def __init__(self, pipeline: Pipeline, connector: Connector, context: RequestContext, child: Child) -> None:
         self._pipeline = pipeline
@@ -50,8 +55,14 @@ class Saver:
         Raises:
             BodyTooLarge: the server takes none of that size.
         """
+        self.is_saving = True
+        try:
+            return self._send(self._arguments(batch, position, body), patience_seconds)
+        finally:
+            self.is_saving = False
+
+    def _send(self, arguments: object, patience_seconds: float) -> bool:
         deadline = time.monotonic() + patience_seconds
-        arguments = self._arguments(batch, position, body)
         while True:
             try:
                 self._pipeline.open()

@@ -5,8 +5,8 @@ It knows nothing of what the children do. See README.md beside the package.
 
 from pinlater_supervisor.birth import ThreadsRunningError
 from pinlater_supervisor.child import Child
-from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, ChildExit
+from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, TIME_OUT, ChildExit
 from pinlater_supervisor.pool import Pool
 from pinlater_supervisor.supervisor import Supervisor
 
-__all__ = ["EX_CONFIG", "EX_UNAVAILABLE", "Child", "ChildExit", "Pool", "Supervisor", "ThreadsRunningError"]
+__all__ = ["EX_CONFIG", "EX_UNAVAILABLE", "TIME_OUT", "Child", "ChildExit", "Pool", "Supervisor", "ThreadsRunningError"]

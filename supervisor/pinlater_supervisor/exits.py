@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 EX_OK = 0
 EX_UNAVAILABLE = 69
 """A child that leaves with this before it is ready, in the first start, lacks something it needs."""
+TIME_OUT = "time-out"
+"""Why a child was killed that had asked for it with `Child.kill_at`."""
 EX_SOFTWARE = 70
 """The machinery itself failed."""
 EX_CONFIG = 78

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from pinlater_supervisor import memory
+from pinlater_supervisor.exits import TIME_OUT
 
 if TYPE_CHECKING:
     from pinlater_supervisor.process import Process
@@ -77,7 +78,7 @@ class Watch:
         process.cell.set_look_at(inf)
         due = process.cell.kill_at_seconds
         if now >= due:
-            self._dump_and_kill(process, now, "time-out")
+            self._dump_and_kill(process, now, TIME_OUT)
             return process.kill_at
         process.cell.set_look_at(due)
         return due

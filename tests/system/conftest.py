@@ -6,7 +6,7 @@ from pinlater import Client
 from tests.integration.client_server import RealServer
 from tests.system.worker_program import JOBS, Worker
 
-QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks")
+QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "overdue")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def test_a_burst_runs_every_job_once(start, client, folder):
     assert worker.wait() == 0, worker.log
     assert sorted(ran(folder)) == sorted(f"touch {number}" for number in range(3000))
     assert client.count("touch", JobState.SUCCEEDED) == 3000
-    assert "2 processes for queue counts, fails, forks, holds, sleeps, steps, touch" in worker.log
+    assert "2 processes for queue counts, fails, forks, holds, overdue, sleeps, steps, touch" in worker.log
 
 
 def test_a_burst_waits_for_its_retries(start, client, folder):
@@ -60,6 +60,31 @@ def test_a_job_that_kills_its_process_fails_with_the_evidence(start, client, fol
     status = await_state(client, poison, JobState.FAILED).status
     assert status.count(evidence) == 3, status
     assert "while it ran Fails" in status
+    good = put(client, "Touch", "touch", number=1)
+    await_state(client, good, JobState.SUCCEEDED)
+    assert worker.stop() == 0
+
+
+def test_a_job_past_its_timeout_fails_and_its_process_goes_on(start, client, folder):
+    jobs = [put(client, "Overdue", "overdue", how="sleep"), put(client, "OverdueLater", "overdue")]
+    worker = start("--burst", "--processes", 1)
+    assert worker.wait() == 0, worker.log
+    for job in jobs:
+        found = info(client, job)
+        assert found.state is JobState.FAILED
+        assert found.status.count("JobTimeout: it ran for longer than its class's timeout of 0.3 s") == 3, found.status
+    assert worker.log.count("started") == 2, worker.log
+
+
+@pytest.mark.parametrize("how", ["catch", "hold"])
+def test_a_job_that_heeds_no_timeout_is_killed(start, client, folder, how):
+    job = put(client, "Overdue", "overdue", how=how)
+    worker = start("--processes", 1)
+    found = await_state(client, job, JobState.FAILED, seconds=40)
+    assert ran(folder) == [f"{how} {attempt}" for attempt in (1, 2, 3)]
+    assert found.status.count("time-out: the process died while it ran Overdue for 1.") == 3, found.status
+    assert "poison" not in found.status
+    assert "jobs.py" in worker.log, "where it was"
     good = put(client, "Touch", "touch", number=1)
     await_state(client, good, JobState.SUCCEEDED)
     assert worker.stop() == 0

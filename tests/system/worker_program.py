@@ -13,7 +13,7 @@ from pinlater.client import NewJob
 from tests.integration.client_server import ROOT
 
 JOBS = """
-import ctypes, os, signal, sys, time
+import asyncio, ctypes, itertools, os, signal, sys, time
 from pinlater import Constant, Discard, Job, JobContext, Retry
 
 SOON = Constant(0.1)
@@ -75,6 +75,26 @@ class Fails(Job, queue="fails", attempts=3, backoff=SOON):
             ctypes.string_at(0)
         if self.how == "_exit":
             os._exit(0)
+
+
+class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_after=1):
+    how: str
+
+    def run(self, context):
+        write(f"{self.how} {context.attempt}")
+        if self.how == "hold":
+            sum(itertools.repeat(1, 10**13))  # no Python code is run, so no signal handler
+        while True:
+            try:
+                time.sleep(60)
+            except Exception:
+                if self.how == "sleep":
+                    raise
+
+
+class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
+    async def run(self, context):
+        await asyncio.sleep(60)
 
 
 class Forks(Job, queue="forks"):

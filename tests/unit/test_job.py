@@ -34,6 +34,34 @@ def test_options_stand_in_the_header():
     )
 
 
+def test_limits_of_time_stand_in_the_header():
+    class Soft(Job, timeout=20):
+        pass
+
+    class Both(Soft, kill_after=21):
+        pass
+
+    assert (Soft.job_options.timeout, Soft.job_options.hard_seconds) == (20, 30)
+    assert (Both.job_options.timeout, Both.job_options.hard_seconds) == (20, 21)
+    assert not SendWelcomeEmail.job_options.is_limited
+    assert SendWelcomeEmail.job_options.hard_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "complaint"),
+    [
+        ({"timeout": 0}, "timeout=0 is in seconds"),
+        ({"kill_after": -1}, "kill_after=-1 is in seconds"),
+        ({"timeout": float("nan")}, "timeout=nan"),
+        ({"kill_after": float("inf")}, "kill_after=inf"),
+        ({"timeout": 5, "kill_after": 5}, "must be more than timeout=5"),
+    ],
+)
+def test_impossible_limits_are_refused(limits, complaint):
+    with pytest.raises(TypeError, match=complaint):
+        type(Job)("Impossible", (Job,), {}, **limits)
+
+
 def test_without_options_a_class_has_a_queue_of_its_own():
     options = ReindexHTTPBoard2.job_options
     assert options == JobOptions(name="ReindexHTTPBoard2", queue="reindex_http_board2")

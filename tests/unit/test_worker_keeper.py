@@ -4,7 +4,7 @@ import signal
 import time
 
 import pytest
-from pinlater_supervisor import ChildExit
+from pinlater_supervisor import TIME_OUT, ChildExit
 
 from pinlater.client.servers import ServerSet
 from pinlater.errors import ServerUnavailable, UnknownError
@@ -189,6 +189,20 @@ def test_the_estate_of_a_dead_process_is_settled(bench):
     assert 8.9 < bench.board.retries_due_ms / 1000 - time.monotonic() < 9.1
 
 
+def test_a_job_past_its_limit_has_failed_and_not_crashed(bench):
+    area = bench.hold(RUNNING, HELD)
+    area.delays[0] = 9000
+    bench.run_for(LONG_AGO_NS)
+    assert bench.notices.post(Facts(77, "killed by SIGKILL (time-out)", False, 1, True), bench.slot.copy())
+    bench.slot.clear()
+    failed, returned = bench.turn()
+    [lost] = failed[1]
+    assert "time-out: the process died while it ran SendMail" in lost.status
+    assert "crash" not in lost.status
+    assert (lost.delay_ms, lost.is_final) == (9000, False)
+    assert returned == ("give back", ["mail:s1:p1:2"])
+
+
 def crash_of(bench, before):
     """Let a process die of its job, whose status was ``before``; return what the keeper says of the job."""
     bench.messenger.kept["mail:s1:p1:1"] = before
@@ -296,6 +310,7 @@ def ended(**facts):
         ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": "drain deadline"}, True),
         ({"signal": signal.SIGKILL, "killed_by_master": "memory ceiling of 1 MB"}, False),
         ({"signal": signal.SIGTERM, "stopping": True}, True),
+        ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": TIME_OUT}, False),
     ],
 )
 def test_only_a_stop_excuses_an_end(facts, interrupted):

@@ -1,0 +1,195 @@
+"""Limits of a job's run time, within its process."""
+
+import asyncio
+import signal
+import threading
+import time
+
+import pytest
+
+from pinlater.backoff import Constant
+from pinlater.codec import JobCodec, encode_body
+from pinlater.errors import JobTimeout
+from pinlater.job import Job
+from pinlater.worker.outcome import Failure
+from pinlater.worker.runner import Runner
+from tests.unit.worker_fakes import batch_of, new_slot
+
+
+class Wait(Job, queue="waits", timeout=0.1, kill_after=30, backoff=Constant(7)):
+    how: str
+
+    def run(self, context):
+        ways[self.how]()
+
+
+class WaitLater(Job, queue="waits", timeout=0.1, backoff=Constant(7)):
+    how: str
+
+    async def run(self, context):
+        await ways[self.how]()
+
+
+class OnlyHard(Job, queue="waits", kill_after=30):
+    how: str
+
+    def run(self, context):
+        ways[self.how]()
+
+
+class Free(Job, queue="waits"):
+    def run(self, context):
+        seen.append("free")
+
+
+class FakeSaver:
+    is_draining = False
+    is_saving = False
+
+
+seen = []
+saver = FakeSaver()
+
+
+def heed():
+    try:
+        time.sleep(20)
+    except JobTimeout as error:
+        seen.append(str(error))
+
+
+def save():
+    saver.is_saving = True
+    time.sleep(0.3)
+    saver.is_saving = False
+    seen.append("saved")
+    time.sleep(20)
+
+
+def spin():
+    while True:
+        pass
+
+
+async def sleep_later():
+    try:
+        await asyncio.sleep(20)
+    except asyncio.CancelledError:
+        seen.append("cancelled")
+        raise
+
+
+async def spin_later():
+    await asyncio.sleep(0)
+    try:
+        spin()
+    except JobTimeout:
+        seen.append("in the midst")
+        raise
+
+
+async def cancelled_by_itself():
+    raise asyncio.CancelledError
+
+
+ways = {
+    "sleep": lambda: time.sleep(20),
+    "spin": spin,
+    "heed": heed,
+    "save": save,
+    "return": lambda: seen.append("returned"),
+    "short": lambda: time.sleep(0.3),
+    "sleep_later": sleep_later,
+    "spin_later": spin_later,
+    "cancelled_by_itself": cancelled_by_itself,
+}
+
+
+@pytest.fixture
+def wishes():
+    return []
+
+
+@pytest.fixture
+def run(wishes):
+    seen.clear()
+    saver.is_saving = False
+    codec = JobCodec([Wait, WaitLater, OnlyHard, Free])
+    slot = new_slot()
+    runner = Runner(codec, codec.names, slot, saver, 30.0, kill_at=wishes.append)
+
+    def run(job):
+        return runner.run(batch_of("waits:s1:p1:7", bodies=[encode_body(job)], slot=slot), 0, time.monotonic_ns())
+
+    yield run
+    runner.close()
+
+
+@pytest.mark.parametrize("job", [Wait(how="sleep"), Wait(how="spin"), WaitLater(how="spin_later")])
+def test_a_job_is_interrupted_wherever_it_is(run, job):
+    outcome = run(job)
+    assert isinstance(outcome, Failure)
+    assert "JobTimeout: it ran for longer than its class's timeout of 0.1 s" in outcome.status
+    assert "test_worker_limits.py" in outcome.status, "where it was"
+    assert 'limits.py", line' not in outcome.status.replace("test_worker_limits.py", "")
+    assert outcome.delay_ms == 7000
+    assert not outcome.is_final
+
+
+def test_a_coroutine_that_waits_is_cancelled(run):
+    assert "JobTimeout: it ran for longer" in run(WaitLater(how="sleep_later")).status
+    assert seen == ["cancelled"]
+
+
+def test_other_cancellations_are_no_timeout(run):
+    assert "CancelledError" in run(WaitLater(how="cancelled_by_itself")).status
+
+
+def test_a_job_may_heed_the_limit_and_succeed(run):
+    assert run(Wait(how="heed")) is None
+    assert seen == ["it ran for longer than its class's timeout of 0.1 s"]
+
+
+def test_a_call_to_the_server_is_not_cut_off(run):
+    assert "JobTimeout" in run(Wait(how="save")).status
+    assert seen == ["saved"]
+
+
+def test_the_limit_ends_with_the_job(run):
+    usual = signal.getsignal(signal.SIGALRM)
+    assert run(Wait(how="return")) is None
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is usual
+    time.sleep(0.15)
+    assert run(Free()) is None
+    assert seen == ["returned", "free"]
+
+
+def test_the_master_is_told_of_the_hard_limit(run, wishes):
+    began = time.monotonic()
+    assert run(OnlyHard(how="short")) is None
+    first, last = wishes
+    assert 29.9 < first - began < 31
+    assert last is None
+    run(WaitLater(how="sleep_later"))
+    assert 10 < wishes[2] - began < 20, "10 s after the soft one"
+    assert wishes[3:] == [None]
+
+
+def test_without_limits_nobody_is_told_anything(run, wishes):
+    assert run(Free()) is None
+    assert wishes == []
+
+
+def test_a_fork_of_the_job_does_not_lift_the_limit(run, wishes, monkeypatch):
+    monkeypatch.setattr("pinlater.worker.limits.getpid", lambda: -1)
+    assert run(OnlyHard(how="return")) is None
+    assert len(wishes) == 1
+
+
+def test_in_another_thread_there_is_no_soft_limit(run):
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(run(Wait(how="short"))))
+    thread.start()
+    thread.join(20)
+    assert outcomes == [None]
