@@ -46,6 +46,8 @@ class JobOptions:
         timeout: seconds after which ``JobTimeout`` is raised in a running job, in the main thread of its process.
         kill_after: seconds after which the process of a running job is killed, whatever it does; unless given,
             10 more than ``timeout``. Either way the attempt has failed.
+        give_up_on: exceptions that no further attempt would help: a job that raises one of them, or of their
+            subclasses, becomes FAILED whatever attempts remain. A ``Retry`` is retried all the same.
     """
 
     name: str
@@ -56,6 +58,7 @@ class JobOptions:
     heartbeat: float = 5.0
     timeout: float | None = None
     kill_after: float | None = None
+    give_up_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
         if not QUEUE_NAME.fullmatch(self.queue):
@@ -67,6 +70,8 @@ class JobOptions:
         if self.heartbeat < 0:
             raise TypeError(f"job {self.name}: heartbeat={self.heartbeat} is in seconds and cannot be negative")
         self._check_limits()
+        if not isinstance(self.give_up_on, tuple) or not all(map(_is_exception, self.give_up_on)):
+            raise TypeError(f"job {self.name}: give_up_on={self.give_up_on!r} must be a tuple of exception classes")
 
     def _check_limits(self) -> None:
         for name, seconds in (("timeout", self.timeout), ("kill_after", self.kill_after)):
@@ -86,6 +91,10 @@ class JobOptions:
         if self.kill_after is None and self.timeout is not None:
             return self.timeout + KILL_SLACK_SECONDS
         return self.kill_after
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Exception)
 
 
 _OPTION_NAMES = frozenset(JobOptions.__dataclass_fields__)
@@ -134,7 +143,7 @@ class Job(msgspec.Struct, kw_only=True, metaclass=_JobType):
         """Do the work; ``async def`` is welcome, too.
 
         Returning means success. Raising means that the attempt failed and, as long as attempts remain, that
-        the job runs again after the class's backoff. ``Retry`` and ``Discard`` say otherwise.
+        the job runs again after the class's backoff. ``Retry``, ``Discard`` and ``give_up_on`` say otherwise.
         """
         raise TypeError(f"job class {type(self).__name__} does not define run(self, context)")
 

@@ -119,6 +119,9 @@ class Runner:
         if isinstance(error, Discard):
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
             return Failure(in_words(header, error, with_traceback=False), is_final=True)
+        if isinstance(error, job.job_options.give_up_on) and not isinstance(error, Retry):
+            log.error("%s given up: %s", job.job_options.name, text_of(error), exc_info=error)
+            return Failure(in_words(header, error), is_final=True)
         if isinstance(error, Retry) and error.after is not None:
             delay_ms = _milliseconds(error.after)
         else:

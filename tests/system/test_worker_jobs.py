@@ -28,10 +28,15 @@ def test_a_burst_waits_for_its_retries(start, client, folder):
     failing = put(client, "Fails", "fails", how="raise")
     retried = put(client, "Fails", "fails", how="retry")
     discarded = put(client, "Fails", "fails", how="discard")
+    given_up = put(client, "Fails", "fails", how="give up")
     later = client.enqueue_jobs("fails", [NewJob(b"{}", run_after_ms=int((time.time() + 600) * 1000))])[0]
     worker = start("--burst", "--processes", 1)
     assert worker.wait() == 0, worker.log
-    assert sorted(ran(folder)) == ["discard 1", *(f"{how} {n}" for how in ("raise", "retry") for n in (1, 2, 3))]
+    assert sorted(ran(folder)) == [
+        "discard 1",
+        "give up 1",
+        *(f"{how} {n}" for how in ("raise", "retry") for n in (1, 2, 3)),
+    ]
     status = info(client, failing).status
     assert [f"[attempt {n}/3 " in status for n in (1, 2, 3)] == [True] * 3
     assert "ValueError: the reason" in status
@@ -39,7 +44,8 @@ def test_a_burst_waits_for_its_retries(start, client, folder):
     assert "runner.py" not in status
     assert "come back later" in info(client, retried).status
     assert "Discard: never again" in info(client, discarded).status
-    assert {info(client, job).state for job in (failing, retried, discarded)} == {JobState.FAILED}
+    assert "KeyError: 'nowhere'" in info(client, given_up).status
+    assert {info(client, job).state for job in (failing, retried, discarded, given_up)} == {JobState.FAILED}
     assert info(client, later).state is JobState.PENDING
 
 

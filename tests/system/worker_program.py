@@ -54,7 +54,7 @@ class HoldInterpreter(Job, queue="holds", backoff=SOON):
         write(f"end hold {context.attempt}")
 
 
-class Fails(Job, queue="fails", attempts=3, backoff=SOON):
+class Fails(Job, queue="fails", attempts=3, backoff=SOON, give_up_on=(LookupError,)):
     how: str
 
     def run(self, context):
@@ -65,6 +65,8 @@ class Fails(Job, queue="fails", attempts=3, backoff=SOON):
             raise Retry(after=0.05, reason="come back later") if context.attempt == 1 else Retry()
         if self.how == "discard":
             raise Discard("never again")
+        if self.how == "give up":
+            raise KeyError("nowhere")
         if self.how == "sys.exit":
             sys.exit(3)
         if self.how == "interrupt":

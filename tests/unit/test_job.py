@@ -62,6 +62,26 @@ def test_impossible_limits_are_refused(limits, complaint):
         type(Job)("Impossible", (Job,), {}, **limits)
 
 
+@pytest.mark.parametrize("give_up_on", [ValueError, [ValueError], (int,), (KeyboardInterrupt,), ("ValueError",)])
+def test_only_exceptions_can_be_given_up_on(give_up_on):
+    with pytest.raises(TypeError, match=r"give_up_on=.* must be a tuple of exception classes"):
+        type(Job)("Impossible", (Job,), {}, give_up_on=give_up_on)
+
+
+def test_what_is_given_up_on_is_inherited_and_overridden():
+    class Careful(Job, give_up_on=(LookupError,)):
+        pass
+
+    class Same(Careful):
+        pass
+
+    class Bold(Careful, give_up_on=()):
+        pass
+
+    assert Same.job_options.give_up_on == (LookupError,)
+    assert Bold.job_options.give_up_on == ()
+
+
 def test_without_options_a_class_has_a_queue_of_its_own():
     options = ReindexHTTPBoard2.job_options
     assert options == JobOptions(name="ReindexHTTPBoard2", queue="reindex_http_board2")

@@ -51,6 +51,13 @@ class ActBadly(Job, queue="acts", backoff=BrokenBackoff()):
         raise ValueError
 
 
+class ActOnce(Job, queue="acts", give_up_on=(LookupError, Retry)):
+    what: str
+
+    def run(self, context):
+        raise {"key": KeyError, "value": ValueError, "retry": Retry}[self.what](2)
+
+
 def fail(job, context):
     raise ValueError("some\n reason")
 
@@ -100,7 +107,7 @@ class FakeSaver:
 
 class Bench:
     def __init__(self):
-        codec = JobCodec([Act, ActLater, ActBadly])
+        codec = JobCodec([Act, ActLater, ActBadly, ActOnce])
         self.slot = new_slot()
         self.runner = Runner(codec, codec.names, self.slot, FakeSaver(), 30.0)
         self.kinds = codec.names
@@ -170,6 +177,18 @@ def test_a_discarded_job_is_final(bench):
     outcome = bench.run(Act(what="discard"))
     assert outcome.is_final
     assert outcome.status.endswith("Discard: refused for good\n")
+
+
+def test_an_exception_that_the_class_gives_up_on_is_final(bench):
+    outcome = bench.run(ActOnce(what="key"))
+    assert outcome.is_final
+    assert "KeyError: 2" in outcome.status
+    assert "test_worker_runner.py" in outcome.status, "where it was"
+
+
+@pytest.mark.parametrize("what", ["value", "retry"])
+def test_other_exceptions_and_retries_are_not(bench, what):
+    assert not bench.run(ActOnce(what=what)).is_final
 
 
 def test_an_interrupted_job_goes_on_from_its_record(bench):
