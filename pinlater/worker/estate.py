@@ -7,6 +7,8 @@ import socket
 import time
 from collections.abc import Callable
 
+from pinlater_supervisor import DUMP_SECONDS
+
 from pinlater.worker.crashes import STATUS_ROOM, crash_mark, crashes_in, is_poison
 from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, HeldBatch, HeldJob
 from pinlater.worker.messenger import Claimed, Lost, Messenger
@@ -31,7 +33,7 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
     holding, facts = notice.holding, notice.facts
     lost = _lost(notice) + _crashed(notice, messenger)
     succeeded = _in_state(notice, SUCCEEDED)
-    returned = _in_state(notice, HELD) + (_in_state(notice, RUNNING) if facts.was_interrupted else [])
+    returned = _in_state(notice, HELD) + (_in_state(notice, RUNNING) if _is_excused(notice) else [])
     messenger.failed(lost)
     messenger.succeeded(succeeded)
     messenger.give_back(returned)
@@ -44,6 +46,15 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
         "process %d has ended: of its jobs %d failed, %d had succeeded, %d go back unharmed",
         *(facts.pid, len(lost), len(succeeded), len(returned)),
     )
+
+
+def _is_excused(notice: Notice) -> bool:
+    """Tell whether the job that ran is not to blame for the death.
+
+    Nor is one that began when the master had already sentenced the process for the one before: between the sentence
+    and the kill, the stacks are dumped.
+    """
+    return notice.facts.was_interrupted or (notice.facts.is_timeout and _ran_seconds(notice) < DUMP_SECONDS)
 
 
 def _in_state(notice: Notice, state: int) -> list[Claimed]:
@@ -63,7 +74,7 @@ def _lost(notice: Notice) -> list[Lost]:
 
 def _crashed(notice: Notice, messenger: Messenger) -> list[Lost]:
     """Return the job that ran, if it is to blame."""
-    if notice.facts.was_interrupted:
+    if _is_excused(notice):
         return []
     return [
         _overdue_job(notice, batch, job) if notice.facts.is_timeout else _crashed_job(notice, batch, job, messenger)
@@ -96,6 +107,9 @@ def _where(notice: Notice) -> str:
 
 
 def _evidence(notice: Notice) -> str:
-    facts, holding = notice.facts, notice.holding
-    ran_seconds = max(facts.died_ns - holding.running_since_ns, 0) / 1e9
-    return f"the process died while it ran {holding.running_kind} for {ran_seconds:.2f} s: {facts.in_words}"
+    kind, seconds = notice.holding.running_kind, _ran_seconds(notice)
+    return f"the process died while it ran {kind} for {seconds:.2f} s: {notice.facts.in_words}"
+
+
+def _ran_seconds(notice: Notice) -> float:
+    return max(notice.facts.died_ns - notice.holding.running_since_ns, 0) / 1e9

@@ -8,5 +8,16 @@ from pinlater_supervisor.child import Child
 from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, TIME_OUT, ChildExit
 from pinlater_supervisor.pool import Pool
 from pinlater_supervisor.supervisor import Supervisor
+from pinlater_supervisor.watch import DUMP_SECONDS
 
-__all__ = ["EX_CONFIG", "EX_UNAVAILABLE", "TIME_OUT", "Child", "ChildExit", "Pool", "Supervisor", "ThreadsRunningError"]
+__all__ = [
+    "DUMP_SECONDS",
+    "EX_CONFIG",
+    "EX_UNAVAILABLE",
+    "TIME_OUT",
+    "Child",
+    "ChildExit",
+    "Pool",
+    "Supervisor",
+    "ThreadsRunningError",
+]

@@ -88,6 +88,11 @@ class Bench:
         assert self.notices.post(facts, self.slot.copy())
         self.slot.clear()
 
+    def time_out(self):
+        facts = Facts(77, "killed by SIGKILL (time-out)", False, time.monotonic_ns(), is_timeout=True)
+        assert self.notices.post(facts, self.slot.copy())
+        self.slot.clear()
+
 
 @pytest.fixture
 def bench():
@@ -193,14 +198,20 @@ def test_a_job_past_its_limit_has_failed_and_not_crashed(bench):
     area = bench.hold(RUNNING, HELD)
     area.delays[0] = 9000
     bench.run_for(LONG_AGO_NS)
-    assert bench.notices.post(Facts(77, "killed by SIGKILL (time-out)", False, 1, True), bench.slot.copy())
-    bench.slot.clear()
+    bench.time_out()
     failed, returned = bench.turn()
     [lost] = failed[1]
     assert "time-out: the process died while it ran SendMail" in lost.status
     assert "crash" not in lost.status
     assert (lost.delay_ms, lost.is_final) == (9000, False)
     assert returned == ("give back", ["mail:s1:p1:2"])
+
+
+def test_a_job_that_began_after_the_sentence_is_not_blamed_for_it(bench):
+    bench.hold(RUNNING)
+    bench.run_for(100_000_000)
+    bench.time_out()
+    assert bench.turn() == [("give back", names(1))]
 
 
 def crash_of(bench, before):
