@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.contract import ClaimedJob, Dequeued
-from pinlater.server.backends.sqlite.claimable import find_claimable
+from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list
 
@@ -35,28 +35,16 @@ def claim(transaction: Transaction, requests: Sequence[ClaimRequest]) -> list[De
 
 
 def _claim_one(transaction: Transaction, request: ClaimRequest) -> Dequeued:
-    now, room = transaction.now, request.max_bytes
+    now, (queue_id, prefixes, limit, max_bytes, claim_as, lease_ms, want_next_due) = transaction.now, request
     jobs: list[ClaimedJob] = []
-    for priority, prefix in enumerate(request.prefixes, 1):
-        found = find_claimable(
-            transaction.rows,
-            request.queue_id,
-            now,
-            priority,
-            limit=request.limit - len(jobs),
-            room_bytes=room,
-            at_least=0 if jobs else 1,
-        )
-        if found is None:
-            continue
-        if found.ids:
-            expires = now + request.lease_ms
-            transaction.run(_CLAIM, (now, request.claim, expires, request.lease_ms, id_list(found.ids)))
-            jobs += found.with_bodies(transaction.rows, prefix)
-        room -= found.bytes_taken
-        if found.is_cut or len(jobs) >= request.limit:
-            return Dequeued(jobs, None, has_more=True)
-    return Dequeued(jobs, _next_due(transaction, request) if request.want_next_due else None, has_more=False)
+    is_cut = False
+    for prefix, found in walk_claimable(transaction.rows, queue_id, prefixes, now, limit=limit, max_bytes=max_bytes):
+        transaction.run(_CLAIM, (now, claim_as, now + lease_ms, lease_ms, id_list(found.ids)))
+        jobs += found.with_bodies(transaction.rows, prefix)
+        is_cut = found.is_cut
+    if is_cut or len(jobs) >= limit:
+        return Dequeued(jobs, None, has_more=True)
+    return Dequeued(jobs, _next_due(transaction, request) if want_next_due else None, has_more=False)
 
 
 def _next_due(transaction: Transaction, request: ClaimRequest) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -53,24 +53,32 @@ class Claimable(NamedTuple):
         ]
 
 
-def find_claimable(
-    rows: Rows, queue_id: int, now: int, priority: int, *, limit: int, room_bytes: int, at_least: int
-) -> Claimable | None:
-    """Return the first jobs of a priority that are due, None if there are none.
+def walk_claimable(
+    rows: Rows, queue_id: int, prefixes: Sequence[str], now: int, *, limit: int, max_bytes: int
+) -> Iterator[tuple[str, Claimable]]:
+    """Yield what a dequeue may hand out, priority by priority, each with the head of its descriptors.
 
     Args:
         rows: runs queries.
         queue_id: of this queue.
+        prefixes: heads of descriptors, of priority 1 first.
         now: what "due" is measured by.
-        priority: of this priority.
-        limit: most jobs.
-        room_bytes: most bytes of the answer.
-        at_least: jobs that are returned even if they do not fit: 1 in an answer that has none yet, else 0.
+        limit: most jobs in all.
+        max_bytes: most bytes of the answer; a first job is yielded even if it does not fit.
     """
-    [columns] = rows(_CLAIMABLE, (queue_id, now, priority, limit))
-    if columns[0] is None:
-        return None
-    found = Claimable._make([*map(_numbers, columns), False])
+    wanted, room, at_least = limit, max_bytes, 1
+    for priority, prefix in enumerate(prefixes, 1):
+        [columns] = rows(_CLAIMABLE, (queue_id, now, priority, wanted))
+        if columns[0] is None:
+            continue
+        found = _fitting(Claimable._make([*map(_numbers, columns), False]), room, at_least)
+        yield prefix, found
+        wanted, room, at_least = wanted - len(found.ids), room - found.bytes_taken, 0
+        if found.is_cut or wanted <= 0:
+            return
+
+
+def _fitting(found: Claimable, room_bytes: int, at_least: int) -> Claimable:
     if found.bytes_taken <= room_bytes:
         return found
     filled = accumulate(size + JOB_OVERHEAD_BYTES for size in found.sizes)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.contract import ClaimedJob, JobFilter, JobRecord, Page
-from pinlater.server.backends.sqlite.claimable import find_claimable
+from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import Queue
 from pinlater.wire.messages import IN_PROGRESS, PENDING
@@ -42,18 +42,8 @@ def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max
     def rows(sql: str, parameters: Iterable[Any]) -> list[Any]:
         return connection.execute(sql, tuple(parameters)).fetchall()
 
-    jobs: list[ClaimedJob] = []
-    room = max_bytes
-    for priority, prefix in enumerate(queue.prefixes, 1):
-        at_least = 0 if jobs else 1
-        wanted = limit - len(jobs)
-        found = find_claimable(rows, queue.id, now, priority, limit=wanted, room_bytes=room, at_least=at_least)
-        if found is not None and found.ids:
-            jobs += found.with_bodies(rows, prefix)
-            room -= found.bytes_taken
-        if len(jobs) >= limit or (found is not None and found.is_cut):
-            break
-    return jobs
+    found = walk_claimable(rows, queue.id, queue.prefixes, now, limit=limit, max_bytes=max_bytes)
+    return [job for prefix, claimable in found for job in claimable.with_bodies(rows, prefix)]
 
 
 def lookup(
