@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 
+_COUNTS_A_SLOT = 10**12
+"""No process makes so many claims."""
+
 
 class ClaimNames:
     """Makes claim descriptors; each is unique as long as host, port and start differ between servers.
@@ -12,11 +15,12 @@ class ClaimNames:
         host: of this server; colons in it are replaced, so that the parts can be told apart.
         port: its Thrift port.
         start_ms: when it started.
+        slot: tells server processes that share a port, and may have started together, from each other.
     """
 
-    def __init__(self, host: str, port: int, start_ms: int) -> None:
+    def __init__(self, host: str, port: int, start_ms: int, slot: int = 0) -> None:
         self._head = f"{host.replace(':', '_')}:{port}:{start_ms}:"
-        self._counter = count(1)
+        self._counter = count(slot * _COUNTS_A_SLOT + 1)
 
     def new(self, source: str) -> str:
         """Return the claim descriptor of one dequeue of ``source``."""

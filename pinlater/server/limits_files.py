@@ -32,6 +32,7 @@ class LimitsFiles:
         self._on_change = on_change
         self._rates: dict[str, float] = {}
         self._server_count = 1
+        self._processes = settings.server_processes
         self._files: list[WatchedFile] = []
         if settings.server_set_enabled and settings.server_set_file:
             self._add(settings.server_set_file, self._read_servers)
@@ -61,5 +62,5 @@ class LimitsFiles:
         self._apply()
 
     def _apply(self) -> None:
-        self._limits.update(self._rates, self._server_count)
+        self._limits.update(self._rates, self._server_count * self._processes)
         self._on_change()

@@ -10,23 +10,25 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 from pinlater_supervisor import Child
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
-from pinlater.server.admin import AdminEndpoint
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.backends.sqlite.writer import CommitStats
 from pinlater.server.broker import Broker
 from pinlater.server.claims import ClaimNames
 from pinlater.server.clock import SteadyClock
+from pinlater.server.duty import when_on_duty
 from pinlater.server.limits_files import LimitsFiles
 from pinlater.server.listeners import address_of
 from pinlater.server.metrics import Metrics
 from pinlater.server.monitor import Monitor
 from pinlater.server.rate_limits import RateLimits
+from pinlater.server.reporter import Reporter
 from pinlater.server.service import Service
 from pinlater.server.settings import Settings
 from pinlater.server.transport import Transport
@@ -37,12 +39,19 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 """The writer thread and the event loop pass the interpreter lock to and fro; the default of 5 ms would stall both."""
 
 
-def run(child: Child, settings: Settings, listener: socket.socket, admin_listener: socket.socket) -> int:
-    """Serve until the supervisor asks to stop; return the exit code."""
+def run(child: Child, settings: Settings, listener: socket.socket, folder: Path) -> int:
+    """Serve until the supervisor asks to stop; return the exit code.
+
+    Args:
+        child: this process.
+        settings: of the server.
+        listener: clients connect to it; all server processes share it.
+        folder: shared with the other processes of this server, and with nobody else.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(child, settings, listener, admin_listener))
+            runner.run(_serve(child, settings, listener, folder))
     except ConfigError as error:
         sys.stderr.write(f"pinlater-server: {error}\n")
         return EXIT_CONFIG
@@ -57,7 +66,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(child: Child, settings: Settings, listener: socket.socket, admin_listener: socket.socket) -> None:
+async def _serve(child: Child, settings: Settings, listener: socket.socket, folder: Path) -> None:
     async with AsyncExitStack() as stack:
         metrics, clock = Metrics(), SteadyClock()
         backend = _open_backend(settings, clock, metrics)
@@ -69,7 +78,7 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, admi
             backend,
             broker,
             settings=settings,
-            claims=ClaimNames(host, port, clock.now_ms()),
+            claims=ClaimNames(host, port, clock.now_ms(), child.slot),
             metrics=metrics,
             now_ms=clock.now_ms,
         )
@@ -78,22 +87,21 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, admi
         metrics.parked_dequeues.source = lambda: broker.parked_dequeues
         metrics.store_waiting.source = lambda: backend.waiting
         files = LimitsFiles(settings, limits, broker.limits_changed)
-        admin = AdminEndpoint(metrics, lambda: "the server is stopping" if transport.is_draining else None)
-        await admin.start(sock=admin_listener)
-        stack.push_async_callback(admin.close)
-        for task in (Monitor(backend, broker, settings, metrics).run(), *files.watches()):
+        reporter = Reporter(folder, metrics, lambda: "the server is stopping" if transport.is_draining else None)
+        await reporter.start()
+        stack.push_async_callback(reporter.close)
+        monitoring = when_on_duty(folder / "monitor.lock", Monitor(backend, broker, settings, metrics).run)
+        for task in (monitoring, *files.watches()):
             await stack.enter_async_context(_running(task))
         await transport.listen(listener)
-        stop = _stop_event(child)
         child.ready()
         log.info(
-            "pinlater-server %s ready on %s (store %s, admin http://%s)",
+            "pinlater-server %s ready on %s (store %s)",
             __version__,
             address_of(listener),
             settings.data_dir,
-            address_of(admin_listener),
         )
-        await _until_stopped(child, stop)
+        await until_stopped(child)
         log.info("stopping: answering what is in flight")
         broker.end_waits()
         await transport.drain(asyncio.get_running_loop().time() + settings.drain_seconds)
@@ -126,6 +134,16 @@ async def _running(work: Any) -> Any:
         await asyncio.wait([task])
 
 
+async def until_stopped(child: Child) -> None:
+    """Show life from the loop that does the work, so that the supervisor notices when it hangs."""
+    stop = _stop_event(child)
+    while not stop.is_set():
+        child.beat()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await stop.wait()
+
+
 def _stop_event(child: Child) -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -136,12 +154,3 @@ def _stop_event(child: Child) -> asyncio.Event:
 
     loop.add_reader(child.wakeup_fd, heard)
     return stop
-
-
-async def _until_stopped(child: Child, stop: asyncio.Event) -> None:
-    """Show life from the loop that does the work, so that the supervisor notices when it hangs."""
-    while not stop.is_set():
-        child.beat()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await stop.wait()

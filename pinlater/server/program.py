@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +16,9 @@ from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.server.settings import Settings, load_settings
 from pinlater.server.settings import list_settings as settings_table
+
+if TYPE_CHECKING:
+    from pinlater_supervisor import Child, Pool
 
 _STOP_GRACE_SECONDS = 5.0
 _HANG_SECONDS = 30.0
@@ -35,6 +41,7 @@ options; the last one wins. Exit codes: 0 stopped, 69 unavailable, 78 wrong sett
 @click.option("--host", help="Address to listen on (THRIFT_HOST).  [default: 127.0.0.1]")
 @click.option("--port", metavar="N", help="Port of the service; 0 takes any free one (THRIFT_PORT).  [default: 9010]")
 @click.option("--admin-port", metavar="N", help="Port of metrics and health (OSTRICH_PORT).  [default: 9999]")
+@click.option("--processes", metavar="N", help="Processes that share the port (SERVER_PROCESSES).  [default: 1]")
 @click.option("--set", "more", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option("--check", is_flag=True, help="Check the settings, say what they are, and exit.")
 @click.option("--list-settings", is_flag=True, help="List all settings with their defaults, and exit.")
@@ -45,6 +52,7 @@ def main(  # noqa: PLR0917 - click calls it
     host: str | None,
     port: str | None,
     admin_port: str | None,
+    processes: str | None,
     more: tuple[str, ...],
     check: bool,
     list_settings: bool,
@@ -53,7 +61,13 @@ def main(  # noqa: PLR0917 - click calls it
     if list_settings:
         click.echo(settings_table())
         return
-    given = {"DATA_DIR": data_dir, "THRIFT_HOST": host, "THRIFT_PORT": port, "OSTRICH_PORT": admin_port}
+    given = {
+        "DATA_DIR": data_dir,
+        "THRIFT_HOST": host,
+        "THRIFT_PORT": port,
+        "OSTRICH_PORT": admin_port,
+        "SERVER_PROCESSES": processes,
+    }
     try:
         options = {key: value for key, value in given.items() if value is not None} | _pairs(more)
         settings = load_settings(config_file, os.environ, options)
@@ -84,7 +98,7 @@ def _check(settings: Settings) -> int:
 
 
 def _run(settings: Settings) -> int:
-    from pinlater_supervisor import Pool, Supervisor
+    from pinlater_supervisor import Supervisor
 
     from pinlater.server.listeners import listen
     from pinlater.server.logs import set_up_logs
@@ -94,13 +108,44 @@ def _run(settings: Settings) -> int:
     listener = listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")
     admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")
 
-    def serve(child: object) -> int:
-        from pinlater.server import process  # in the child only: the supervisor stays small
+    drain_seconds = settings.drain_seconds + _STOP_GRACE_SECONDS
+    with tempfile.TemporaryDirectory(prefix="pinlater-server-") as folder:
+        pools = _pools(settings, listener, admin_listener, Path(folder))
+        return Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds).run()
 
-        return process.run(child, settings, listener, admin_listener)  # type: ignore[arg-type]
 
-    pool = Pool(name="server", run=serve, title="pinlater-server", hang_seconds=_HANG_SECONDS, overlap=False)
-    return Supervisor([pool], name="pinlater-server", drain_seconds=settings.drain_seconds + _STOP_GRACE_SECONDS).run()
+def _pools(settings: Settings, listener: socket.socket, admin_listener: socket.socket, folder: Path) -> list[Pool]:
+    """Return what runs under the supervisor; modules are loaded in the children only, so that it stays small."""
+    from pinlater_supervisor import Pool
+
+    def serve(child: Child) -> int:
+        from pinlater.server import process
+
+        return process.run(child, settings, listener, folder)
+
+    def serve_admin(child: Child) -> int:
+        from pinlater.server.admin import process
+
+        return process.run(child, folder, admin_listener)
+
+    return [
+        Pool(
+            name="server",
+            run=serve,
+            size=settings.server_processes,
+            title="pinlater-server",
+            hang_seconds=_HANG_SECONDS,
+            overlap=False,
+        ),
+        Pool(
+            name="admin",
+            run=serve_admin,
+            title="pinlater-server: admin",
+            stop_order=1,  # it says that the server is stopping for as long as it is
+            hang_seconds=_HANG_SECONDS,
+            overlap=False,
+        ),
+    ]
 
 
 if __name__ == "__main__":

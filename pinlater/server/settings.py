@@ -77,6 +77,9 @@ class Settings:
     admin_port: int = _setting(
         "OSTRICH_PORT", values.integer(0, 65535), "9999", "their port; 0 takes any free one", "ADMIN_PORT"
     )
+    server_processes: int = _setting(
+        "SERVER_PROCESSES", values.integer(1, 64), "1", "processes that share the service's port; with sqlite, 1"
+    )
     backend: str = _setting("PINLATER_BACKEND", values.choice("sqlite"), "sqlite", "the store")
     data_dir: Path = _setting(
         "DATA_DIR", values.path, "~/.local/share/pinlater", "directory of the store; $XDG_DATA_HOME is respected"
@@ -232,6 +235,11 @@ class _Loading:
             raise ConfigError(f"{place}: SERVER_SET_ENABLED=true needs SERVER_SET_PATH; write the path of the file")
         if str(settings.data_dir).startswith("~"):
             raise ConfigError("DATA_DIR: this user has no home directory; write a full path, such as /var/lib/pinlater")
+        if settings.server_processes > 1 and settings.backend == "sqlite":
+            raise ConfigError(
+                f"SERVER_PROCESSES={settings.server_processes} needs a store that several processes can share; "
+                "the sqlite file has one owner: write 1, or choose another PINLATER_BACKEND"
+            )
         if settings.max_body_bytes >= settings.max_frame_bytes:
             raise ConfigError(
                 f"MAX_BODY_BYTES={settings.max_body_bytes} does not fit into "

@@ -6,7 +6,6 @@ import socket
 import struct
 import time
 
-import psutil
 import pytest
 
 from tests.support.apache import decode_answer, encode_call
@@ -73,7 +72,7 @@ def test_what_came_before_the_hostile_frame_is_answered(peer):
 
 
 def test_hostile_frames_leave_the_server_small(shared_server, client, queue):
-    (worker,) = psutil.Process(shared_server.process.pid).children()
+    worker = shared_server.child()
     before = worker.memory_info().rss
     for _ in range(3):
         for frame in (*REFUSED.values(), *LARGE.values()):
@@ -143,7 +142,7 @@ def test_five_hundred_idle_connections_disturb_nobody(shared_server, client, que
     try:
         for sock in idle[::2]:
             sock.sendall(names_call()[:7])
-        (worker,) = psutil.Process(shared_server.process.pid).children()
+        worker = shared_server.child()
         for _ in range(50):
             client.enqueueJobs(queueName=queue, jobs=[{"body": b"x"}])
         began, cpu = time.monotonic(), sum(worker.cpu_times()[:2])

@@ -6,8 +6,11 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import psutil
 from thrift.transport.TTransport import TTransportException
 
 from tests.support.apache import ApacheClient
@@ -93,6 +96,19 @@ class ServerProcess:
         sock = socket.create_connection(("127.0.0.1", self.port), timeout=20)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
+
+    def child(self, title="pinlater-server"):
+        """Return the only process with that title; the admin process has another one."""
+        (found,) = [one for one in psutil.Process(self.process.pid).children() if one.cmdline()[0] == title]
+        return found
+
+    def page(self, path):
+        """Return status and text of a page of the admin port."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._admin_port}{path}", timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            return refusal.code, refusal.read().decode()
 
     def kill(self):
         """End it the hard way, with all its processes."""

@@ -183,7 +183,7 @@ def test_the_life_of_a_server(start_server):
         client.create_queue("notes")
         expect_reload(server)
         assert client.queue_names() == {"notes"}
-    assert "STATUS=server 1/1" in server.messages
+    assert "STATUS=server 1/1, admin 1/1" in server.messages
     seconds, status = server.stop()
     assert status == 0
     assert seconds < Unit(SYSTEMD / SERVER).seconds("TimeoutStopSec"), "systemd would kill before the drain is over"

@@ -1,6 +1,7 @@
 """The admin port: pages, refusals, and peers that behave badly; on both event loops."""
 
 import asyncio
+import os
 import socket
 
 import pytest
@@ -8,9 +9,20 @@ import uvloop
 
 from pinlater.server.admin import AdminEndpoint
 from pinlater.server.admin.endpoint import MAX_CONNECTIONS, MAX_HEAD_BYTES
+from pinlater.server.admin.reports import View
 from pinlater.server.metrics import Metrics
+from pinlater.server.metrics.reports import decode_report, encode_report
 
 PATIENCE_SECONDS = 20
+
+
+def looking(metrics, is_ready):
+    """What the admin process sees of one server process with these metrics."""
+
+    async def look():
+        return View([decode_report(encode_report(os.getpid(), is_ready(), metrics.snapshot()))], [])
+
+    return look
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -19,7 +31,7 @@ def run(request):
 
     def in_loop(test, metrics=None, is_ready=lambda: None, listener=None, **options):
         async def main():
-            endpoint = AdminEndpoint(metrics or Metrics(), is_ready, **options)
+            endpoint = AdminEndpoint(looking(metrics or Metrics(), is_ready), **options)
             if listener:
                 await endpoint.start(sock=listener)
             else:
@@ -202,7 +214,7 @@ def test_too_many_connections_are_closed_and_the_others_served(run):
 def test_it_serves_on_a_socket_that_listens_already():
     async def main():
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            endpoint = AdminEndpoint(Metrics(), lambda: None)
+            endpoint = AdminEndpoint(looking(Metrics(), lambda: None))
             await endpoint.start(sock=listener)
             assert endpoint.port == listener.getsockname()[1]
             answer = await exchange(endpoint, b"GET /livez HTTP/1.1\r\n\r\n")

@@ -1,6 +1,7 @@
 """Metrics: counting, percentiles, and the two pages."""
 
 import math
+import os
 import random
 
 import pytest
@@ -110,11 +111,18 @@ def test_the_prometheus_page_is_read_by_its_parser(metrics):
     assert ("pinlater_connections",) not in samples
 
 
-def test_the_process_itself_is_measured(metrics):
-    samples = prometheus(metrics)
-    assert samples["process_resident_memory_bytes",] > 1_000_000
-    assert samples["process_open_fds",] > 2
-    assert samples["process_cpu_seconds_total",] > 0
+def test_the_processes_themselves_are_measured_together(metrics):
+    def samples(*pids):
+        page = render_prometheus(metrics.snapshot(), pids)
+        return {sample.name: sample.value for part in text_string_to_metric_families(page) for sample in part.samples}
+
+    one, two = samples(os.getpid()), samples(os.getpid(), os.getpid())
+    assert one["process_resident_memory_bytes"] > 1_000_000
+    assert one["process_open_fds"] > 2
+    assert one["process_cpu_seconds_total"] > 0
+    assert two["process_open_fds"] > 1.5 * one["process_open_fds"]
+    assert two["process_start_time_seconds"] == one["process_start_time_seconds"]
+    assert "process_open_fds" not in samples()
 
 
 def test_a_deleted_queue_is_forgotten(metrics):

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from pinlater.server.admin.http import BadRequest, Request, Response, end_of_head, parse_head
-from pinlater.server.metrics import Metrics, render_ostrich, render_prometheus
+from pinlater.server.admin.reports import View
+from pinlater.server.metrics import render_ostrich, render_prometheus
 from pinlater.server.metrics.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
 
 log = logging.getLogger(__name__)
@@ -35,16 +36,12 @@ class AdminEndpoint:
     """Serves the pages on a port of its own.
 
     Args:
-        metrics: to be shown.
-        is_ready: returns None, or the reason why the server should get no calls now.
+        look: returns what the server processes say of themselves.
         read_seconds: a request has to be complete within this time.
     """
 
-    def __init__(
-        self, metrics: Metrics, is_ready: Callable[[], str | None], *, read_seconds: float = READ_SECONDS
-    ) -> None:
-        self._metrics = metrics
-        self._is_ready = is_ready
+    def __init__(self, look: Callable[[], Awaitable[View]], *, read_seconds: float = READ_SECONDS) -> None:
+        self._look = look
         self._read_seconds = read_seconds
         self._server: asyncio.Server | None = None
         self._port = 0
@@ -126,8 +123,7 @@ class AdminEndpoint:
             log.exception("the page %s could not be made", request.path)
             return Response(HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the server's log has why\n")
 
-    # Pages. The figures are taken here and rendered in a thread: with many queues that takes a while, in which
-    # the event loop has jobs to hand out.
+    # Pages. They are rendered in a thread: with many queues that takes a while, and /livez must not wait for it.
 
     async def _index(self) -> Response:
         return Response(HTTPStatus.OK, _INDEX)
@@ -136,19 +132,19 @@ class AdminEndpoint:
         return Response(HTTPStatus.OK, "ok\n")
 
     async def _readyz(self) -> Response:
-        reason = self._is_ready()
-        return (
-            Response(HTTPStatus.OK, "ok\n")
-            if reason is None
-            else Response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n")
-        )
+        reason = (await self._look()).reason
+        if reason is None:
+            return Response(HTTPStatus.OK, "ok\n")
+        return Response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n")
 
     async def _prometheus(self) -> Response:
-        page = await asyncio.to_thread(render_prometheus, self._metrics.snapshot())
+        view = await self._look()
+        page = await asyncio.to_thread(lambda: render_prometheus(view.snapshot(), view.pids))
         return Response(HTTPStatus.OK, page, PROMETHEUS_TEXT)
 
     async def _ostrich(self) -> Response:
-        return Response(HTTPStatus.OK, await asyncio.to_thread(render_ostrich, self._metrics.snapshot()))
+        view = await self._look()
+        return Response(HTTPStatus.OK, await asyncio.to_thread(lambda: render_ostrich(view.snapshot())))
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes:

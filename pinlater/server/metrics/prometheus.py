@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -18,17 +19,20 @@ from pinlater.server.metrics.families import (
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+_NO_SUMS = frozenset({"process_start_time_seconds", "process_max_fds"})
+"""Of these, the least says most."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def render_prometheus(snapshots: Sequence[Snapshot]) -> str:
-    """Return the page, with memory, CPU time and open files of this process."""
+def render_prometheus(snapshots: Sequence[Snapshot], pids: Sequence[int] = ()) -> str:
+    """Return the page, with memory, CPU time and open files of the given processes taken together."""
     # Here, so that a server that nobody scrapes never pays for the import.
-    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()
     registry.register(_Collector(snapshots))
-    ProcessCollector(registry=registry)
+    registry.register(_Processes(pids))
     return generate_latest(registry).decode()
 
 
@@ -50,6 +54,35 @@ class _Collector:
                 yield _histogram(one)
             elif one.value is not None:
                 yield _gauge(one, one.value)
+
+
+class _Processes:
+    """The client library's figures of a process, added up over several."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
+
+    def describe(self) -> list[Metric]:
+        """Return nothing, for the reason above."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client import CollectorRegistry, ProcessCollector
+
+        families: dict[str, list[Metric]] = {}
+        for pid in self._pids:
+            # A registry of its own: the default one would be told of the collector.
+            collector = ProcessCollector(pid=partial(int, pid), registry=CollectorRegistry())
+            for family in collector.collect():
+                families.setdefault(family.name, []).append(family)
+        for name, parts in families.items():
+            combine = min if name in _NO_SUMS else sum
+            family = parts[0]
+            family.samples = [
+                sample._replace(value=combine(part.samples[place].value for part in parts))
+                for place, sample in enumerate(family.samples)
+            ]
+            yield family
 
 
 def _counter(one: CounterSnapshot) -> CounterMetricFamily:

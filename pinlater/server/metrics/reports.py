@@ -1,0 +1,122 @@
+"""What one server process has counted, as bytes for another process, and added up over several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pinlater.server.metrics.catalog import Metrics
+from pinlater.server.metrics.families import (
+    CounterSnapshot,
+    DistributionSnapshot,
+    GaugeSnapshot,
+    Key,
+    Series,
+    Snapshot,
+    label_values,
+)
+
+Labels = tuple[str, ...]
+
+
+class _Series(NamedTuple):
+    counts: list[int]
+    sum: float
+    minimum: float
+    maximum: float
+
+
+class Report(msgspec.Struct):
+    """The values of one process; names of families are those of the catalog.
+
+    Attributes:
+        pid: the process.
+        reason: why it should get no calls now; None if it should.
+        counters: family -> label values -> count.
+        distributions: family -> label values -> series.
+        gauges: family -> present value.
+    """
+
+    pid: int
+    reason: str | None = None
+    counters: dict[str, list[tuple[Labels, int]]] = {}
+    distributions: dict[str, list[tuple[Labels, _Series]]] = {}
+    gauges: dict[str, float] = {}
+
+    def without_present(self) -> Report:
+        """Return what stays true when the process is gone: its counts."""
+        return Report(self.pid, self.reason, self.counters, self.distributions)
+
+
+_decoder = msgspec.msgpack.Decoder(Report)
+
+
+def encode_report(pid: int, reason: str | None, snapshots: Sequence[Snapshot]) -> bytes:
+    """Return a process's values as bytes."""
+    report = Report(pid, reason)
+    for one in snapshots:
+        name = one.about.name
+        if isinstance(one, CounterSnapshot):
+            report.counters[name] = [(label_values(key), count) for key, count in one.values.items()]
+        elif isinstance(one, DistributionSnapshot):
+            report.distributions[name] = [(label_values(key), _flat(series)) for key, series in one.series.items()]
+        elif one.value is not None:
+            report.gauges[name] = one.value
+    return msgspec.msgpack.encode(report)
+
+
+def decode_report(data: bytes) -> Report:
+    """Return what ``encode_report`` was given.
+
+    Raises:
+        msgspec.MsgspecError: these are other bytes, or half of them.
+    """
+    return _decoder.decode(data)
+
+
+def total_of(reports: Iterable[Report]) -> Report:
+    """Return the sums over processes."""
+    total = Report(0)
+    for report in reports:
+        for name, counts in report.counters.items():
+            total.counters[name] = list(_added(total.counters.get(name, ()), counts).items())
+        for name, series in report.distributions.items():
+            total.distributions[name] = list(_merged(total.distributions.get(name, ()), series).items())
+        for name, value in report.gauges.items():
+            total.gauges[name] = total.gauges.get(name, 0) + value
+    return total
+
+
+def snapshots_of(report: Report) -> list[Snapshot]:
+    """Return all families of the catalog, with the values of a report."""
+    return [_filled(one, report) for one in Metrics().snapshot()]
+
+
+def _filled(one: Snapshot, report: Report) -> Snapshot:
+    name = one.about.name
+    if isinstance(one, CounterSnapshot):
+        return one._replace(values=dict(report.counters.get(name, ())))
+    if isinstance(one, DistributionSnapshot):
+        series: dict[Key, Series] = {key: Series(*flat) for key, flat in report.distributions.get(name, ())}
+        return one._replace(series=series)
+    return GaugeSnapshot(one.about, report.gauges.get(name))
+
+
+def _added(mine: Iterable[tuple[Labels, int]], theirs: Iterable[tuple[Labels, int]]) -> dict[Labels, int]:
+    total = dict(mine)
+    for key, count in theirs:
+        total[key] = total.get(key, 0) + count
+    return total
+
+
+def _merged(mine: Iterable[tuple[Labels, _Series]], theirs: Iterable[tuple[Labels, _Series]]) -> dict[Labels, _Series]:
+    total = dict(mine)
+    for key, flat in theirs:
+        total[key] = _flat(Series(*total[key]).merged(Series(*flat))) if key in total else flat
+    return total
+
+
+def _flat(series: Series) -> _Series:
+    return _Series(series.counts, series.sum, series.minimum, series.maximum)

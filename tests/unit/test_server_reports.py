@@ -1,0 +1,171 @@
+"""Server processes report what they counted; the admin process adds it up."""
+
+import asyncio
+import os
+import socket
+
+import pytest
+
+from pinlater.server.admin.reports import Reports
+from pinlater.server.duty import when_on_duty
+from pinlater.server.metrics import Metrics
+from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
+from pinlater.server.reporter import SUFFIX, Reporter
+
+
+def counted(jobs, connections=None):
+    metrics = Metrics()
+    metrics.jobs_enqueued.add("pins", jobs)
+    metrics.errors.add(("enqueueJobs", "QUEUE_NOT_FOUND"), 1)
+    metrics.commit_seconds.observe((), 0.001 * jobs)
+    if connections is not None:
+        metrics.connections.source = lambda: connections
+    return metrics
+
+
+def report(metrics, pid=1):
+    return decode_report(encode_report(pid, None, metrics.snapshot()))
+
+
+def values(snapshots):
+    by_name = {one.about.name: one for one in snapshots}
+    commits = by_name["pinlater_commit_seconds"].series.get(())
+    return {
+        "enqueued": by_name["pinlater_jobs_enqueued_total"].values,
+        "errors": by_name["pinlater_errors_total"].values,
+        "commits": commits and (commits.count, round(commits.sum, 6), commits.minimum, commits.maximum),
+        "connections": by_name["pinlater_connections"].value,
+    }
+
+
+def test_sums_over_processes():
+    total = snapshots_of(total_of([report(counted(3, connections=1)), report(counted(5, connections=2))]))
+    assert values(total) == {
+        "enqueued": {("pins",): 8},
+        "errors": {("enqueueJobs", "QUEUE_NOT_FOUND"): 2},
+        "commits": (2, 0.008, 0.003, 0.005),
+        "connections": 3,
+    }
+
+
+def test_of_nothing_every_family_is_there_and_empty():
+    assert values(snapshots_of(total_of([]))) == {
+        "enqueued": {},
+        "errors": {},
+        "commits": None,
+        "connections": None,
+    }
+
+
+@pytest.fixture
+def fork():
+    """Run a reporter in a process of its own, as a server process does; killed at the end."""
+    children = []
+
+    def start(folder, metrics, reason=None):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+
+            async def serve():
+                reporter = Reporter(folder, metrics, lambda: reason)
+                await reporter.start()
+                os.write(writer, b".")
+                await asyncio.sleep(60)
+
+            asyncio.run(serve())
+            os._exit(0)
+        children.append(pid)
+        os.read(reader, 1)
+        os.close(reader)
+        os.close(writer)
+        return pid
+
+    def end(pid):
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        children.remove(pid)
+
+    yield start, end
+    for pid in list(children):
+        end(pid)
+
+
+def test_counts_of_a_killed_process_stay_and_its_gauges_go(tmp_path, fork):
+    start, end = fork
+    first = start(tmp_path, counted(3, connections=1))
+    start(tmp_path, counted(5, connections=2))
+
+    async def main():
+        reports = Reports(tmp_path)
+        before = await reports.gather()
+        end(first)
+        return before, await reports.gather(), await reports.gather()
+
+    before, after, later = asyncio.run(main())
+    assert values(before.snapshot())["connections"] == 3
+    for view in (after, later):
+        assert values(view.snapshot())["enqueued"] == {("pins",): 8}
+        assert values(view.snapshot())["connections"] == 2
+        assert len(view.pids) == 1
+
+
+def test_a_process_that_does_not_answer_is_left_out_once(tmp_path, fork, monkeypatch):
+    monkeypatch.setattr("pinlater.server.admin.reports._ANSWER_SECONDS", 0.1)
+    start, _ = fork
+    start(tmp_path, counted(5))
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(tmp_path / f"1{SUFFIX}"))
+        deaf.listen()
+        view = asyncio.run(Reports(tmp_path).gather())
+    assert len(view.pids) == 1
+    assert values(view.snapshot())["enqueued"] == {("pins",): 5}
+
+
+def test_half_a_report_is_none(tmp_path):
+    async def main():
+        data = encode_report(1, None, counted(1).snapshot())
+        server = await asyncio.start_unix_server(
+            lambda _, writer: (writer.write(data[:-3]), writer.close()), tmp_path / f"1{SUFFIX}"
+        )
+        async with server:
+            return await Reports(tmp_path).gather()
+
+    assert asyncio.run(main()).pids == []
+
+
+def test_ready_means_that_some_process_is(tmp_path, fork):
+    start, _ = fork
+
+    def reason():
+        return asyncio.run(Reports(tmp_path).gather()).reason
+
+    assert reason() == "no server process answers"
+    start(tmp_path, Metrics(), "the server is stopping")
+    assert reason() == "the server is stopping"
+    start(tmp_path, Metrics())
+    assert reason() is None
+
+
+def test_one_of_several_is_on_duty_and_another_takes_over(tmp_path, monkeypatch):
+    monkeypatch.setattr("pinlater.server.duty._LOOK_SECONDS", 0.01)
+    on_duty = []
+
+    async def work(name):
+        on_duty.append(name)
+        await asyncio.sleep(60)
+
+    async def main():
+        async with asyncio.timeout(20):
+            tasks = {
+                name: asyncio.create_task(when_on_duty(tmp_path / "lock", lambda n=name: work(n))) for name in "ab"
+            }
+            await asyncio.sleep(0.1)
+            assert len(on_duty) == 1
+            tasks[on_duty[0]].cancel()
+            while len(on_duty) < 2:
+                await asyncio.sleep(0.01)
+            tasks[on_duty[1]].cancel()
+
+    asyncio.run(main())
+    assert sorted(on_duty) == ["a", "b"]
