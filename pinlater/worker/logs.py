@@ -4,34 +4,47 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextvars import ContextVar
 
 _LINE = "%(asctime)s.%(msecs)03d %(levelname)s %(process)d%(job)s %(message)s"
 
 
-class JobFormatter(logging.Formatter):
-    """Puts the running job on every line, also on those of libraries that know nothing of jobs.
+class Running:
+    """What runs.
 
     Attributes:
-        job: what runs; its ``str`` is asked for only when a line is written. None between jobs.
+        job: its ``str`` is asked for only when a line is written. None between jobs.
     """
 
-    job: object = None
+    __slots__ = ("job",)
+
+    def __init__(self, job: object = None) -> None:
+        self.job = job
+
+
+alone = Running()
+"""Of a process that runs one job at a time. Whoever runs it says so here, which is one store before it and one after;
+lines of threads that the job has started carry it, too."""
+
+running: ContextVar[Running] = ContextVar("running", default=alone)
+"""Where several jobs run at once, each has a ``Running`` of its own in its thread's or task's context."""
+
+
+class JobFormatter(logging.Formatter):
+    """Puts the running job on every line, also on those of libraries that know nothing of jobs."""
 
     def __init__(self) -> None:
         super().__init__(_LINE, "%Y-%m-%d %H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        record.job = "" if self.job is None else f" [{self.job}]"
+        job = running.get().job
+        record.job = "" if job is None else f" [{job}]"
         return super().format(record)
-
-
-formatter = JobFormatter()
-"""The process's one; whoever runs a job says so here."""
 
 
 def set_up(level: str) -> None:
     """Let the whole program log to stderr from ``level`` up."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    handler.setFormatter(JobFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -41,6 +41,7 @@ class Runner:
         saver: for the jobs' checkpoints.
         patience_seconds: how long a checkpoint waits for a server.
         kill_at: ends this process if a job does not heed its limits.
+        running: where the running job is named for log lines.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Runner:
         patience_seconds: float,
         *,
         kill_at: KillAt = never_kill,
+        running: logs.Running = logs.alone,
     ) -> None:
         self._decode = codec.decode
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -60,6 +62,7 @@ class Runner:
         self._patience_seconds = patience_seconds
         self._coroutines = Coroutines()
         self._limits = TimeLimits(kill_at, self._coroutines, saver)
+        self._running = running
         self._pid = getpid()
         self._notes: dict[tuple[type[Job], int], tuple[int, int]] = {}
 
@@ -77,7 +80,7 @@ class Runner:
             return self._unreadable(batch, position, error)
         context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         self._note(job, context, batch, position, now_ns)
-        logs.formatter.job = context
+        self._running.job = context
         try:
             if job.job_options.is_limited:
                 self._limits.run(job.job_options, partial(self._call, job, context))
@@ -88,7 +91,7 @@ class Runner:
                 _leave_fork(error)
             return self._explain(job, context, error, now_ns)
         finally:
-            logs.formatter.job = None
+            self._running.job = None
         if getpid() != self._pid:
             _leave_fork(None)
         return None

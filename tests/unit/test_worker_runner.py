@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 
 import pytest
@@ -85,7 +86,7 @@ def spoil(job, context):
 
 
 def nothing(job, context):
-    seen.append(str(logs.formatter.job))
+    seen.append(str(logs.running.get().job))
 
 
 acts = {
@@ -131,7 +132,7 @@ def bench():
 def test_a_success_is_none(bench):
     assert bench.run(Act(what="nothing")) is None
     assert seen == ["acts:s1:p1:7 attempt 1/4"]
-    assert logs.formatter.job is None
+    assert logs.running.get().job is None
 
 
 def test_the_board_shows_what_runs_and_the_delay_should_it_crash(bench):
@@ -248,9 +249,30 @@ def test_a_status_is_never_too_long():
     assert 'raise ValueError("x" * 5000)' in text
 
 
-def test_log_lines_name_the_running_job():
-    record = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello %s", ("you",), None)
+LINE = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello %s", ("you",), None)
+
+
+def test_log_lines_name_the_running_job(monkeypatch):
     formatter = logs.JobFormatter()
-    assert formatter.format(record).endswith(f"INFO {record.process} hello you")
-    formatter.job = "acts:s1:p1:7 attempt 1/4"
-    assert formatter.format(record).endswith(f"INFO {record.process} [acts:s1:p1:7 attempt 1/4] hello you")
+    assert formatter.format(LINE).endswith(f"INFO {LINE.process} hello you")
+    monkeypatch.setattr(logs.alone, "job", "acts:s1:p1:7 attempt 1/4")
+    assert formatter.format(LINE).endswith(f"INFO {LINE.process} [acts:s1:p1:7 attempt 1/4] hello you")
+    with ThreadPoolExecutor() as helpers:
+        assert "acts:s1:p1:7" in helpers.submit(formatter.format, LINE).result(), "of a job's own threads, too"
+
+
+async def line_of(job):
+    logs.running.set(logs.Running(job))
+    await asyncio.sleep(0)
+    return await asyncio.to_thread(logs.JobFormatter().format, LINE)
+
+
+async def lines_of(*jobs):
+    return await asyncio.gather(*map(line_of, jobs))
+
+
+def test_log_lines_name_the_job_of_their_task():
+    first, second = asyncio.run(lines_of("first", "second"))
+    assert " [first] " in first
+    assert " [second] " in second
+    assert "[" not in logs.JobFormatter().format(LINE)
