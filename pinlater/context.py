@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -51,17 +51,56 @@ class JobContext(ABC):
             BodyTooLarge: the record is larger than the server takes.
         """
 
-    @abstractmethod
-    def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    @overload
+    def step(
+        self, name: str, function: Callable[_P, Coroutine[Any, Any, _T]], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Coroutine[Any, Any, _T]: ...
+
+    @overload
+    def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T: ...
+
+    def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run one step of a workflow, once: its result is saved, and later attempts get it without a run.
+
+        ::
+
+            pages = context.step("list", list_pages, self.site)
+            for page in pages:
+                context.step("convert", convert, page)
 
         The result has to be JSON (text, numbers, booleans, None, lists, dicts). A step that was running when
         its process died runs again.
 
+        A name may be used more than once: the n-th use of a name within an attempt is a step of its own, kept as
+        ``convert``, ``convert#2`` and so on. So the n-th use of a name has to mean the same in every attempt. Let the
+        turns of loops, and what is done under a name, depend on the record and on what steps returned; clocks, chance
+        and the world are asked within steps. Uses of one name do not touch those of another: a branch whose steps
+        have names of their own may be taken or left, and be added by a deployment. Threads that take steps at the
+        same time, and steps within a step, need names of their own.
+
+        The step of a coroutine function is awaited, and several can be under way at once::
+
+            await asyncio.gather(*[context.step("fetch", fetch, url) for url in self.urls])
+
+        Their uses are counted in the order of the calls of ``step``.
+
+        Args:
+            name: of the step, without a ``#number`` at its end.
+            function: what to do; a coroutine function, if the result is to be awaited.
+            *args: for it.
+            **kwargs: for it.
+
         Raises:
             JobInterrupted: as ``checkpoint`` does, before the step starts.
-            BodyInvalid: the result is not JSON.
+            BodyInvalid: the result is not JSON, or the job is a ``RawJob``, whose body has no place for it.
+            BodyTooLarge: as of ``checkpoint``.
         """
+        return self._take_step(name, function, args, kwargs)
+
+    @abstractmethod
+    def _take_step(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any: ...
 
     @abstractmethod
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
@@ -96,7 +135,7 @@ class JobContext(ABC):
 
         Args:
             seconds: counted from the first time that this line is reached.
-            name: of this sleep among all of the job; each is slept once.
+            name: of this sleep. Each use of a name is slept once; they are counted as those of ``step`` are.
 
         Raises:
             JobSleeps: to end this attempt; let it pass.

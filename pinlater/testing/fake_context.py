@@ -6,9 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from pinlater.codec import JobCodec, encode_body
 from pinlater.context import JobContext
@@ -17,8 +15,9 @@ from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress
 from pinlater.sleeping import moment_after, sleep_until
+from pinlater.steps import Steps, as_json
+from pinlater.uses import Uses
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _J = TypeVar("_J", bound=Job)
 
@@ -42,10 +41,9 @@ class FakeContext(JobContext):
 
     Attributes:
         checkpoints: the job as it was saved, oldest first: by ``checkpoint``, and by each step that was run.
-        steps: name of a finished step -> what it returned, as JSON carries it.
+        steps: name of a finished step -> what it returned, as JSON carries it; the second use of a name is ``name#2``.
         progress_reports: what the job said of its progress, oldest first.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
-        ran: names of the steps that were run here, in order; those that were finished before are not.
 
     Args:
         job: whose context it is; needed only if ``run`` hands the context to another thread.
@@ -76,12 +74,14 @@ class FakeContext(JobContext):
         self.attempts_allowed = attempts_allowed
         self.log = logging.LoggerAdapter(logging.getLogger(__name__), {"descriptor": self.descriptor})
         self.checkpoints: list[Any] = []
-        self.steps: dict[str, Any] = {name: _as_json(name, result) for name, result in (steps or {}).items()}
+        self.steps: dict[str, Any] = {name: as_json(name, result) for name, result in (steps or {}).items()}
         self.sleeps: dict[str, int] = dict(sleeps or {})
-        self.ran: list[str] = []
         self.progress_reports: list[Progress] = []
         self._job = job
         self._body: bytes | None = None
+        self._kept = Kept(self.steps, sleeps=self.sleeps)
+        self._steps = Steps(self, self._kept, self._save, self._save_awaited)
+        self._sleep_uses = Uses()
         self._draining_after = draining_after
 
     @property
@@ -96,17 +96,16 @@ class FakeContext(JobContext):
         if is_draining:
             raise JobInterrupted
 
-    def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a step once; see ``JobContext.step``."""
-        if name not in self.steps:
-            self._refuse_raw("the results of steps")
-            if self.is_draining:
-                self.checkpoint()
-            self.steps[name] = _as_json(name, function(*args, **kwargs))
-            self.ran.append(name)
-            self._save()
-        result: _T = self.steps[name]
-        return result
+    @property
+    def ran(self) -> list[str]:
+        """Names of the steps that were run here, in order; those that were finished before are not among them."""
+        return self._steps.ran
+
+    def _take_step(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        self._refuse_raw("the results of steps")
+        return self._steps.take(name, function, args, kwargs)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Note how far the job is; see ``JobContext.progress``."""
@@ -120,7 +119,7 @@ class FakeContext(JobContext):
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
         """Sleep once; see ``JobContext.sleep_until``."""
         self._refuse_raw("sleeps")
-        sleep_until(self.sleeps, name, moment, self._save)
+        sleep_until(self.sleeps, self._sleep_uses.next(name), moment, self._save)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""
@@ -138,9 +137,12 @@ class FakeContext(JobContext):
 
     def _save(self) -> None:
         job = self._running_job()
-        body = encode_body(job, Kept(self.steps))
+        body = encode_body(job, self._kept)
         self.checkpoints.append(_decode(job, body))
         self._body = body
+
+    async def _save_awaited(self) -> None:
+        self._save()
 
     def _refuse_raw(self, what: str) -> None:
         if isinstance(self._running_job(), RawJob):
@@ -164,11 +166,3 @@ def _decode(job: _J, body: bytes) -> _J:
     decoded = JobCodec([type(job)]).decode(job.job_options.queue, body)
     assert isinstance(decoded, type(job))
     return decoded
-
-
-def _as_json(name: str, result: _T) -> _T:
-    try:
-        found: _T = msgspec.json.decode(msgspec.json.encode(result))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BodyInvalid(f"step {name!r} returned something that JSON cannot carry: {error}") from error
-    return found

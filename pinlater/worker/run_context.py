@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any, ParamSpec, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from pinlater.codec import encode_body
 from pinlater.context import JobContext
@@ -18,13 +16,14 @@ from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress, kept_in, with_progress
 from pinlater.sleeping import moment_after, sleep_until
+from pinlater.steps import Steps
+from pinlater.uses import Uses
 from pinlater.worker.batch import Batch
 from pinlater.worker.saver import Saver
 
 _AGAIN_SECONDS = 1.0
 """After a checkpoint that no server took."""
 
-_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -97,19 +96,11 @@ class RunContext(JobContext):
             return
         self._next_save = now + self._job.job_options.heartbeat
 
-    def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a step once; see ``JobContext.step``."""
-        steps = self._kept.steps
-        if name in steps:
-            result: _T = steps[name]
-            return result
+    def _take_step(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
         self._refuse_raw("the results of steps")
-        if self._saver.is_draining:
-            self.checkpoint()
-        result = _as_json(name, function(*args, **kwargs))
-        steps[name] = result
-        self._save(self._patience_seconds)
-        return result
+        return self._steps.take(name, function, args, kwargs)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""
@@ -133,11 +124,19 @@ class RunContext(JobContext):
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
         """Go on at a moment; see ``JobContext.sleep_until``."""
         self._refuse_raw("sleeps")
-        sleep_until(self._kept.sleeps, name, moment, lambda: self._save(self._patience_seconds))
+        sleep_until(self._kept.sleeps, self._sleep_uses.next(name), moment, self._save_surely)
 
     @cached_property
     def _kept(self) -> Kept:
         return Kept() if isinstance(self._job, RawJob) else kept_in(self._batch.bodies[self._position])
+
+    @cached_property
+    def _steps(self) -> Steps:
+        return Steps(self, self._kept, self._save_surely, self._save_awaited)
+
+    @cached_property
+    def _sleep_uses(self) -> Uses:
+        return Uses()
 
     def _refuse_raw(self, what: str) -> None:
         if isinstance(self._job, RawJob):
@@ -151,6 +150,13 @@ class RunContext(JobContext):
         """
         return encode_body(self._job, self._kept)
 
+    def _save_surely(self) -> bool:
+        return self._save(self._patience_seconds)
+
+    async def _save_awaited(self) -> bool:
+        """Save from a coroutine."""
+        return self._save_surely()
+
     def _save(self, patience_seconds: float) -> bool:
         self._last_body = self.body()
         return self._send(self._last_body, patience_seconds)
@@ -158,12 +164,3 @@ class RunContext(JobContext):
     def _send(self, body: bytes, patience_seconds: float) -> bool:
         self._sent_at = time.monotonic()
         return self._saver.save(self._batch, self._position, body, patience_seconds)
-
-
-def _as_json(name: str, result: _T) -> _T:
-    """Return what a later attempt will get, so that the first one sees the same types."""
-    try:
-        found: _T = msgspec.json.decode(msgspec.json.encode(result))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BodyInvalid(f"step {name!r} returned something that JSON cannot carry: {error}") from error
-    return found

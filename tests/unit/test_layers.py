@@ -28,13 +28,17 @@ MAY_KNOW = {
     "job": BASE,
     "kept": set(),
     "sleeping": {"errors"},
+    "uses": set(),
+    "steps": {"context", "errors", "kept", "uses"},
     "codec": BASE | {"job", "kept"},
     "cursor": BASE | {"job"},
     "wire": BASE,
     "client": BASE | {"job", "codec", "kept", "wire"},
-    "worker": BASE | {"job", "codec", "cursor", "kept", "sleeping", "wire", "client", "pinlater_supervisor"},
+    "worker": BASE
+    | {"job", "codec", "cursor", "kept", "sleeping", "steps", "uses", "wire", "client", "pinlater_supervisor"},
     "server": BASE | {"wire", "pinlater_supervisor"},
-    "testing": BASE | {"job", "codec", "cursor", "kept", "sleeping", "wire", "client", "worker", "server"},
+    "testing": BASE
+    | {"job", "codec", "cursor", "kept", "sleeping", "steps", "uses", "wire", "client", "worker", "server"},
 }
 """Part of ``pinlater`` -> the other parts that it may import."""
 

@@ -85,11 +85,27 @@ def test_a_sleep_ends_the_attempt_with_its_end(context):
     assert before + 60 <= until <= time() + 60.002
 
 
-def test_each_is_slept_once(context):
+def fake_after(context, job):
+    return FakeContext(job, sleeps=context.sleeps)
+
+
+def worker_after(context, job):
+    return worker_context(job, context.body())
+
+
+@pytest.mark.parametrize(("kind", "after"), [(worker_context, worker_after), (FakeContext, fake_after)])
+def test_each_is_slept_once(kind, after):
+    job = Plain()
+    context = kind(job)
     sleep(context, 60, name="a")
+    context = after(context, job)
     context.sleep_for(60, name="a")
-    context.sleep_until(time() + 60, name="a")
     sleep(context, 60, name="b")
+    context = after(context, job)
+    context.sleep_until(time() + 60, name="a")
+    context.sleep_for(60, name="b")
+    sleep(context, 60, name="b")
+    assert list(after(context, job)._kept.sleeps) == ["a", "b", "b#2"]
 
 
 @pytest.mark.parametrize("as_moment", [float, lambda at: datetime.fromtimestamp(at, UTC), datetime.fromtimestamp])

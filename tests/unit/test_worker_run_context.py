@@ -128,7 +128,8 @@ def test_a_step_runs_once_and_its_result_is_saved(bench):
         return (number * 2, plus)
 
     assert context.step("double", double, 4, plus="x") == [8, "x"]
-    assert context.step("double", double, 4, plus="x") == [8, "x"]
+    again = bench.context(body=context.body())
+    assert again.step("double", double, 4, plus="x") == [8, "x"]
     assert ran == [4]
     [(body, patience)] = bench.saver.saved
     assert body == {"job": "Walk", "name": "n", "cursor": 0, "$steps": {"double": [8, "x"]}}

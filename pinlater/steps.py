@@ -1,0 +1,123 @@
+"""The steps of a workflow: each runs once, and what it returned is kept with the job."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+
+from pinlater.context import JobContext
+from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.kept import Kept
+from pinlater.uses import Uses
+
+_within: ContextVar[bool] = ContextVar("within a step", default=False)
+
+
+class Steps:
+    """The steps of one attempt.
+
+    Args:
+        context: of the attempt.
+        kept: where results are kept.
+        save: saves the record and what is kept.
+        save_awaited: the same, from a coroutine.
+
+    Attributes:
+        ran: names of the steps that were finished here, in order.
+    """
+
+    def __init__(
+        self,
+        context: JobContext,
+        kept: Kept,
+        save: Callable[[], object],
+        save_awaited: Callable[[], Awaitable[object]],
+    ) -> None:
+        self.ran: list[str] = []
+        self._context = context
+        self._kept = kept
+        self._save = save
+        self._save_awaited = save_awaited
+        self._uses = Uses()
+        self._under_way = 0
+        self._one_ended = asyncio.Event()
+
+    def take(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Take a step; see ``JobContext.step``. For a coroutine function, return what is to be awaited."""
+        key = self._uses.next(name)  # now: several awaited at once end in any order, but they are named in one
+        if _is_async(function):
+            return self._take_awaited(key, function, args, kwargs)
+        if key in self._kept.steps:
+            return self._result(key)
+        if self._context.is_draining:
+            self._save()
+            raise JobInterrupted
+        result = self._finished(key, function(*args, **kwargs))
+        self._save()
+        return result
+
+    async def _take_awaited(
+        self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if key in self._kept.steps:
+            return self._result(key)
+        if self._context.is_draining:
+            await self._others_ended()
+            await self._save_awaited()
+            raise JobInterrupted
+        self._under_way += 1
+        outside = _within.set(True)
+        try:
+            result = self._finished(key, await function(*args, **kwargs))
+            await self._save_awaited()
+        finally:
+            _within.reset(outside)
+            self._under_way -= 1
+            self._one_ended.set()
+        return result
+
+    async def _others_ended(self) -> None:
+        """Wait for the steps that run beside this one: an exception that ends the attempt would cut them off.
+
+        A step within a step does not wait: the outer one cannot end before it.
+        """
+        while self._under_way and not _within.get():
+            self._one_ended.clear()
+            await self._one_ended.wait()
+
+    def _finished(self, key: str, result: Any) -> Any:
+        """Keep a result, and return it as a later attempt will get it, so that the first one sees the same types."""
+        if inspect.iscoroutine(result):
+            result.close()
+            raise BodyInvalid(
+                f"step {key!r} returned a coroutine; give it the async function itself, and await the step"
+            )
+        self._kept.steps[key] = as_json(key, result)
+        self.ran.append(key)
+        return self._result(key)
+
+    def _result(self, key: str) -> Any:
+        return as_json(key, self._kept.steps[key])  # a copy: what the job does to it must not change what is kept
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
+    )
+
+
+def as_json(key: str, result: Any) -> Any:
+    """Return a result as a later attempt will get it.
+
+    Raises:
+        BodyInvalid: JSON cannot carry it.
+    """
+    try:
+        return msgspec.json.decode(msgspec.json.encode(result))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BodyInvalid(f"step {key!r} returned something that JSON cannot carry: {error}") from error
