@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from pinlater.server.backends.sqlite.queries import QUERIES, schema
+from pinlater.server.backends.sqlite.store import SCHEMA_VERSION
 
 QUEUE_ID, PRIORITY, LEASE_MS, ATTEMPTS = 1, 1, 30_000, 4
 
@@ -31,7 +32,8 @@ class BareStore:
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._connection.executescript(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;"
-            "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY;" + schema(1)
+            "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY;"
+            + "".join(map(schema, range(1, SCHEMA_VERSION + 1)))
         )
         self._next_id = 1
         self._claims = 0

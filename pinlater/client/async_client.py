@@ -82,10 +82,17 @@ class AsyncClient(AsyncVerbs):
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
+        unique: str | None = None,
     ) -> AsyncJobHandle:
         """Do what ``Client.enqueue`` does."""
         options = EnqueueOptions(
-            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+            queue=queue,
+            priority=priority,
+            attempts=attempts,
+            delay=delay,
+            run_at=run_at,
+            status=status,
+            unique=unique,
         )
         call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
         return AsyncJobHandle(self, (await self._execute(call))[0])

@@ -87,6 +87,7 @@ class Client(Verbs):
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
+        unique: str | None = None,
     ) -> JobHandle:
         """Store a job; once this returns, it is on durable storage.
 
@@ -98,16 +99,24 @@ class Client(Verbs):
             delay: seconds from now before which it does not run.
             run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
             status: text to begin its custom status with.
+            unique: a key of at most 200 characters. While a job of the queue with the same one waits or runs, this one
+                is not stored, and the handle is that of the other. A server of the original knows no keys.
 
         Raises:
             ValueError: an option is out of its range.
             BodyInvalid: a field of the job holds something that JSON cannot carry.
             QueueNotFound: create it first.
-            EnqueueRejected: the body is too large for the server.
+            EnqueueRejected: the body is too large for the server, or the key too long.
             CallError: no answer came; the job may be stored or not.
         """
         options = EnqueueOptions(
-            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+            queue=queue,
+            priority=priority,
+            attempts=attempts,
+            delay=delay,
+            run_at=run_at,
+            status=status,
+            unique=unique,
         )
         call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
         return JobHandle(self, self._execute(call)[0])

@@ -22,7 +22,7 @@ def milliseconds(seconds: float) -> int:
 
 def job_struct(job: NewJob) -> messages.PinLaterJob:
     """Make the struct of a job to enqueue."""
-    return messages.PinLaterJob(job.body, job.priority, job.run_after_ms, job.attempts, job.status)
+    return messages.PinLaterJob(job.body, job.priority, job.run_after_ms, job.attempts, job.status, job.unique)
 
 
 def ack_struct(queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> messages.PinLaterJobAckRequest:

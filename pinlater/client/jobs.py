@@ -28,6 +28,7 @@ class EnqueueOptions:
         delay: seconds from now before which the job does not run.
         run_at: or that moment itself: epoch seconds, or a datetime (naive ones are local time).
         status: text to begin the custom status with.
+        unique: key of the job; see ``Client.enqueue``.
 
     Raises:
         ValueError: an option is out of its range, or ``delay`` and ``run_at`` contradict each other.
@@ -42,6 +43,7 @@ class EnqueueOptions:
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
+        unique: str | None = None,
     ) -> None:
         if queue is not None and not QUEUE_NAME.fullmatch(queue):
             raise ValueError(f"queue={queue!r} may only have letters, digits and underscore")
@@ -49,11 +51,14 @@ class EnqueueOptions:
             raise ValueError(f"priority={priority} must be between 1 (served first) and 127")
         if attempts is not None and attempts < 1:
             raise ValueError(f"attempts={attempts} counts the first one and must be at least 1")
+        if unique is not None and not unique:
+            raise ValueError("unique='' is no key; leave it out if the job has none")
         self._queue = queue
         self._priority = priority
         self._attempts = attempts
         self._run_after_ms = _run_after_ms(delay, run_at)
         self._status = status
+        self._unique = unique
 
     def queue_of(self, job: Job) -> str:
         """Return the queue that ``job`` goes to."""
@@ -78,6 +83,7 @@ class EnqueueOptions:
             self._run_after_ms,
             self._attempts or options.attempts,
             self._status,
+            self._unique,
         )
 
 

@@ -18,6 +18,7 @@ class NewJob(NamedTuple):
         run_after_ms: epoch milliseconds before which it does not run; None is now.
         attempts: attempts in all, the first included.
         status: free text to begin the job's custom status with.
+        unique: while a job of the queue with the same text is PENDING or IN_PROGRESS, nothing is stored.
     """
 
     body: bytes
@@ -25,6 +26,7 @@ class NewJob(NamedTuple):
     run_after_ms: int | None = None
     attempts: int = 2
     status: str = ""
+    unique: str | None = None
 
 
 class ClaimedJob(NamedTuple):

@@ -50,6 +50,7 @@ class Verbs(ABC):
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
         """Store jobs, all or none; return their descriptors in the same order.
 
+        In the place of a job that is not stored for its ``unique`` stands the descriptor of the one that is there.
         When the answer is lost, the call is repeated: the jobs may then be stored twice.
 
         Raises:

@@ -18,6 +18,7 @@ from pinlater.errors import (
 from pinlater.server.backends.contract import (
     MAX_QUEUE_NAME_CHARACTERS,
     MAX_STATUS_CHARACTERS,
+    MAX_UNIQUE_KEY_CHARACTERS,
     Ack,
     Checkpoint,
     JobRecord,
@@ -100,8 +101,21 @@ def new_jobs(jobs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> l
             check_priority(priority, levels)
         if status:
             status = status_text(status)
-        found.append(NewJob(body, priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, status))
+        key = job.uniqueKey
+        if key is not None:
+            _check_unique_key(key, len(found))
+        found.append(NewJob(body, priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, status, key))
     return found
+
+
+def _check_unique_key(key: str, number: int) -> None:
+    if not 1 <= len(key) <= MAX_UNIQUE_KEY_CHARACTERS:
+        raise EnqueueRejected(
+            f"the unique key of job {number} has {len(key)} characters; it takes 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
+            "so hash a longer one"
+        )
+    if "\0" in key:  # ends a text in some stores
+        raise EnqueueRejected(f"the unique key of job {number} has a NUL in it; leave that out")
 
 
 def _too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:

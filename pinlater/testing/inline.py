@@ -106,6 +106,7 @@ class InlineClient(Client):
         self._most_runs = most_runs
         self._attempts = Attempts(kinds, self._save)
         self._jobs: dict[str, _Kept] = {}
+        self._keyed: dict[tuple[str, str], _Kept] = {}
         self._due: deque[_Kept] = deque()
         self._is_running = False
 
@@ -165,10 +166,14 @@ class InlineClient(Client):
 
     def _enqueue(self, arguments: Any) -> PinLaterEnqueueResponse:
         request = arguments.request
-        kept = [self._keep(request.queueName, job) for job in request.jobs]
-        self._due += kept
+        kept = [self._twin(request.queueName, job) or self._keep(request.queueName, job) for job in request.jobs]
         self._run_due()
         return PinLaterEnqueueResponse([job.descriptor for job in kept])
+
+    def _twin(self, queue: str, job: PinLaterJob) -> _Kept | None:
+        """Return the job that is not finished and has the same key."""
+        keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
+        return None if keyed is None or keyed.state.is_final else keyed
 
     def _keep(self, queue: str, job: PinLaterJob) -> _Kept:
         body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, int(time.time() * 1000)
@@ -178,6 +183,9 @@ class InlineClient(Client):
             descriptor, body, allowed, allowed, job.runAfterTimestampMillis or now_ms, job.customStatus, now_ms
         )
         self._jobs[descriptor] = kept
+        if job.uniqueKey:
+            self._keyed[queue, job.uniqueKey] = kept
+        self._due.append(kept)
         return kept
 
     def _lookup(self, arguments: Any) -> dict[str, PinLaterJobInfo]:

@@ -36,6 +36,7 @@ class PinLaterJob:
     runAfterTimestampMillis: int | None
     numAttemptsAllowed: int
     customStatus: str
+    uniqueKey: str | None
     def __init__(
         self,
         body: bytes | None = ...,
@@ -43,6 +44,7 @@ class PinLaterJob:
         runAfterTimestampMillis: int | None = ...,
         numAttemptsAllowed: int = ...,
         customStatus: str = ...,
+        uniqueKey: str | None = ...,
     ) -> None: ...
 
 class PinLaterEnqueueRequest:

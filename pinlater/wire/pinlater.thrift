@@ -50,6 +50,9 @@ struct PinLaterJob {
   // The first attempt included.
   4: optional i32 numAttemptsAllowed = 2,
   5: optional string customStatus = "",
+  // At most 200 characters. While a job of the queue with this key is PENDING or IN_PROGRESS, nothing is stored,
+  // and the answer has the descriptor of that one. A job that finishes has no key any more.
+  100: optional string uniqueKey,
 }
 
 struct PinLaterEnqueueRequest {

@@ -35,6 +35,7 @@ attempts = st.sampled_from((2, 3, 1, 0, -1))
 offsets = st.sampled_from((None, -10, 10, -30, 40, 0, -10_000))
 bodies = st.binary(max_size=2)
 statuses = st.sampled_from(("", "a", "bc;"))
+keys = st.sampled_from((None, None, "a", "b", "A"))
 few = st.integers(0, 4)
 numbers = st.integers(0, 63)
 changes = st.one_of(
@@ -52,7 +53,14 @@ changes = st.one_of(
 )
 new_jobs = st.lists(
     st.fixed_dictionaries(
-        {"priority": priorities, "offset": offsets, "allowed": attempts, "status": statuses, "body": bodies}
+        {
+            "priority": priorities,
+            "offset": offsets,
+            "allowed": attempts,
+            "status": statuses,
+            "body": bodies,
+            "key": keys,
+        }
     ),
     min_size=3,
     max_size=6,
@@ -72,6 +80,7 @@ class ModelJob:
     allowed: int
     remaining: int
     status: str
+    key: str | None = None
     state: int = PENDING
     claim: str | None = None
     source: str | None = None
@@ -79,7 +88,7 @@ class ModelJob:
     expires: int = 0
 
     def finish(self, state, now):
-        self.state, self.updated_at = state, now
+        self.state, self.updated_at, self.key = state, now, None
 
     def back(self, run_after, now):
         self.state, self.claim, self.run_after, self.updated_at = PENDING, None, run_after, now
@@ -148,18 +157,25 @@ class Comparison(RuleBasedStateMachine):
                 run_after_ms=self.at(job["offset"]),
                 attempts=job["allowed"],
                 status=job["status"],
+                unique_key=job["key"],
             )
             for job in jobs
         ]
-        names = self.bench.put(*wanted)
-        assert not set(names) & set(self.used)
-        self.used += names
-        for name, job in zip(names, wanted, strict=True):
-            run_after = self.now if job.run_after_ms is None else job.run_after_ms
-            number = JobDescriptor.parse(name).local_id
-            self.jobs[name] = ModelJob(
-                number, job.priority, job.body, self.now, run_after, self.now, job.attempts, job.attempts, job.status
-            )
+        for name, job in zip(self.bench.put(*wanted), wanted, strict=True):
+            twins = [other for other, twin in self.jobs.items() if twin.key == job.unique_key is not None]
+            if twins:
+                assert twins == [name]
+            else:
+                self._stored(name, job)
+
+    def _stored(self, name, job):
+        assert name not in self.used
+        self.used.append(name)
+        run_after = self.now if job.run_after_ms is None else job.run_after_ms
+        self.jobs[name] = ModelJob(
+            JobDescriptor.parse(name).local_id, job.priority, job.body, self.now, run_after, self.now,
+            job.attempts, job.attempts, job.status, job.unique_key,
+        )  # fmt: skip
 
     def due(self, limit):
         found = [(name, job) for name, job in self.of(PENDING) if job.run_after <= self.now]

@@ -30,7 +30,7 @@ def test_the_source_tells_processes_apart():
 
 
 def test_enqueue():
-    request = sent(calls.enqueue_jobs("q", [NewJob(b"\xff"), NewJob(b"b", 2, 99, 5, "s")]))
+    request = sent(calls.enqueue_jobs("q", [NewJob(b"\xff"), NewJob(b"b", 2, 99, 5, "s", "k")]))
     first, second = request.jobs
     assert request.queueName == "q"
     assert (first.body, first.priority, first.runAfterTimestampMillis, first.numAttemptsAllowed) == (
@@ -40,7 +40,8 @@ def test_enqueue():
         2,
     )
     assert (second.priority, second.runAfterTimestampMillis, second.numAttemptsAllowed) == (2, 99, 5)
-    assert second.customStatus == "s"
+    assert (second.customStatus, second.uniqueKey) == ("s", "k")
+    assert first.uniqueKey is None
 
 
 def test_dequeue():

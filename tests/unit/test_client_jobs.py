@@ -30,10 +30,11 @@ def test_the_class_says_how_its_jobs_are_queued():
 
 
 def test_the_enqueue_may_say_otherwise():
-    options = EnqueueOptions(queue="other", priority=1, attempts=1, run_at=12.5, status="new")
+    options = EnqueueOptions(queue="other", priority=1, attempts=1, run_at=12.5, status="new", unique="k")
     struct = options.struct(Ping())
     assert options.queue_of(Ping()) == "other"
     assert (struct.priority, struct.numAttemptsAllowed, struct.customStatus) == (1, 1, "new")
+    assert struct.uniqueKey == "k"
     assert struct.runAfterTimestampMillis == 12500
 
 
@@ -56,6 +57,7 @@ def test_a_delay_counts_from_now(monkeypatch):
         {"priority": 0},
         {"priority": 128},
         {"attempts": 0},
+        {"unique": ""},
         {"delay": -1},
         {"delay": float("nan")},
         {"delay": 1, "run_at": 2},

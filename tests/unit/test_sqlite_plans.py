@@ -16,9 +16,10 @@ ALL = 2**63 - 1
 FILL = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)
 INSERT INTO jobs (queue_id, state, priority, run_after, created_at, updated_at, attempts_allowed,
-                  attempts_remaining, claim_expires, claim_lease, claim, body)
+                  attempts_remaining, claim_expires, claim_lease, claim, body, unique_key)
 SELECT i % 2 + 1, iif(:state = 2, 2 + i % 5 / 4, :state), i % 3 + 1, :run_after + i, 0, :run_after + i, 2, 2,
-       iif(:state = 1, :run_after + i, NULL), 1000, iif(:state = 1, 'h:1:1:worker:1', NULL), 'body ' || i
+       iif(:state = 1, :run_after + i, NULL), 1000, iif(:state = 1, 'h:1:1:worker:1', NULL), 'body ' || i,
+       iif(:state < 2 AND :run_after + i > :now AND i % 8 = 0, 'key ' || i || ' ' || :state, NULL)
 FROM n
 """
 
@@ -37,7 +38,7 @@ def store(tmp_path_factory):
         ("claimed", IN_PROGRESS, NOW),
         ("finished", SUCCEEDED, NOW - 100_000),
     ):
-        connection.execute(FILL, {"rows": ROWS[kind], "state": state, "run_after": run_after})
+        connection.execute(FILL, {"rows": ROWS[kind], "state": state, "run_after": run_after, "now": NOW})
     connection.execute("COMMIT")
     yield connection
     connection.close()
@@ -49,7 +50,7 @@ def _plan(store, name):
     return [row[3] for row in store.execute("EXPLAIN QUERY PLAN " + QUERIES[name], (None,) * highest)]
 
 
-STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs"})
+STATEMENTS = sorted(QUERIES.keys() - {"insert_jobs", "insert_unique_jobs"})
 SMALL = ("json_each", "queues", "settings", "CONSTANT ROW", "(subquery")
 """What may be scanned: what a call brings along, and tables with a row per queue."""
 
@@ -73,6 +74,7 @@ def test_no_statement_sorts(store, name):
 @pytest.mark.parametrize(
     ("name", "index"),
     {
+        "unique_jobs": "jobs_unique (queue_id=? AND unique_key=?)",
         "claimable_jobs": "jobs_pending (queue_id=? AND priority=? AND run_after<?)",
         "next_due": "jobs_pending (queue_id=? AND priority=? AND run_after>?)",
         "expired_claims": "jobs_claimed (claim_expires<?)",
@@ -157,6 +159,8 @@ class _Steps:
         ("scan_finished", (1, 1, 0, NOW - 70_000, 10, NOW - 70_000, 5, False, FAILED), 10, 10),
         ("count_finished", (1, 1, NOW - 99_970, NOW - 99_900, 1000, FAILED), 1, 10),
         ("lookup_job", (2, 100_001, 2, True), 1, 2),
+        ("unique_jobs", (1, '["key 800 0", "key 1600 1", "key 1", "none"]'), 2, 10),
+        ("succeed_jobs", (1, NOW, "[200008, 200010, 200012]", None, 3), 0, 10),
     ],
 )
 def test_work_does_not_grow_with_the_table(store, name, parameters, rows, most_hundreds):

@@ -12,6 +12,7 @@ import pytest
 import pinlater
 from pinlater.errors import ConfigError
 from pinlater.server.backends.sqlite import store as store_module
+from pinlater.server.backends.sqlite.queries import QUERIES, schema
 from pinlater.server.backends.sqlite.store import SCHEMA_VERSION, Store
 
 
@@ -113,6 +114,34 @@ def test_a_store_of_a_newer_version_is_refused_and_not_touched(path):
     with pytest.raises(ConfigError, match=f"version {SCHEMA_VERSION + 1}, this program knows {SCHEMA_VERSION}"):
         Store(path)
     assert path.read_bytes() == before
+
+
+def _describe(path):
+    store = Store(path)
+    connection = store.writer()
+    described = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    connection.close()
+    store.close()
+    return version, described
+
+
+def test_a_store_of_version_1_is_brought_to_the_present_one(path):
+    _make(path)
+    old = sqlite3.connect(path, isolation_level=None)
+    old.executescript(f"BEGIN;\n{schema(1)}\nPRAGMA user_version = 1;\nCOMMIT;")
+    old.execute(QUERIES["create_queue"], ("emails", 1))
+    insert = QUERIES["insert_jobs"] + " (?1, 1, ?2, 1, 5, 5, 5, 2, 2, 'old', ?3)"
+    for local_id, state in enumerate((0, 1, 2, 3), 1):
+        old.execute(insert, (local_id, state, b"\xff" * 10_000))
+    before = old.execute("SELECT * FROM jobs").fetchall()
+    old.close()
+    assert _describe(path) == _describe(path.parent / "new" / "pinlater.db")
+    assert _describe(path)[0] == SCHEMA_VERSION
+    new = sqlite3.connect(path)
+    assert new.execute("SELECT * FROM jobs").fetchall() == [(*row, None) for row in before]
+    assert new.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    new.close()
 
 
 def test_a_file_that_is_no_database_is_refused_and_not_touched(path):

@@ -160,6 +160,26 @@ class Aborts(Job):
         pytest.fail("seen from within a job")
 
 
+class Refresh(Job):
+    account: int
+    depth: int = 0
+
+    def run(self, context: JobContext) -> None:
+        for _ in range(2):
+            chain_client.enqueue(Refresh(account=self.account), unique="mine")
+        if self.depth:
+            chain_client.enqueue(Refresh(account=self.account + 1), unique="next")
+
+
+def test_keys_are_good_for_one_job_at_a_time(monkeypatch):
+    with run_inline(Refresh) as client:
+        monkeypatch.setitem(globals(), "chain_client", client)
+        first = client.enqueue(Refresh(account=1, depth=1), unique="mine")
+        assert [outcome.job.account for outcome in client.outcomes] == [1, 2, 2]
+        assert client.enqueue(Refresh(account=3), unique="other").descriptor != first.descriptor
+        assert client.enqueue(Refresh(account=1), unique="mine").descriptor != first.descriptor, "it has finished"
+
+
 def test_what_is_meant_for_the_test_reaches_it():
     with run_inline(Aborts, Count) as client:
         with pytest.raises(pytest.fail.Exception, match="within a job"):

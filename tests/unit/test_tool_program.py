@@ -112,6 +112,7 @@ def test_no_arguments_are_help(capsys):
         (["count", "email", "--future", "--state", "failed"], 2, "--future is about pending jobs"),
         (["enqueue", "email"], 2, "Give the body"),
         (["enqueue", "email", "x", "--file", "-"], 2, "one of them"),
+        (["enqueue", "email", "--json-lines", "-", "--unique", "k"], 2, "--unique"),
         (["enqueue", "e-mail", "x"], 2, "letters, digits and underscore"),
         (["dequeue", "email", "--ack", "--dry-run"], 2, "--ack has nothing"),
         (["ack", "email", "d", "--retry-delay", "5"], 2, "add --failed"),
@@ -230,9 +231,12 @@ def test_count_shows_all_states(tool_run, server):
 
 def test_enqueue_prints_the_descriptor(tool_run, server):
     server.answer = enqueued
-    assert tool_run("enqueue", "email", "körper", "--priority", "3", "--attempts", "9")[:2] == (0, "email:s1:p1:1\n")
+    assert tool_run("enqueue", "email", "körper", "--priority", "3", "--attempts", "9", "--unique", "k")[:2] == (
+        0,
+        "email:s1:p1:1\n",
+    )
     job = request(server).jobs[0]
-    assert (job.body.decode(), job.priority, job.numAttemptsAllowed) == ("körper", 3, 9)
+    assert (job.body.decode(), job.priority, job.numAttemptsAllowed, job.uniqueKey) == ("körper", 3, 9, "k")
     assert job.runAfterTimestampMillis is None
 
 

@@ -33,6 +33,7 @@ from pinlater.job import RawJob
 @click.option(
     "--attempts", type=click.IntRange(min=1), default=4, show_default=True, help="Attempts in all, the first included."
 )
+@click.option("--unique", metavar="KEY", help="Store nothing while a job of the queue with this key waits or runs.")
 @click.pass_obj
 def enqueue(
     session: Session,
@@ -42,22 +43,25 @@ def enqueue(
     body: str | None,
     file: BinaryIO | None,
     json_lines: BinaryIO | None,
+    unique: str | None,
     **options: Any,
 ) -> None:
     """Put jobs into a queue.
 
     A job's body is the argument, a file, or each line of a JSON lines file. Prints the descriptor of a single job,
-    the number of many. Many are sent in batches while the file is read; if that ends early, the message says how many
-    were stored.
+    the number of many. With --unique it may be the descriptor of a job that is there already. Many are sent in batches
+    while the file is read; if that ends early, the message says how many were stored.
     """
     if sum(given is not None for given in (body, file, json_lines)) != 1:
         raise click.UsageError("Give the body as an argument, or with --file or --json-lines; one of them.")
     if json_lines is not None:
+        if unique is not None:
+            raise click.UsageError("--unique is the key of one job; it does not go with --json-lines.")
         _enqueue_lines(session, queue, json_lines, options)
         return
     content = file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape")
     with session.client() as client:
-        descriptor = client.enqueue(RawJob(body=content), queue=queue, **options).descriptor
+        descriptor = client.enqueue(RawJob(body=content), queue=queue, unique=unique, **options).descriptor
     if session.as_json:
         print_json({"descriptor": descriptor})
     else:

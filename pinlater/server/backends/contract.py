@@ -22,6 +22,9 @@ MAX_QUEUE_NAME_CHARACTERS = 58
 MAX_ANSWER_BYTES = 16_000_000
 """What a dequeue hands out at most, unless told otherwise, so that its answer fits into a frame."""
 
+MAX_UNIQUE_KEY_CHARACTERS = 200
+"""Longest unique key that every store can index."""
+
 JOB_OVERHEAD_BYTES = 300
 """Of a job in a dequeue's answer, beside its body: descriptor twice, claim, numbers."""
 
@@ -41,13 +44,14 @@ class Capabilities:
 
 
 class NewJob(NamedTuple):
-    """A job to be stored as PENDING. ``run_after_ms`` None means now."""
+    """A job to be stored as PENDING. ``run_after_ms`` None means now; for ``unique_key`` see ``enqueue_jobs``."""
 
     body: bytes
     priority: int
     run_after_ms: int | None
     attempts: int
     status: str
+    unique_key: str | None = None
 
 
 class Claim(NamedTuple):
@@ -178,7 +182,13 @@ class Backend(Protocol):
         """Return the names of all queues."""
 
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
-        """Nothing -> PENDING. Return descriptors in the order of ``jobs``. Not safe to repeat: stores again."""
+        """Nothing -> PENDING. Return descriptors in the order of ``jobs``. Not safe to repeat: stores again.
+
+        While a job of the queue with the same ``unique_key`` is PENDING or IN_PROGRESS, be it stored by this very call,
+        a job is not stored, and has the descriptor of that one. A job keeps its key until it is SUCCEEDED or FAILED,
+        then it is forgotten: retried by hand, it is a job without a key. Keys are 1 to ``MAX_UNIQUE_KEY_CHARACTERS``
+        characters without NUL, and compared character by character.
+        """
 
     async def dequeue_jobs(
         self, queue: str, limit: int, claim: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False

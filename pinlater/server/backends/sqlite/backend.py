@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ from pinlater.server.backends.contract import (
 from pinlater.server.backends.sqlite import looking, upkeep
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
-from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
+from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import Queue, create, drop
 from pinlater.server.backends.sqlite.readers import Readers
@@ -37,6 +38,8 @@ from pinlater.server.backends.sqlite.store import Store
 from pinlater.server.backends.sqlite.writer import CommitStats, Writer
 
 _T = TypeVar("_T")
+
+_unique_key_of = attrgetter("unique_key")  # in C: every job passes here
 
 SHARD = "1"
 """The one shard of this store."""
@@ -50,6 +53,7 @@ _VERBS = (
     checkpoint,
     release,
     enqueue,
+    enqueue_unique,
     upkeep.retry,
     upkeep.reap,
     claim,
@@ -149,8 +153,11 @@ class SqliteBackend:
         at = self._named(queue)
         if not jobs:
             return []
-        first_id = await self._writer.submit(enqueue, EnqueueRequest(at.id, jobs))
-        prefixes = at.prefixes
+        prefixes, request = at.prefixes, EnqueueRequest(at.id, jobs)
+        if any(map(_unique_key_of, jobs)):
+            places = await self._writer.submit(enqueue_unique, request)
+            return [f"{prefixes[priority - 1]}{local_id}" for priority, local_id in places]
+        first_id = await self._writer.submit(enqueue, request)
         return [f"{prefixes[job.priority - 1]}{local_id}" for local_id, job in enumerate(jobs, first_id)]
 
     async def dequeue_jobs(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.contract import NewJob
-from pinlater.server.backends.sqlite.queries import insert_jobs
+from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
 from pinlater.server.backends.sqlite.transaction import Transaction
 
 ROWS_PER_STATEMENT = 100
+
+Place = tuple[int, int]
+"""Priority and id of a job."""
 
 
 class EnqueueRequest(NamedTuple):
@@ -20,7 +24,7 @@ class EnqueueRequest(NamedTuple):
 
 
 def enqueue(transaction: Transaction, requests: Sequence[EnqueueRequest]) -> list[int]:
-    """Store the jobs; return each request's first id, the others follow it."""
+    """Store jobs without unique keys; return each request's first id, the others follow it."""
     return [_enqueue_one(transaction, request) for request in requests]
 
 
@@ -31,7 +35,47 @@ def _enqueue_one(transaction: Transaction, request: EnqueueRequest) -> int:
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
-        for local_id, (body, priority, run_after, attempts, status) in enumerate(chunk, first_id + start):
+        for local_id, (body, priority, run_after, attempts, status, _) in enumerate(chunk, first_id + start):
             parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
         transaction.run(insert_jobs(len(chunk)), parameters)
     return first_id
+
+
+def enqueue_unique(transaction: Transaction, requests: Sequence[EnqueueRequest]) -> list[list[Place]]:
+    """Store jobs of which some have unique keys; return each request's places, also of those that were there."""
+    return [_enqueue_unique_one(transaction, request) for request in requests]
+
+
+def _enqueue_unique_one(transaction: Transaction, request: EnqueueRequest) -> list[Place]:
+    queue_id, jobs = request
+    taken = _taken(transaction, request)
+    first_id = transaction.take_ids(len(jobs))  # those of jobs that are there already are never used
+    fresh: list[NewJob] = []
+    places: list[Place] = []
+    for job in jobs:
+        place = None if job.unique_key is None else taken.get(job.unique_key)
+        if place is None:
+            place = (job.priority, first_id + len(fresh))
+            fresh.append(job)
+            if job.unique_key is not None:
+                taken[job.unique_key] = place
+        places.append(place)
+    _insert_unique(transaction, queue_id, fresh, first_id)
+    return places
+
+
+def _taken(transaction: Transaction, request: EnqueueRequest) -> dict[str, Place]:
+    """Return where the keys of a request are already."""
+    keys = {job.unique_key for job in request.jobs if job.unique_key is not None}
+    rows = transaction.rows(QUERIES["unique_jobs"], (request.queue_id, json.dumps(list(keys))))
+    return {key: (priority, local_id) for key, priority, local_id in rows}
+
+
+def _insert_unique(transaction: Transaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> None:
+    now = transaction.now
+    for start in range(0, len(jobs), ROWS_PER_STATEMENT):
+        chunk = jobs[start : start + ROWS_PER_STATEMENT]
+        parameters: list[object] = [queue_id, now]
+        for local_id, (body, priority, run_after, attempts, status, key) in enumerate(chunk, first_id + start):
+            parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body, key)
+        transaction.run(insert_unique_jobs(len(chunk)), parameters)

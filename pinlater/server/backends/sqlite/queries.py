@@ -31,3 +31,13 @@ def insert_jobs(rows: int) -> str:
         for n in range(3, 3 + 6 * rows, 6)
     )
     return QUERIES["insert_jobs"] + " " + values
+
+
+@lru_cache(maxsize=128)
+def insert_unique_jobs(rows: int) -> str:
+    """Return the same for jobs with unique keys, with a seventh parameter a row."""
+    values = ", ".join(
+        f"(?{n}, ?1, 0, ?{n + 1}, ?{n + 2}, ?2, ?2, ?{n + 3}, ?{n + 3}, ?{n + 4}, ?{n + 5}, ?{n + 6})"
+        for n in range(3, 3 + 7 * rows, 7)
+    )
+    return QUERIES["insert_unique_jobs"] + " " + values

@@ -9,6 +9,18 @@ INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_
                   attempts_allowed, attempts_remaining, custom_status, body)
 VALUES
 
+-- name: insert_unique_jobs
+-- Completed by queries.insert_unique_jobs(). Apart from the one above, since NULL is not worth a parameter.
+INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
+                  attempts_allowed, attempts_remaining, custom_status, body, unique_key)
+VALUES
+
+-- name: unique_jobs
+-- The jobs that have these keys: ?2 keys as a JSON list.
+SELECT jobs.unique_key, jobs.priority, jobs.id
+FROM json_each(?2) CROSS JOIN jobs INDEXED BY jobs_unique
+ON jobs.queue_id = ?1 AND jobs.unique_key = json_each.value
+
 -- name: claimable_jobs
 -- What a dequeue may claim, in order, as one row of JSON lists: Python lets go of its interpreter lock and takes
 -- it back for each row that it fetches. ?3 priority, ?4 limit.
@@ -38,23 +50,24 @@ ORDER BY run_after LIMIT 1
 
 -- name: succeed_jobs
 -- Success acks of one claim and priority, as a JSON list of ids: ?3 ids, ?4 claim or NULL for any, ?5 priority.
-UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL
 WHERE id IN (SELECT value FROM json_each(?3))
   AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
 -- name: succeed_job
 -- One success ack with a status: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status.
-UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL,
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL,
                 custom_status = substr(custom_status || ?6, 1, 5000)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
 -- name: fail_job
 -- One failure ack: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 retry at, ?8 whether it is final.
--- With attempts left: PENDING at ?7, one attempt less, claim cleared. Without: FAILED, claim kept.
+-- With attempts left: PENDING at ?7, one attempt less, claim cleared. Without: FAILED, claim kept, key forgotten.
 UPDATE jobs NOT INDEXED SET
     state = iif(?8 OR attempts_remaining <= 1, 3, 0),
     run_after = iif(?8 OR attempts_remaining <= 1, run_after, ?7),
     claim = iif(?8 OR attempts_remaining <= 1, claim, NULL),
+    unique_key = iif(?8 OR attempts_remaining <= 1, NULL, unique_key),
     attempts_remaining = iif(?8, 0, max(attempts_remaining - 1, 0)),
     claim_expires = NULL,
     updated_at = ?2,
@@ -170,6 +183,7 @@ UPDATE jobs NOT INDEXED SET
     state = iif(attempts_remaining <= 1, 3, 0),
     run_after = iif(attempts_remaining <= 1, run_after, ?1),
     claim = iif(attempts_remaining <= 1, claim, NULL),
+    unique_key = iif(attempts_remaining <= 1, NULL, unique_key),
     attempts_remaining = max(attempts_remaining - 1, 0),
     claim_expires = NULL,
     updated_at = ?1

@@ -1,0 +1,50 @@
+"""Unique keys on the wire, as a client that shares no code with the service sends them, and by our own clients."""
+
+import asyncio
+
+import pytest
+
+from pinlater import AsyncClient, Client, Job
+from tests.integration.test_independent_client import REJECTED, count, put, refused, take
+
+
+class Refresh(Job):
+    account: int = 0
+
+
+def test_a_key_is_good_for_one_job_at_a_time(client, queue):
+    first, second, plain = put(client, queue, b"1", b"2", uniqueKey="k") + put(client, queue, b"3")
+    assert first == second != plain
+    assert list(take(client, queue)["jobs"].values()) == [b"1", b"3"]
+    assert put(client, queue, b"4", uniqueKey="k") == [first]
+    client.ackDequeuedJobs(queueName=queue, jobsSucceeded=[{"jobDescriptor": first}])
+    (third,) = put(client, queue, b"5", uniqueKey="k")
+    assert third != first
+    assert count(client, queue) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("", "1 to 200"), ("k" * 201, "has 201 characters"), ("a\0b", "has a NUL")],
+    ids=["empty", "long", "nul"],
+)
+def test_keys_that_no_store_could_keep_are_refused_with_their_batch(client, queue, key, text):
+    with refused(REJECTED, text):
+        client.enqueueJobs(queueName=queue, jobs=[{"body": b"1"}, {"body": b"2", "uniqueKey": key}])
+    assert count(client, queue) == 0
+    assert len(put(client, queue, b"x", uniqueKey="é" * 200)) == 1
+
+
+def test_both_clients_send_keys(client, queue, shared_server):
+    async def enqueue_asynchronously(address):
+        async with AsyncClient(address) as own:
+            return (await own.enqueue(Refresh(), queue=queue, unique="account 1")).descriptor
+
+    address = f"127.0.0.1:{shared_server.port}"
+    with Client(address) as own:
+        handle = own.enqueue(Refresh(account=1), queue=queue, unique="account 1")
+        again = own.enqueue(Refresh(account=2), queue=queue, unique="account 1")
+        other = own.enqueue(Refresh(account=2), queue=queue, unique="account 2")
+    assert handle.descriptor == again.descriptor != other.descriptor
+    assert asyncio.run(enqueue_asynchronously(address)) == handle.descriptor
+    assert count(client, queue) == 2
