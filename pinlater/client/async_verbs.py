@@ -144,6 +144,18 @@ class AsyncVerbs(ABC):
             )
         )
 
+    async def retry_these(
+        self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
+    ) -> int:
+        """Do what ``Verbs.retry_these`` does."""
+        return await self._execute(
+            self._calls.retry_these(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms)
+        )
+
+    async def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> int:
+        """Do what ``Verbs.delete_these`` does."""
+        return await self._execute(self._calls.delete_these(queue, descriptors, state))
+
     async def delete_jobs(
         self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
     ) -> int:

@@ -185,6 +185,27 @@ class Calls:
         # Not repeated, as deleteJobs below: the limit would be passed, and the number returned be wrong.
         return self._call("retryFailedJobs", conversion.number, safe_to_repeat=False, request=request)
 
+    def retry_these(
+        self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
+    ) -> Call[int]:
+        request = messages.PinLaterRetryFailedJobsRequest(
+            queueName=queue,
+            attemptsToAllow=attempts,
+            runAfterTimestampMillis=run_after_ms,
+            limit=0,  # for a server of the original, which would retry any others
+            jobDescriptors=list(descriptors),
+        )
+        return self._call("retryFailedJobs", conversion.number, safe_to_repeat=False, request=request)
+
+    def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Call[int]:
+        request = messages.PinLaterDeleteJobsRequest(
+            queueName=queue,
+            jobState=int(state),
+            limit=0,  # as above
+            jobDescriptors=list(descriptors),
+        )
+        return self._call("deleteJobs", conversion.number, safe_to_repeat=False, request=request)
+
     def delete_jobs(
         self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
     ) -> Call[int]:

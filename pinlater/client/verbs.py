@@ -203,6 +203,23 @@ class Verbs(ABC):
             )
         )
 
+    def retry_these(
+        self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
+    ) -> int:
+        """Make those of the given jobs that are FAILED PENDING again; return how many.
+
+        Args:
+            queue: that all of them are in.
+            descriptors: the jobs.
+            attempts: attempts they get.
+            run_after_ms: epoch milliseconds before which they do not run; None is now.
+        """
+        return self._execute(self._calls.retry_these(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
+
+    def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> int:
+        """Delete those of the given jobs that are in ``state``; return how many. All are of one queue."""
+        return self._execute(self._calls.delete_these(queue, descriptors, state))
+
     def delete_jobs(
         self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
     ) -> int:

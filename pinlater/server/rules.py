@@ -134,6 +134,19 @@ class Acks(NamedTuple):
     faults: list[Exception]
 
 
+def jobs_of(queue: str, descriptors: Sequence[str]) -> list[JobDescriptor]:
+    """Return the jobs that a call of one queue names.
+
+    Raises:
+        UnknownError: one is no descriptor, or that of another queue.
+    """
+    jobs = [JobDescriptor.parse(descriptor) for descriptor in descriptors]
+    for job in jobs:
+        if job.queue != queue:
+            raise UnknownError(f"job {job} is not of queue {queue}, which the call is about")
+    return jobs
+
+
 def read_acks(request: PinLaterJobAckRequest) -> Acks:
     """Return the acks of a call; one that is malformed does not spoil the others.
 

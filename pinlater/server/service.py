@@ -330,6 +330,9 @@ class Service:
         limit = rules.any_of(request.limit, 1000)
         rules.check_limit(limit)
         run_after_ms = request.runAfterTimestampMillis
+        if request.jobDescriptors is not None:
+            jobs = rules.jobs_of(request.queueName, request.jobDescriptors)
+            return Answer(await self._broker.retry_these(request.queueName, jobs, attempts, run_after_ms))
         return Answer(await self._broker.retry_failed(request.queueName, priority, attempts, run_after_ms, limit))
 
     async def _delete_jobs(self, arguments: Any, _: Caller) -> Answer:
@@ -338,6 +341,9 @@ class Service:
         which = self._filter(request, is_future=None)
         limit = rules.any_of(request.limit, 1000)
         rules.check_limit(limit)
+        if request.jobDescriptors is not None:
+            jobs = rules.jobs_of(request.queueName, request.jobDescriptors)
+            return Answer(await self._backend.delete_these_jobs(request.queueName, jobs, request.jobState))
         return Answer(await self._backend.delete_jobs(request.queueName, which, limit))
 
 

@@ -247,6 +247,7 @@ class PinLaterRetryFailedJobsRequest:
     attemptsToAllow: int
     runAfterTimestampMillis: int | None
     limit: int
+    jobDescriptors: list[str] | None
     def __init__(
         self,
         queueName: str | None = ...,
@@ -254,6 +255,7 @@ class PinLaterRetryFailedJobsRequest:
         attemptsToAllow: int = ...,
         runAfterTimestampMillis: int | None = ...,
         limit: int = ...,
+        jobDescriptors: list[str] | None = ...,
     ) -> None: ...
 
 class PinLaterDeleteJobsRequest:
@@ -262,6 +264,7 @@ class PinLaterDeleteJobsRequest:
     priority: int
     bodyRegexToMatch: str | None
     limit: int
+    jobDescriptors: list[str] | None
     def __init__(
         self,
         queueName: str | None = ...,
@@ -269,6 +272,7 @@ class PinLaterDeleteJobsRequest:
         priority: int = ...,
         bodyRegexToMatch: str | None = ...,
         limit: int = ...,
+        jobDescriptors: list[str] | None = ...,
     ) -> None: ...
 
 class PinLaterReleaseClaimsRequest:

@@ -185,6 +185,8 @@ struct PinLaterRetryFailedJobsRequest {
   3: optional i32 attemptsToAllow = 1,
   4: optional i64 runAfterTimestampMillis,
   5: optional i32 limit = 1000,
+  // When given: just these, as far as they are FAILED, whatever their priority and the limit.
+  100: optional list<string> jobDescriptors,
 }
 
 struct PinLaterDeleteJobsRequest {
@@ -193,6 +195,8 @@ struct PinLaterDeleteJobsRequest {
   3: optional byte priority = 1,
   4: optional string bodyRegexToMatch,
   5: optional i32 limit = 1000,
+  // When given: just these, as far as they are in jobState, whatever their priority, the pattern and the limit.
+  100: optional list<string> jobDescriptors,
 }
 
 // Addition: gives back, no attempt spent, every claim that one source still holds.

@@ -2,6 +2,8 @@
 
 import pytest
 
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound
 from pinlater.server.backends.contract import JobFilter
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, STATES, new_job
@@ -103,3 +105,26 @@ def test_a_deletion_survives_a_crash(backend):
     backend.delete()
     backend.crash()
     assert backend.counts() == (0, 0, 0, 0)
+
+
+def test_just_these(backend):
+    another = backend.finished(state=FAILED)
+    names = _one_in_each_state(backend)
+    jobs = [JobDescriptor.parse(name) for name in names.values()]
+    for state, name in names.items():
+        assert backend.delete_these_jobs(QUEUE, jobs, state) == 1
+        assert backend.look(name) is None
+        assert backend.delete_these_jobs(QUEUE, jobs, state) == 0
+    assert backend.state(another) == FAILED
+    assert backend.delete_these_jobs(QUEUE, [], FAILED) == 0
+
+
+def test_these_that_are_not_there(backend):
+    descriptor = backend.put_one()
+    backend.create_queue("thumbnails")
+    jobs = [JobDescriptor.parse(descriptor)]
+    assert backend.delete_these_jobs(QUEUE, [JobDescriptor.parse(descriptor.replace(":p1:", ":p2:"))], PENDING) == 0
+    assert backend.delete_these_jobs("thumbnails", jobs, PENDING) == 0
+    assert backend.state(descriptor) == PENDING
+    with pytest.raises(QueueNotFound):
+        backend.delete_these_jobs("nowhere", jobs, PENDING)

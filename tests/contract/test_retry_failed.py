@@ -2,6 +2,8 @@
 
 import pytest
 
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound
 from pinlater.wire.messages import FAILED, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, new_job
 
@@ -95,3 +97,36 @@ def test_a_retried_job_does_not_expire_before_it_is_claimed(backend):
     assert backend.reap() == []
     assert backend.collect_finished(1, 1, 100) == []
     assert backend.take_names(queue=QUEUE) == [descriptor]
+
+
+def these(backend, *descriptors, attempts=1, run_after_ms=None):
+    jobs = [JobDescriptor.parse(descriptor) for descriptor in descriptors]
+    return backend.retry_these_jobs(QUEUE, jobs, attempts, run_after_ms)
+
+
+def test_just_these(backend):
+    wanted = [*_failed(backend, 2), *_failed(backend, 1, priority=2)]
+    others = _failed(backend, 2)
+    done = backend.finished(state=SUCCEEDED)
+    held, _ = backend.started()
+    later = backend.clock.now_ms + 1000
+    assert these(backend, *wanted, done, held, attempts=4, run_after_ms=later) == 3
+    assert {(one.state, one.attempts_remaining, one.run_after_ms) for one in map(backend.look, wanted)} == {
+        (PENDING, 4, later)
+    }
+    assert {backend.state(name) for name in others} == {FAILED}
+    assert backend.counts() == (3, 1, 1, 2)
+    assert these(backend, *wanted) == 0
+    assert these(backend) == 0
+
+
+def test_these_that_are_not_there(backend):
+    (descriptor,) = _failed(backend, 1)
+    backend.create_queue("thumbnails")
+    another_priority = descriptor.replace(":p1:", ":p2:")
+    assert these(backend, another_priority) == 0
+    assert backend.retry_these_jobs("thumbnails", [JobDescriptor.parse(descriptor)], 1, None) == 0
+    backend.delete(FAILED)
+    assert these(backend, descriptor) == 0
+    with pytest.raises(QueueNotFound):
+        backend.retry_these_jobs("nowhere", [], 1, None)

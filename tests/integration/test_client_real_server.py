@@ -9,7 +9,7 @@ import pytest
 
 from pinlater import AsyncClient, Client, Job, JobState
 from pinlater.client import Ack, Acks, Checkpoint, NewJob
-from pinlater.errors import ClientError, PasswordInvalid, QueueNameInvalid, QueueNotFound
+from pinlater.errors import ClientError, PasswordInvalid, QueueNameInvalid, QueueNotFound, UnknownError
 from tests.integration.client_server import RealServer
 
 
@@ -77,6 +77,18 @@ def test_acks_ride_on_a_dequeue_and_final_failures_stay(client):
     assert [found[name].state for name in (first, second)] == [JobState.SUCCEEDED, JobState.FAILED]
     assert client.retry_failed("pings") == 1
     assert client.count("pings", JobState.PENDING) == 1
+
+
+def test_chosen_jobs_are_retried_and_deleted(client):
+    names = client.enqueue_jobs("pings", [NewJob(b"x", attempts=1) for _ in range(4)])
+    client.ack("pings", failed=[Ack(job.descriptor, job.claim) for job in client.dequeue_jobs("pings", 4)])
+    assert client.retry_these("pings", names[1:3], attempts=2) == 2
+    assert client.delete_these("pings", names, JobState.FAILED) == 2
+    assert set(client.lookup(names)) == set(names[1:3])
+    client.create_queue("others")
+    for call in (client.retry_these, lambda *given: client.delete_these(*given, JobState.FAILED)):
+        with pytest.raises(UnknownError, match="is not of queue others"):
+            call("others", names[1:2])
 
 
 def test_delays_and_moments(client):

@@ -79,6 +79,13 @@ def test_count_scan_retry_delete_release():
     assert sent(calls.scan("q", JobState.PENDING, continuation="t", future=True)).continuation == "t"
     assert sent(calls.retry_failed("q", attempts=3, run_after_ms=9)).attemptsToAllow == 3
     assert sent(calls.delete_jobs("q", JobState.SUCCEEDED, limit=5)).limit == 5
+    assert sent(calls.retry_these("q", ["q:s1:p1:1"], attempts=3)).jobDescriptors == ["q:s1:p1:1"]
+    assert sent(calls.delete_these("q", ["q:s1:p1:1"], JobState.FAILED)).jobDescriptors == ["q:s1:p1:1"]
+
+
+def test_a_server_of_the_original_touches_no_other_jobs():
+    assert sent(calls.retry_these("q", ["q:s1:p1:1"])).limit == 0
+    assert sent(calls.delete_these("q", ["q:s1:p1:1"], JobState.FAILED)).limit == 0
     assert sent(calls.release_claims("q", "me")).claimSource == "me"
 
 

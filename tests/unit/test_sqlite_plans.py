@@ -104,6 +104,8 @@ def test_the_index_narrows_by_all_that_it_can(store, name, index):
         "lookup_job",
         "retry_jobs",
         "delete_jobs",
+        "retry_this_job",
+        "delete_this_job",
         "expire_jobs",
         "delete_by_id",
     ],

@@ -227,6 +227,14 @@ class Backend(Protocol):
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
         """Matching jobs -> gone. Return how many."""
 
+    async def retry_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+    ) -> int:
+        """Those of ``jobs`` that are FAILED -> PENDING with ``attempts`` remaining. Return how many."""
+
+    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
+        """Those of ``jobs`` that are in ``state`` -> gone. Return how many."""
+
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         """IN_PROGRESS with an expired claim -> PENDING, one attempt less, or FAILED at the last.
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.server.backends.contract import (
     JOB_OVERHEAD_BYTES,
@@ -219,6 +220,14 @@ class Broker:
     async def retry_failed(self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
         """Make failed jobs claimable again; see ``Backend.retry_failed_jobs``."""
         moved = await self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit)
+        self._at(queue).arrived(moved, run_after_ms)
+        return moved
+
+    async def retry_these(
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+    ) -> int:
+        """Make some failed jobs claimable again; see ``Backend.retry_these_jobs``."""
+        moved = await self._backend.retry_these_jobs(queue, jobs, attempts, run_after_ms)
         self._at(queue).arrived(moved, run_after_ms)
         return moved
 

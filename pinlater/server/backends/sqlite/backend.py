@@ -55,9 +55,11 @@ _VERBS = (
     enqueue,
     enqueue_unique,
     upkeep.retry,
+    upkeep.retry_these,
     upkeep.reap,
     claim,
     upkeep.delete,
+    upkeep.delete_these,
     upkeep.collect,
 )
 """In the order within a transaction: what makes jobs claimable stands before ``claim``.
@@ -197,10 +199,9 @@ class SqliteBackend:
     # Looking
 
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
-        for job in jobs:
-            _check_shard(job)
         addresses = [
-            (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None for job in jobs
+            (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None
+            for job in _checked(jobs)
         ]
         return await self._read(looking.lookup, addresses, include_body)
 
@@ -232,6 +233,18 @@ class SqliteBackend:
         deleted: int = await self._writer.submit(upkeep.delete, upkeep.DeleteRequest(search.queue.id, which.state, ids))
         return deleted
 
+    async def retry_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+    ) -> int:
+        request = upkeep.RetryTheseRequest(self._named(queue).id, _checked(jobs), attempts, run_after_ms)
+        moved: int = await self._writer.submit(upkeep.retry_these, request)
+        return moved
+
+    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
+        request = upkeep.DeleteTheseRequest(self._named(queue).id, _checked(jobs), state)
+        deleted: int = await self._writer.submit(upkeep.delete_these, request)
+        return deleted
+
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         reaped = await self._writer.submit(upkeep.reap, upkeep.ReapRequest(limit, server_age_ms, quiet_ms))
         names = self._names_by_id()
@@ -258,6 +271,12 @@ class SqliteBackend:
 
 def _ours(acks: Sequence[Ack]) -> list[Ack]:
     return [ack for ack in acks if ack.job.shard == SHARD]
+
+
+def _checked(jobs: Sequence[JobDescriptor]) -> Sequence[JobDescriptor]:
+    for job in jobs:
+        _check_shard(job)
+    return jobs
 
 
 def _check_shard(job: JobDescriptor) -> None:

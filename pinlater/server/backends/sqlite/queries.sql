@@ -171,6 +171,15 @@ WHERE id IN (SELECT value FROM json_each(?3)) AND state = 3
 -- ?1 queue id, ?2 ids as a JSON list, ?3 state.
 DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?2)) AND state = ?3 AND queue_id = ?1
 
+-- name: retry_this_job
+-- ?3 id, ?4 priority, ?5 attempts, ?6 run after.
+UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, run_after = ?6, updated_at = ?2
+WHERE id = ?3 AND state = 3 AND queue_id = ?1 AND priority = ?4
+
+-- name: delete_this_job
+-- ?2 id, ?3 priority, ?4 state.
+DELETE FROM jobs NOT INDEXED WHERE id = ?2 AND state = ?4 AND queue_id = ?1 AND priority = ?3
+
 -- name: expired_claims
 -- ?1 now, ?2 age of the server, ?3 longest lease that is waited for after a start, ?4 limit.
 SELECT id, queue_id, attempts_remaining FROM jobs INDEXED BY jobs_claimed

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.descriptor import JobDescriptor
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list
 from pinlater.wire.messages import FAILED, SUCCEEDED
@@ -27,6 +28,23 @@ class DeleteRequest(NamedTuple):
     queue_id: int
     state: int
     ids: Sequence[int]
+
+
+class RetryTheseRequest(NamedTuple):
+    """FAILED -> PENDING, as far as the given jobs are FAILED."""
+
+    queue_id: int
+    jobs: Sequence[JobDescriptor]
+    attempts: int
+    run_after_ms: int | None
+
+
+class DeleteTheseRequest(NamedTuple):
+    """The given jobs, as far as they are in that state -> gone."""
+
+    queue_id: int
+    jobs: Sequence[JobDescriptor]
+    state: int
 
 
 class ReapRequest(NamedTuple):
@@ -62,6 +80,30 @@ def delete(transaction: Transaction, requests: Sequence[DeleteRequest]) -> list[
     return [
         transaction.run(QUERIES["delete_jobs"], (request.queue_id, id_list(request.ids), request.state))
         for request in requests
+    ]
+
+
+def retry_these(transaction: Transaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it moved."""
+    return [_retry_these(transaction, *request) for request in requests]
+
+
+def _retry_these(
+    transaction: Transaction, queue_id: int, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+) -> int:
+    now = transaction.now
+    run_after = now if run_after_ms is None else run_after_ms
+    rows = [(queue_id, now, job.local_id, job.priority, attempts, run_after) for job in jobs]
+    return transaction.run_many(QUERIES["retry_this_job"], rows)
+
+
+def delete_these(transaction: Transaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it removed."""
+    return [
+        transaction.run_many(
+            QUERIES["delete_this_job"], [(queue_id, job.local_id, job.priority, state) for job in jobs]
+        )
+        for queue_id, jobs, state in requests
     ]
 
 
