@@ -15,7 +15,7 @@ from pinlater.errors import JobInterrupted
 from pinlater.job import Job
 from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse
 from pinlater.worker.batch import Batch
-from pinlater.worker.holding import SLOT_BYTES
+from pinlater.worker.holding import ALONE
 from pinlater.worker.outcome import Failure, Interruption
 from pinlater.worker.outcome import Outcome as RunnersOutcome
 from pinlater.worker.run_context import RunContext
@@ -96,9 +96,9 @@ class Attempts:
         self.codec = JobCodec(kinds)
         self._watched = _WatchedCodec(kinds)
         self._save = save
-        self._slot = Slot(memoryview(bytearray(SLOT_BYTES)))
+        self._slot = Slot(memoryview(bytearray(ALONE.slot_bytes)))
         self._saver = _DirectSaver()
-        self._runner = _WatchedRunner(self._watched, self.codec.names, self._slot, self._saver, 0.0)
+        self._runner = _WatchedRunner(self._watched, self.codec.names, self._saver, 0.0)
 
     def __enter__(self) -> Self:
         return self

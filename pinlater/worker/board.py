@@ -10,7 +10,7 @@ import mmap
 from collections.abc import Iterator
 
 from pinlater.errors import ConfigError
-from pinlater.worker.holding import SLOT_BYTES
+from pinlater.worker.holding import ALONE, Layout
 from pinlater.worker.slot import Slot
 
 _WORDS_BYTES = 64
@@ -22,11 +22,16 @@ class Board:
 
     Args:
         slots: how many job processes there can be at once.
+        layout: of their slots.
+
+    Attributes:
+        layout: the same.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, layout: Layout = ALONE) -> None:
+        self.layout = layout
         header_bytes = -(-(_WORDS_BYTES + slots) // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = memoryview(mmap.mmap(-1, header_bytes + slots * SLOT_BYTES))
+        memory = memoryview(mmap.mmap(-1, header_bytes + slots * layout.slot_bytes))
         self._words = memory[:_WORDS_BYTES].cast("Q")
         self._in_use = memory[_WORDS_BYTES : _WORDS_BYTES + slots]
         self._areas = memory[header_bytes:]
@@ -43,7 +48,8 @@ class Board:
         return self._slot(number)
 
     def _slot(self, number: int) -> Slot:
-        return Slot(self._areas[number * SLOT_BYTES : (number + 1) * SLOT_BYTES])
+        size = self.layout.slot_bytes
+        return Slot(self._areas[number * size : (number + 1) * size], self.layout)
 
     def slots(self) -> Iterator[Slot]:
         """Yield every slot that was ever in use."""

@@ -7,12 +7,12 @@ import socket
 import time
 from collections.abc import Callable
 
-from pinlater_supervisor import DUMP_SECONDS
-
 from pinlater.worker.crashes import STATUS_ROOM, crash_mark, crashes_in, is_poison
 from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, HeldBatch, HeldJob
 from pinlater.worker.messenger import Claimed, Lost, Messenger
 from pinlater.worker.notices import Notice
+
+Place = tuple[HeldBatch, HeldJob]
 
 _UNHEARD = "failed; its process ended before it could say why\n"
 
@@ -31,9 +31,12 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
         CallError, ServiceError: the server has not done all of it.
     """
     holding, facts = notice.holding, notice.facts
-    lost = _lost(notice) + _crashed(notice, messenger)
+    blamed = _blamed(notice)
+    lost = _lost(notice) + _reports(notice, blamed, messenger)
     succeeded = _in_state(notice, SUCCEEDED)
-    returned = _in_state(notice, HELD) + (_in_state(notice, RUNNING) if _is_excused(notice) else [])
+    guilty = {job.descriptor for _, job in blamed}
+    innocent = [claimed for claimed in _in_state(notice, RUNNING) if claimed[0] not in guilty]
+    returned = _in_state(notice, HELD) + innocent
     messenger.failed(lost)
     messenger.succeeded(succeeded)
     messenger.give_back(returned)
@@ -48,45 +51,43 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
     )
 
 
-def _is_excused(notice: Notice) -> bool:
-    """Tell whether the job that ran is not to blame for the death.
+def _blamed(notice: Notice) -> list[Place]:
+    """Return the running jobs that are to blame for the death, or among which the one is that is.
 
-    Nor is one that began when the master had already sentenced the process for the one before: between the sentence
-    and the kill, the stacks are dumped.
+    Where a limit was passed, that is known. All others have to go on elsewhere, no attempt spent; also one that began
+    when the master had already sentenced the process: between the sentence and the kill, the stacks are dumped.
     """
-    return notice.facts.was_interrupted or (notice.facts.is_timeout and _ran_seconds(notice) < DUMP_SECONDS)
+    if notice.facts.was_interrupted:
+        return []
+    running = list(notice.holding.in_state(RUNNING))
+    if notice.facts.is_timeout:
+        return [(batch, job) for batch, job in running if 0 < job.kill_ns <= notice.facts.died_ns]
+    return running
 
 
 def _in_state(notice: Notice, state: int) -> list[Claimed]:
-    return [
-        (job.descriptor, batch.claim) for batch in notice.holding.batches for job in batch.jobs if job.state == state
-    ]
+    return [(job.descriptor, batch.claim) for batch, job in notice.holding.in_state(state)]
 
 
 def _lost(notice: Notice) -> list[Lost]:
     return [
-        Lost(job.descriptor, batch.claim, _UNHEARD, job.delay_ms, job.state == DISCARDED)
-        for batch in notice.holding.batches
-        for job in batch.jobs
-        if job.state in {FAILED, DISCARDED}
+        Lost(job.descriptor, batch.claim, _UNHEARD, job.delay_ms, state == DISCARDED)
+        for state in (FAILED, DISCARDED)
+        for batch, job in notice.holding.in_state(state)
     ]
 
 
-def _crashed(notice: Notice, messenger: Messenger) -> list[Lost]:
-    """Return the job that ran, if it is to blame."""
-    if _is_excused(notice):
-        return []
-    return [
-        _overdue_job(notice, batch, job) if notice.facts.is_timeout else _crashed_job(notice, batch, job, messenger)
-        for batch in notice.holding.batches
-        for job in batch.jobs
-        if job.state == RUNNING
-    ]
+def _reports(notice: Notice, blamed: list[Place], messenger: Messenger) -> list[Lost]:
+    if notice.facts.is_timeout:
+        return [_overdue_job(notice, batch, job) for batch, job in blamed]
+    if len(blamed) == 1:
+        return [_crashed_job(notice, *blamed[0], messenger)]
+    return [_suspect(notice, batch, job, len(blamed)) for batch, job in blamed]
 
 
 def _overdue_job(notice: Notice, batch: HeldBatch, job: HeldJob) -> Lost:
     """Return a job that was killed for its class's limit: a failure like that of the soft one, and no crash."""
-    status = f"[{_where(notice)}] time-out: {_evidence(notice)}\n"
+    status = f"[{_where(notice)}] time-out: {_evidence(notice, job)}\n"
     log.error("%s: %s", job.descriptor, status.strip())
     return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_final=False)
 
@@ -95,21 +96,27 @@ def _crashed_job(notice: Notice, batch: HeldBatch, job: HeldJob, messenger: Mess
     """Return a job that ended its process; it is given up once it has done so too often."""
     before = messenger.statuses([job.descriptor]).get(job.descriptor, "")
     crashes = crashes_in(before) + 1
-    status = crash_mark(_where(notice), crashes, _evidence(notice))
+    status = crash_mark(_where(notice), crashes, _evidence(notice, job))
     if len(before) + len(status) > STATUS_ROOM:
         messenger.note((job.descriptor, batch.claim), status)
     log.error("%s: %s", job.descriptor, status.strip())
     return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_poison(crashes))
 
 
+def _suspect(notice: Notice, batch: HeldBatch, job: HeldJob, suspects: int) -> Lost:
+    """Return a job that ran beside others when the process died: nobody knows which of them it was.
+
+    So it is no step towards poison: jobs in the company of one that kills would be given up with it.
+    """
+    status = f"[{_where(notice)}] crash of one of {suspects} jobs that ran: {_evidence(notice, job)}\n"
+    log.error("%s: %s", job.descriptor, status.strip())
+    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_final=False)
+
+
 def _where(notice: Notice) -> str:
     return f"{socket.gethostname()} {notice.facts.pid}"
 
 
-def _evidence(notice: Notice) -> str:
-    kind, seconds = notice.holding.running_kind, _ran_seconds(notice)
-    return f"the process died while it ran {kind} for {seconds:.2f} s: {notice.facts.in_words}"
-
-
-def _ran_seconds(notice: Notice) -> float:
-    return max(notice.facts.died_ns - notice.holding.running_since_ns, 0) / 1e9
+def _evidence(notice: Notice, job: HeldJob) -> str:
+    seconds = max(notice.facts.died_ns - job.since_ns, 0) / 1e9 if job.since_ns else 0.0
+    return f"the process died while it ran {job.kind} for {seconds:.2f} s: {notice.facts.in_words}"

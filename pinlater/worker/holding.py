@@ -3,8 +3,8 @@
 Layout of a slot (``slot`` writes it)::
 
     words       counters and times, see the names below
-    identity    JSON: source, queues, names of job classes; written once at boot
-    4 batches   words, one state byte a job, one retry delay a job, text: claim and descriptors, a line each
+    identity    JSON: who, what it serves, names of job classes; written once at boot
+    batches     words; columns with what is known of each job; text: claim and descriptors, a line each
 
 A process may be killed between any two stores. So the number of jobs of a batch is stored last and cleared first:
 a batch is either whole or not there.
@@ -12,31 +12,95 @@ a batch is either whole or not there.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
-BATCHES = 4
 MAX_JOBS = 250
+"""Most jobs of one dequeue."""
 
 GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED = range(6)
 """A job: not ours any more; not started; running; the others have ended, which the server does not know yet."""
 
-SLOT_BYTES = 128 << 10
-
-CHANGES, SENT, SETTLED, REVOKED, RETRIES_DUE_MS, SINCE_NS, KIND, IDENTITY_BYTES = range(8)
+CHANGES, SENT, SETTLED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES = range(7)
+"""``USED``: how many of the batches were ever filled, so that nobody reads the others."""
 WORDS_BYTES = 64
 BATCHES_AT = 16 << 10
 IDENTITY_ROOM = BATCHES_AT - WORDS_BYTES
 
-BATCH_BYTES = (SLOT_BYTES - BATCHES_AT) // BATCHES
 COUNT, FETCHED_NS, TEXT_BYTES, IS_REVOKED = range(4)
 BATCH_WORDS_BYTES = 32
-STATES_AT = BATCH_WORDS_BYTES
-DELAYS_AT = STATES_AT + 256
-TEXT_AT = DELAYS_AT + 4 * 256
-TEXT_ROOM = BATCH_BYTES - TEXT_AT
+
+_SPARE_BATCHES = 512
+"""Beside the running jobs of a process: for those fetched ahead, and for ends that are not confirmed."""
+
+
+class Columns(NamedTuple):
+    """What is known of each job of a batch, beside its name; a column each.
+
+    Attributes:
+        since_ns: monotonic time at which it started; 0: not yet.
+        kill_ns: monotonic time at which its process is to be killed for it; 0: never.
+        delays: milliseconds until its next attempt, should this one fail.
+        kinds: the position of its class among the identity's.
+        states: one of the states above.
+    """
+
+    since_ns: memoryview
+    kill_ns: memoryview
+    delays: memoryview
+    kinds: memoryview
+    states: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the batches of a slot are laid out.
+
+    Attributes:
+        batches: how many there can be.
+        room: jobs in one.
+        batch_bytes: its size.
+    """
+
+    batches: int
+    room: int
+    batch_bytes: int
+
+    @property
+    def slot_bytes(self) -> int:
+        """Size of a whole slot."""
+        return self.start(self.batches)
+
+    @property
+    def text_at(self) -> int:
+        """Where the text of a batch begins."""
+        return -(-(BATCH_WORDS_BYTES + 23 * self.room) // 8) * 8
+
+    def start(self, number: int) -> int:
+        """Return where a batch begins."""
+        return BATCHES_AT + number * self.batch_bytes
+
+    def columns(self, batch: memoryview) -> Columns:
+        """Return the columns of a batch, given its bytes."""
+        ends = itertools.accumulate((8, 8, 4, 2, 1), lambda at, size: at + size * self.room, initial=BATCH_WORDS_BYTES)
+        since_ns, kill_ns, delays, kinds, states = (batch[start:end] for start, end in itertools.pairwise(ends))
+        return Columns(since_ns.cast("Q"), kill_ns.cast("Q"), delays.cast("I"), kinds.cast("H"), states)
+
+
+ALONE = Layout(batches=4, room=MAX_JOBS, batch_bytes=32 << 10)
+"""For a process that runs one job after the other: few dequeues, of many jobs each."""
+
+
+def layout_for(places: int) -> Layout:
+    """Return the layout for processes that run up to ``places`` jobs at once.
+
+    These end in any order, so each is a batch by itself; else one long job would keep the room of a whole batch.
+    """
+    return ALONE if places == 1 else Layout(batches=places + _SPARE_BATCHES, room=1, batch_bytes=512)
 
 
 class Identity(msgspec.Struct):
@@ -45,12 +109,14 @@ class Identity(msgspec.Struct):
     Attributes:
         source: how the process calls itself to the server; its dequeues append their number.
         queues: those it serves.
-        kinds: names of its job classes; the running one is noted by its position here.
+        kinds: names of its job classes; those of jobs are noted by their position here.
+        places: how many jobs it can run at once.
     """
 
     source: str = ""
     queues: list[str] = []
     kinds: list[str] = []
+    places: int = 1
 
     def source_of(self, dequeue: int) -> str:
         """Return the source of one dequeue, so that its claims can be given back though nobody read its reply."""
@@ -58,11 +124,14 @@ class Identity(msgspec.Struct):
 
 
 class HeldJob(NamedTuple):
-    """One job on the board; ``delay_ms`` until its next attempt, should this one fail."""
+    """One job on the board; see ``Columns``."""
 
     descriptor: str
     state: int
+    kind: str
     delay_ms: int
+    since_ns: int
+    kill_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +152,11 @@ class Holding:
     Attributes:
         identity: who.
         unread: numbers of the dequeues whose reply it has not read.
-        running_since_ns: monotonic time at which the running job started.
-        running_kind: name of its class.
         batches: what it has fetched.
     """
 
     identity: Identity
     unread: range
-    running_since_ns: int
-    running_kind: str
     batches: list[HeldBatch]
 
     @property
@@ -99,18 +164,21 @@ class Holding:
         """Whether nothing of it needs care."""
         return not self.unread and not self.batches
 
+    def in_state(self, state: int) -> Iterator[tuple[HeldBatch, HeldJob]]:
+        """Yield the jobs in that state."""
+        for batch in self.batches:
+            for job in batch.jobs:
+                if job.state == state:
+                    yield batch, job
 
-def read_holding(data: bytes) -> Holding:
+
+def read_holding(data: bytes, layout: Layout = ALONE) -> Holding:
     """Read a copy of a slot."""
     words = memoryview(data)[:WORDS_BYTES].cast("Q")
     identity = _identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
-    kind = words[KIND]
+    batches = (_batch(data, number, layout, identity.kinds) for number in range(words[USED]))
     return Holding(
-        identity,
-        range(words[SETTLED] + 1, words[SENT] + 1),
-        words[SINCE_NS],
-        identity.kinds[kind] if kind < len(identity.kinds) else "job",
-        [batch for number in range(BATCHES) if (batch := _batch(data, number)) is not None],
+        identity, range(words[SETTLED] + 1, words[SENT] + 1), [batch for batch in batches if batch is not None]
     )
 
 
@@ -118,15 +186,19 @@ def _identity(text: bytes) -> Identity:
     return msgspec.json.decode(text, type=Identity) if text else Identity()
 
 
-def _batch(data: bytes, number: int) -> HeldBatch | None:
-    start = BATCHES_AT + number * BATCH_BYTES
-    area = memoryview(data)[start : start + BATCH_BYTES]
+def _batch(data: bytes, number: int, layout: Layout, kinds: list[str]) -> HeldBatch | None:
+    area = memoryview(data)[layout.start(number) : layout.start(number + 1)]
     words = area[:BATCH_WORDS_BYTES].cast("Q")
-    count = words[COUNT]
-    if not count:
+    if not words[COUNT]:
         return None
-    claim, *descriptors = bytes(area[TEXT_AT : TEXT_AT + words[TEXT_BYTES]]).decode().split("\n")
-    states = area[STATES_AT : STATES_AT + count]
-    delays = area[DELAYS_AT : DELAYS_AT + 4 * count].cast("I")
-    jobs = [HeldJob(*job) for job in zip(descriptors, states, delays, strict=True) if job[1] != GONE]
+    text_at = layout.text_at
+    claim, *descriptors = bytes(area[text_at : text_at + words[TEXT_BYTES]]).decode().split("\n")
+    since_ns, kill_ns, delays, numbers, states = layout.columns(area)
+    jobs = [
+        HeldJob(descriptor, state, kinds[kind] if kind < len(kinds) else "job", *times)
+        for descriptor, state, kind, *times in zip(
+            descriptors, states, numbers, delays, since_ns, kill_ns, strict=False
+        )
+        if state != GONE
+    ]
     return HeldBatch(number, claim, words[FETCHED_NS], bool(words[IS_REVOKED]), jobs) if jobs else None

@@ -1,7 +1,7 @@
 """The keeper: one process that runs no user code, and looks after the claims of those that do.
 
 1. Renews the claims of jobs that take long, also while a job holds the interpreter.
-2. Takes back jobs that wait, unstarted, behind one that takes long.
+2. Takes back jobs that wait, unstarted, behind others that take long.
 3. Settles what a dead process held: the running job failed, the unstarted ones go back, no attempt spent.
 """
 
@@ -16,7 +16,7 @@ from pinlater_supervisor import Child
 from pinlater.errors import CallError, ServiceError
 from pinlater.worker.board import Board
 from pinlater.worker.estate import settle_estate
-from pinlater.worker.holding import HELD, RUNNING, Holding
+from pinlater.worker.holding import HELD, RUNNING, HeldBatch, Holding
 from pinlater.worker.messenger import Messenger
 from pinlater.worker.notices import Notice, Notices
 from pinlater.worker.options import Options
@@ -130,7 +130,7 @@ class Keeper:
         )
 
     def _take_back(self) -> None:
-        """Take back what waits behind a long job, in agreement with the process that runs it.
+        """Take back what waits behind long jobs, in agreement with the process that runs it.
 
         We forbid it to start more, and wait until it must have seen that. A job that is still unstarted then will
         not be started: before each start, it first shows the start on the board, then looks whether it may.
@@ -144,23 +144,24 @@ class Keeper:
             self._return(slot.read())
 
     def _forbid(self, slot: Slot) -> bool:
-        """Forbid a process to start more, if its job takes long; return whether others wait behind it."""
+        """Forbid a process to start more, if its jobs take long; return whether others wait behind it."""
         holding = slot.read()
         if not self._is_stalled(holding):
             return False
         waiting = [batch for batch in holding.batches if any(job.state == HELD for job in batch.jobs)]
         for batch in waiting:
-            slot.batches[batch.number].revoke()
+            slot.area(batch.number).revoke()
         if holding.unread:
             slot.revoke_dequeues()
         return bool(waiting or holding.unread)
 
     def _return(self, holding: Holding) -> None:
-        for batch in holding.batches:
-            if batch.is_revoked and self._is_due(batch.claim, times=1):
-                jobs = [(job.descriptor, batch.claim) for job in batch.jobs if job.state == HELD]
-                self._messenger.give_back(jobs)
-                self._note(batch.claim)
+        revoked = [batch for batch in holding.batches if batch.is_revoked and self._is_due(_name_of(batch), times=1)]
+        self._messenger.give_back(
+            [(job.descriptor, batch.claim) for batch in revoked for job in batch.jobs if job.state == HELD]
+        )
+        for batch in revoked:
+            self._note(_name_of(batch))
         for source in map(holding.identity.source_of, holding.unread):
             # More than once: the server may not have claimed anything for that dequeue yet.
             if self._is_due(source, times=_RELEASE_TIMES):
@@ -174,7 +175,11 @@ class Keeper:
         self._returned[name] = self._returned.get(name, 0) + 1
 
     def _is_stalled(self, holding: Holding) -> bool:
-        return (
-            any(job.state == RUNNING for batch in holding.batches for job in batch.jobs)
-            and time.monotonic_ns() - holding.running_since_ns > self._stalled_ns
-        )
+        """Tell whether all places of a process have been busy for long; where one is free, jobs can be started."""
+        long_ago = time.monotonic_ns() - self._stalled_ns
+        long_busy = sum(0 < job.since_ns < long_ago for _, job in holding.in_state(RUNNING))
+        return long_busy >= holding.identity.places
+
+
+def _name_of(batch: HeldBatch) -> str:
+    return f"{batch.claim} {batch.number}"

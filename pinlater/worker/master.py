@@ -66,7 +66,7 @@ def note_exit(ended: ChildExit, shared: Shared) -> None:
     slot = shared.board.slot(ended.slot)
     area = slot.copy()
     slot.clear()
-    if read_holding(area).is_empty:
+    if read_holding(area, shared.board.layout).is_empty:
         return
     facts = Facts(
         ended.pid, ended.in_words(), was_interrupted(ended), time.monotonic_ns(), ended.killed_by_master == TIME_OUT

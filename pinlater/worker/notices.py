@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pinlater.worker.holding import SLOT_BYTES, Holding, read_holding
+from pinlater.worker.holding import ALONE, Holding, Layout, read_holding
 
 _FACTS_BYTES = 4096
-_PLACE_BYTES = _FACTS_BYTES + SLOT_BYTES
 _FREE, _POSTED = range(2)
 
 
@@ -51,13 +50,19 @@ class Notice:
 class Notices:
     """All notices that are not handled yet; made by the master before it forks.
 
+    Args:
+        places: for how many there is room.
+        layout: of the dead processes' slots.
+
     Attributes:
         doorbell: readable when a notice was posted.
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, layout: Layout = ALONE) -> None:
+        self._layout = layout
+        self._place_bytes = _FACTS_BYTES + layout.slot_bytes
         states_bytes = -(-places // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = memoryview(mmap.mmap(-1, states_bytes + places * _PLACE_BYTES))
+        memory = memoryview(mmap.mmap(-1, states_bytes + places * self._place_bytes))
         self._states = memory[:places]
         self._places = memory[states_bytes:]
         self.doorbell, self._bell_pull = os.pipe()
@@ -75,9 +80,9 @@ class Notices:
         if place < 0:
             return False
         text = msgspec.json.encode(facts)
-        start = place * _PLACE_BYTES
+        start = place * self._place_bytes
         self._places[start : start + _FACTS_BYTES] = text.ljust(_FACTS_BYTES)[:_FACTS_BYTES]
-        self._places[start + _FACTS_BYTES : start + _PLACE_BYTES] = area
+        self._places[start + _FACTS_BYTES : start + _FACTS_BYTES + len(area)] = area
         self._states[place] = _POSTED
         with suppress(OSError):  # a full pipe wakes the keeper, too
             os.write(self._bell_pull, b"\0")
@@ -89,10 +94,10 @@ class Notices:
             os.read(self.doorbell, 65536)
         for place, state in enumerate(bytes(self._states)):
             if state == _POSTED:
-                start = place * _PLACE_BYTES
-                data = bytes(self._places[start : start + _PLACE_BYTES])
+                start = place * self._place_bytes
+                data = bytes(self._places[start : start + self._place_bytes])
                 facts = msgspec.json.decode(data[:_FACTS_BYTES], type=Facts)
-                yield Notice(place, facts, read_holding(data[_FACTS_BYTES:]))
+                yield Notice(place, facts, read_holding(data[_FACTS_BYTES:], self._layout))
 
     def handled(self, notice: Notice) -> None:
         """Forget a notice."""

@@ -73,7 +73,7 @@ class JobProcess:
         self._settler = Settler(self._pipeline, context, lease, self._expect_retry)
         self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease)
         saver = Saver(self._pipeline, self._connector, context, child)
-        self._runner = Runner(codec, identity.kinds, self._slot, saver, lease, kill_at=child.kill_at)
+        self._runner = Runner(codec, identity.kinds, saver, lease, kill_at=child.kill_at)
         self._jobs_done = 0
         self._most_jobs = _spread(options.max_jobs)
         self._is_quiet = False

@@ -23,7 +23,6 @@ from pinlater.worker.limits import KillAt, TimeLimits, never_kill
 from pinlater.worker.outcome import Failure, Interruption, Outcome, attempt_header, in_words, text_of
 from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
-from pinlater.worker.slot import Slot
 
 LONGEST_DELAY_SECONDS = 49 * 86400.0
 """Bounded by the claim board."""
@@ -37,7 +36,6 @@ class Runner:
     Args:
         codec: decodes bodies.
         names: names of all job classes, as the claim board has them.
-        slot: where the running job is noted.
         saver: for the jobs' checkpoints.
         patience_seconds: how long a checkpoint waits for a server.
         kill_at: ends this process if a job does not heed its limits.
@@ -48,7 +46,6 @@ class Runner:
         self,
         codec: JobCodec,
         names: Sequence[str],
-        slot: Slot,
         saver: Saver,
         patience_seconds: float,
         *,
@@ -57,7 +54,6 @@ class Runner:
     ) -> None:
         self._decode = codec.decode
         self._numbers = {name: number for number, name in enumerate(names)}
-        self._slot = slot
         self._saver = saver
         self._patience_seconds = patience_seconds
         self._coroutines = Coroutines()
@@ -83,6 +79,7 @@ class Runner:
         self._running.job = context
         try:
             if job.job_options.is_limited:
+                batch.area.kill_ns[position] = now_ns + int((job.job_options.hard_seconds or 0.0) * 1e9)
                 self._limits.run(job.job_options, partial(self._call, job, context))
             else:
                 self._call(job, context)
@@ -112,8 +109,9 @@ class Runner:
         if noted is None:
             delay_ms = _delay_ms(job.job_options.backoff, context.attempt)
             noted = self._notes[key] = (self._numbers.get(job.job_options.name, 0), delay_ms)
-        self._slot.running(noted[0], now_ns)
-        batch.area.delays[position] = noted[1] if context.attempt < context.attempts_allowed else 0
+        area = batch.area
+        area.kinds[position], area.since_ns[position] = noted[0], now_ns
+        area.delays[position] = noted[1] if context.attempt < context.attempts_allowed else 0
 
     def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> Outcome:
         if isinstance(error, JobInterrupted):

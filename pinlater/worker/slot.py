@@ -9,32 +9,25 @@ import msgspec
 
 from pinlater.errors import ConfigError
 from pinlater.worker.holding import (
-    BATCH_BYTES,
+    ALONE,
     BATCH_WORDS_BYTES,
-    BATCHES,
-    BATCHES_AT,
     CHANGES,
     COUNT,
-    DELAYS_AT,
     FETCHED_NS,
     HELD,
     IDENTITY_BYTES,
     IDENTITY_ROOM,
     IS_REVOKED,
-    KIND,
-    MAX_JOBS,
     RETRIES_DUE_MS,
     REVOKED,
     SENT,
     SETTLED,
-    SINCE_NS,
-    STATES_AT,
-    TEXT_AT,
     TEXT_BYTES,
-    TEXT_ROOM,
+    USED,
     WORDS_BYTES,
     Holding,
     Identity,
+    Layout,
     read_holding,
 )
 
@@ -46,18 +39,19 @@ class BatchArea:
     """Where one batch stands.
 
     Attributes:
-        states: one byte a job, to be stored directly: it is done twice for every job.
-        delays: milliseconds until the next attempt, should this one fail.
+        states, since_ns, kinds, delays, kill_ns: its columns; to be stored directly, since it is done for every job.
     """
 
-    __slots__ = ("_memory", "_slot_words", "_words", "delays", "is_free", "states")
+    __slots__ = ("_memory", "_room", "_slot", "_text_at", "_words", "delays", "is_free", "kill_ns", "kinds",
+                 "since_ns", "states")  # fmt: skip
 
-    def __init__(self, memory: memoryview, slot_words: memoryview) -> None:
+    def __init__(self, memory: memoryview, slot: Slot, layout: Layout) -> None:
         self._memory = memory
-        self._slot_words = slot_words
+        self._slot = slot
+        self._room = layout.room
+        self._text_at = layout.text_at
         self._words = memory[:BATCH_WORDS_BYTES].cast("Q")
-        self.states = memory[STATES_AT:DELAYS_AT]
-        self.delays = memory[DELAYS_AT:TEXT_AT].cast("I")
+        self.since_ns, self.kill_ns, self.delays, self.kinds, self.states = layout.columns(memory)
         self.is_free = True
 
     @property
@@ -71,16 +65,17 @@ class BatchArea:
 
     def hold(self, claim: str, descriptors: Sequence[str]) -> int:
         """Put jobs on the board, unstarted; return how many found room."""
-        text = "\n".join((claim, *descriptors[:MAX_JOBS])).encode()
-        if len(text) > TEXT_ROOM:
-            text = text[: text.rindex(b"\n", 0, TEXT_ROOM)]
+        text = "\n".join((claim, *descriptors[: self._room])).encode()
+        room = len(self._memory) - self._text_at
+        if len(text) > room:
+            text = text[: text.rindex(b"\n", 0, room)]
         count = text.count(b"\n")
-        words, slot_words = self._words, self._slot_words
+        words, slot_words = self._words, self._slot.words
         slot_words[CHANGES] += 1
-        self._memory[TEXT_AT : TEXT_AT + len(text)] = text
-        words[TEXT_BYTES], words[FETCHED_NS], words[IS_REVOKED] = len(text), time.monotonic_ns(), 0
+        self._memory[BATCH_WORDS_BYTES : self._text_at] = bytes(self._text_at - BATCH_WORDS_BYTES)
         self.states[:count] = bytes((HELD,)) * count
-        self.delays[:count] = memoryview(bytes(4 * count)).cast("I")
+        self._memory[self._text_at : self._text_at + len(text)] = text
+        words[TEXT_BYTES], words[FETCHED_NS], words[IS_REVOKED] = len(text), time.monotonic_ns(), 0
         words[COUNT] = count
         slot_words[CHANGES] += 1
         self.is_free = False
@@ -89,7 +84,9 @@ class BatchArea:
     def clear(self) -> None:
         """Take the batch off the board."""
         self._words[COUNT] = 0
-        self.is_free = True
+        if not self.is_free:
+            self.is_free = True
+            self._slot.take_back(self)
 
 
 class Slot:
@@ -97,14 +94,16 @@ class Slot:
 
     Attributes:
         words: counters and times, for stores without a call in between.
-        batches: places for what is fetched.
+        room: how many jobs a batch can have.
     """
 
-    def __init__(self, memory: memoryview) -> None:
+    def __init__(self, memory: memoryview, layout: Layout = ALONE) -> None:
         self._memory = memory
+        self._layout = layout
         self.words = memory[:WORDS_BYTES].cast("Q")
-        starts = range(BATCHES_AT, BATCHES_AT + BATCHES * BATCH_BYTES, BATCH_BYTES)
-        self.batches = [BatchArea(memory[start : start + BATCH_BYTES], self.words) for start in starts]
+        self.room = layout.room
+        self._free: list[BatchArea] = []
+        self._made = 0
 
     # The owner's side
 
@@ -122,13 +121,21 @@ class Slot:
         self.words[IDENTITY_BYTES] = len(text)
 
     def free_batch(self) -> BatchArea | None:
-        """Return a place for a batch, if there is one."""
-        return next((batch for batch in self.batches if batch.is_free), None)
+        """Return a place for a batch, if there is one, which it is until it was held and cleared."""
+        if not self._free and self._made < self._layout.batches:
+            self._free.append(self.area(self._made))
+            self._made += 1
+            self.words[USED] = self._made
+        return self._free.pop() if self._free else None
 
     @property
     def free_batches(self) -> int:
         """How many places there are."""
-        return sum(batch.is_free for batch in self.batches)
+        return self._layout.batches - self._made + len(self._free)
+
+    def take_back(self, area: BatchArea) -> None:
+        """Let a place be used again."""
+        self._free.append(area)
 
     def next_dequeue(self) -> int:
         """Return the number of a dequeue that is about to be sent."""
@@ -143,10 +150,6 @@ class Slot:
         self.words[SETTLED] = dequeue
         return self.words[REVOKED] >= dequeue
 
-    def running(self, kind: int, since_ns: int) -> None:
-        """Note what runs."""
-        self.words[KIND], self.words[SINCE_NS] = kind, since_ns
-
     def expect_retries(self, due_ms: int) -> None:
         """Note until when retries that this process caused will become due; monotonic milliseconds."""
         self.words[RETRIES_DUE_MS] = max(self.words[RETRIES_DUE_MS], due_ms)
@@ -158,16 +161,22 @@ class Slot:
 
     # The others' side
 
+    def area(self, number: int) -> BatchArea:
+        """Return one of the places for batches."""
+        return BatchArea(self._memory[self._layout.start(number) : self._layout.start(number + 1)], self, self._layout)
+
     def clear(self) -> None:
         """Take everything off the board."""
-        for batch in self.batches:
-            batch.clear()
-        for word in (SENT, SETTLED, REVOKED, SINCE_NS, KIND, IDENTITY_BYTES):
+        for number in range(self.words[USED]):
+            start = self._layout.start(number)
+            self._memory[start : start + BATCH_WORDS_BYTES] = bytes(BATCH_WORDS_BYTES)
+        for word in (SENT, SETTLED, REVOKED, USED, IDENTITY_BYTES):
             self.words[word] = 0
+        self._free, self._made = [], 0
 
     def copy(self) -> bytes:
         """Return the slot's bytes as they are: for a process that has died."""
-        return bytes(self._memory)
+        return bytes(self._memory[: self._layout.start(self.words[USED])])
 
     def read(self) -> Holding:
         """Return what a living process holds, read between two changes."""
@@ -175,9 +184,9 @@ class Slot:
             before = self.words[CHANGES]
             data = self.copy()
             if not before % 2 and self.words[CHANGES] == before:
-                return read_holding(data)
+                return read_holding(data, self._layout)
             time.sleep(_READ_PAUSE_SECONDS)
-        return Holding(Identity(), range(0), 0, "", [])  # stopped in the middle; asked again soon
+        return Holding(Identity(), range(0), [])  # stopped in the middle; asked again soon
 
     def revoke_dequeues(self) -> None:
         """Forbid the owner to start jobs of replies that it has not read."""

@@ -7,7 +7,18 @@ import pytest
 
 from pinlater.errors import ConfigError
 from pinlater.worker.board import Board
-from pinlater.worker.holding import DISCARDED, FAILED, GONE, HELD, MAX_JOBS, RUNNING, SUCCEEDED, Identity, read_holding
+from pinlater.worker.holding import (
+    DISCARDED,
+    FAILED,
+    GONE,
+    HELD,
+    MAX_JOBS,
+    RUNNING,
+    SUCCEEDED,
+    Identity,
+    layout_for,
+    read_holding,
+)
 from pinlater.worker.notices import Facts, Notices
 from pinlater.worker.once import Once
 from tests.unit.worker_fakes import batch_of, names, new_slot
@@ -40,17 +51,17 @@ def test_what_is_held_can_be_read(slot):
     before = time.monotonic_ns()
     assert area.hold("claim", names(3)) == 3
     area.states[0], area.states[1], area.delays[1] = SUCCEEDED, RUNNING, 1500
-    slot.running(1, before)
+    area.kinds[1], area.since_ns[1], area.kill_ns[1] = 1, before, before + 9
     holding = slot.read()
     [batch] = holding.batches
-    assert [(job.descriptor, job.state, job.delay_ms) for job in batch.jobs] == [
-        ("mail:s1:p1:1", SUCCEEDED, 0),
-        ("mail:s1:p1:2", RUNNING, 1500),
-        ("mail:s1:p1:3", HELD, 0),
+    assert batch.jobs == [
+        ("mail:s1:p1:1", SUCCEEDED, "SendMail", 0, 0, 0),
+        ("mail:s1:p1:2", RUNNING, "Fetch", 1500, before, before + 9),
+        ("mail:s1:p1:3", HELD, "SendMail", 0, 0, 0),
     ]
     assert (batch.claim, batch.number, batch.is_revoked) == ("claim", 0, False)
     assert batch.fetched_ns >= before
-    assert (holding.running_kind, holding.running_since_ns) == ("Fetch", before)
+    assert list(holding.in_state(RUNNING)) == [(batch, batch.jobs[1])]
 
 
 def test_jobs_that_are_gone_are_left_out(slot):
@@ -77,13 +88,13 @@ def test_batches_have_places_of_their_own_which_become_free(slot):
 def test_a_place_that_is_used_again_shows_nothing_of_its_past(slot):
     area = slot.free_batch()
     area.hold("first", names(5))
-    area.states[2], area.delays[2] = FAILED, 9000
+    area.states[2], area.delays[2], area.since_ns[2], area.kill_ns[2] = FAILED, 9000, 7, 8
     area.revoke()
     area.clear()
     area.hold("second", names(4))
     [batch] = slot.read().batches
     assert not batch.is_revoked
-    assert {(job.state, job.delay_ms) for job in batch.jobs} == {(HELD, 0)}
+    assert {job[1:] for job in batch.jobs} == {(HELD, "SendMail", 0, 0, 0)}
 
 
 def test_jobs_without_room_are_not_held(slot):
@@ -105,6 +116,33 @@ def test_a_batch_leaves_the_board_with_its_last_job():
     assert not batch.area.is_free
     batch.settled(0)
     assert batch.area.is_free
+
+
+def test_a_process_of_many_places_has_a_batch_for_each_job():
+    layout = layout_for(100)
+    slot = Board(2, layout).slot(1)
+    slot.introduce(ME)
+    assert (slot.room, slot.free_batches) == (1, layout.batches)
+    areas = [slot.free_batch() for _ in range(layout.batches)]
+    assert slot.free_batch() is None
+    longest = f"{'q' * 58}:s1:p1:{2**63}"
+    for area in areas[:100]:
+        assert area.hold(f"{'h' * 255}:9010:1700000000000:worker:here:7:abcd.1:9", [longest]) == 1
+    areas[3].states[0], areas[3].since_ns[0] = RUNNING, 77
+    areas[5].clear()
+    assert slot.free_batches == 1
+    holding = slot.read()
+    assert len(holding.batches) == 99
+    [(batch, job)] = holding.in_state(RUNNING)
+    assert (batch.number, job.descriptor, job.since_ns) == (3, longest, 77)
+
+
+def test_only_what_was_ever_filled_is_copied():
+    slot = Board(1, layout_for(10000)).slot(0)
+    slot.introduce(ME)
+    batch_of(*names(1), slot=slot)
+    assert len(slot.copy()) < 20_000
+    assert len(read_holding(slot.copy(), layout_for(10000)).batches) == 1
 
 
 def test_dequeues_whose_reply_was_not_read_are_known_by_number(slot):

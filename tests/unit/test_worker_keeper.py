@@ -10,7 +10,8 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import ServerUnavailable, UnknownError
 from pinlater.worker.board import Board
 from pinlater.worker.boot import Shared
-from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity
+from pinlater.worker.crashes import crashes_in
+from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, layout_for
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.master import note_exit, was_interrupted
 from pinlater.worker.notices import Facts, Notices
@@ -58,25 +59,36 @@ class FakeMessenger:
 
 
 class Bench:
-    def __init__(self, child):
+    def __init__(self, child, places=1):
         self.child = child
-        self.board = Board(4)
-        self.notices = Notices(4)
+        layout = layout_for(places)
+        self.board = Board(4, layout)
+        self.notices = Notices(4, layout)
         options = Options(modules=("m",), servers=ServerSet([free_address()]), lease_seconds=30.0)
         self.keeper = Keeper(child, options, self.board, self.notices)
         self.messenger = self.keeper._messenger = FakeMessenger()
         self.slot = self.board.slot(0)
-        self.slot.introduce(Identity("worker:me", ["mail", "web"], ["SendMail"]))
+        self.slot.introduce(Identity("worker:me", ["mail", "web"], ["SendMail"], places))
 
-    def hold(self, *states, age_ns=0, claim="claim"):
+    def hold(self, *states, age_ns=0, claim="claim", run_ns=1_000_000):
         area = self.slot.free_batch()
         area.hold(claim, names(len(states)))
         area.states[: len(states)] = bytes(states)
         area._words[1] -= age_ns
+        for position, state in enumerate(states):
+            if state == RUNNING:
+                area.since_ns[position] = time.monotonic_ns() - run_ns
         return area
 
-    def run_for(self, ns):
-        self.slot.running(0, time.monotonic_ns() - ns)
+    def hold_each(self, *states, run_ns=1_000_000, first=1):
+        """Hold jobs as a process of many places does; return where they are."""
+        areas = []
+        for number, state in enumerate(states, first):
+            areas.append(self.slot.free_batch())
+            areas[-1].hold("claim", [f"mail:s1:p1:{number}"])
+            areas[-1].states[0] = state
+            areas[-1].since_ns[0] = time.monotonic_ns() - run_ns
+        return areas
 
     def turn(self):
         self.messenger.said.clear()
@@ -104,7 +116,6 @@ def bench():
 def test_old_claims_are_renewed_and_young_ones_are_not(bench):
     bench.hold(SUCCEEDED, RUNNING, HELD, age_ns=LONG_AGO_NS)
     bench.hold(HELD)
-    bench.run_for(0)
     assert bench.turn() == [("renew", names(3))]
     assert bench.turn() == [], "not before a third of the lease has passed"
     bench.keeper._renew_at = 0.0
@@ -123,9 +134,8 @@ def test_renewal_is_tried_until_a_server_is_there(bench):
 
 
 def test_what_waits_behind_a_long_job_is_taken_back_once(bench):
-    area = bench.hold(SUCCEEDED, RUNNING, HELD, HELD)
+    area = bench.hold(SUCCEEDED, RUNNING, HELD, HELD, run_ns=LONG_AGO_NS)
     bench.slot.next_dequeue()
-    bench.run_for(LONG_AGO_NS)
     release = ("release", (("mail", "web"), "worker:me.1"))
     assert bench.turn() == [("give back", names(4)[2:]), release]
     assert area.is_revoked
@@ -134,15 +144,13 @@ def test_what_waits_behind_a_long_job_is_taken_back_once(bench):
 
 
 def test_a_reply_on_its_way_is_released_more_than_once(bench):
-    bench.hold(RUNNING)
+    bench.hold(RUNNING, run_ns=LONG_AGO_NS)
     bench.slot.next_dequeue()
-    bench.run_for(LONG_AGO_NS)
     assert [len(bench.turn()) for _ in range(5)] == [1, 1, 1, 0, 0]
 
 
 def test_jobs_taken_back_are_not_renewed(bench):
-    bench.hold(RUNNING, HELD, age_ns=LONG_AGO_NS)
-    bench.run_for(LONG_AGO_NS)
+    bench.hold(RUNNING, HELD, age_ns=LONG_AGO_NS, run_ns=LONG_AGO_NS)
     bench.turn()
     bench.keeper._renew_at = 0.0
     assert bench.turn() == [("renew", names(1))]
@@ -150,21 +158,18 @@ def test_jobs_taken_back_are_not_renewed(bench):
 
 @pytest.mark.parametrize("states", [(HELD, HELD), (SUCCEEDED, HELD), (RUNNING,)])
 def test_without_a_long_job_in_front_nothing_is_taken_back(bench, states):
-    bench.hold(*states)
-    bench.run_for(LONG_AGO_NS)
+    bench.hold(*states, run_ns=LONG_AGO_NS)
     assert bench.turn() == []
 
 
 def test_a_short_while_is_no_reason_either(bench):
     bench.hold(RUNNING, HELD)
     bench.slot.next_dequeue()
-    bench.run_for(0)
     assert bench.turn() == []
 
 
 def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
-    area = bench.hold(RUNNING, HELD, HELD)
-    bench.run_for(LONG_AGO_NS)
+    area = bench.hold(RUNNING, HELD, HELD, run_ns=LONG_AGO_NS)
 
     def start_one(_):
         area.states[0], area.states[1] = SUCCEEDED, RUNNING
@@ -174,10 +179,9 @@ def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
 
 
 def test_the_estate_of_a_dead_process_is_settled(bench):
-    area = bench.hold(SUCCEEDED, FAILED, DISCARDED, RUNNING, HELD)
+    area = bench.hold(SUCCEEDED, FAILED, DISCARDED, RUNNING, HELD, run_ns=LONG_AGO_NS)
     area.delays[1], area.delays[3] = 5000, 9000
     bench.slot.next_dequeue()
-    bench.run_for(LONG_AGO_NS)
     bench.die()
     failed, succeeded, returned, released = bench.turn()
     assert [(lost.descriptor[-1], lost.delay_ms, lost.is_final) for lost in failed[1]] == [
@@ -195,9 +199,8 @@ def test_the_estate_of_a_dead_process_is_settled(bench):
 
 
 def test_a_job_past_its_limit_has_failed_and_not_crashed(bench):
-    area = bench.hold(RUNNING, HELD)
-    area.delays[0] = 9000
-    bench.run_for(LONG_AGO_NS)
+    area = bench.hold(RUNNING, HELD, run_ns=LONG_AGO_NS)
+    area.delays[0], area.kill_ns[0] = 9000, time.monotonic_ns() - 1000
     bench.time_out()
     failed, returned = bench.turn()
     [lost] = failed[1]
@@ -208,8 +211,11 @@ def test_a_job_past_its_limit_has_failed_and_not_crashed(bench):
 
 
 def test_a_job_that_began_after_the_sentence_is_not_blamed_for_it(bench):
-    bench.hold(RUNNING)
-    bench.run_for(100_000_000)
+    bench.hold(RUNNING, run_ns=100_000_000)
+    bench.time_out()
+    assert bench.turn() == [("give back", names(1))]
+    area = bench.hold(RUNNING, run_ns=100_000_000)
+    area.kill_ns[0] = time.monotonic_ns() + LONG_AGO_NS
     bench.time_out()
     assert bench.turn() == [("give back", names(1))]
 
@@ -298,6 +304,77 @@ def test_a_stop_waits_for_estates_but_not_for_ever(bench, monkeypatch):
     bench.messenger.trouble = None
     bench.keeper.work()
     assert bench.messenger.said == [("succeeded", names(1))]
+
+
+# Several jobs at once
+
+
+@pytest.fixture
+def crowd():
+    child = FakeChild()
+    yield Bench(child, places=3)
+    child.close()
+
+
+def test_a_process_with_a_free_place_is_not_stalled(crowd):
+    crowd.hold_each(RUNNING, RUNNING, run_ns=LONG_AGO_NS)
+    crowd.hold_each(HELD, first=3)
+    crowd.slot.next_dequeue()
+    assert crowd.turn() == []
+    crowd.hold_each(RUNNING, first=4)
+    assert crowd.turn() == [], "one place has just been filled"
+
+
+def test_what_waits_while_all_places_are_busy_for_long_is_taken_back_once(crowd):
+    crowd.hold_each(RUNNING, RUNNING, RUNNING, run_ns=LONG_AGO_NS)
+    held = crowd.hold_each(HELD, HELD, first=4)
+    crowd.slot.next_dequeue()
+    back = ("give back", names(5)[3:])
+    assert crowd.turn() == [back, ("release", (("mail", "web"), "worker:me.1"))]
+    assert all(area.is_revoked for area in held)
+    assert back not in crowd.turn()
+
+
+def test_of_several_that_ran_each_has_failed_and_none_has_crashed(crowd):
+    areas = crowd.hold_each(RUNNING, RUNNING, SUCCEEDED)
+    areas[0].delays[0] = 5000
+    crowd.hold_each(HELD, first=4)
+    crowd.messenger.kept = dict.fromkeys(names(2), "[here 1] crash 2: oops\n")
+    crowd.die()
+    failed, succeeded, returned = crowd.turn()
+    assert [(lost.descriptor, lost.delay_ms, lost.is_final) for lost in failed[1]] == [
+        ("mail:s1:p1:1", 5000, False),
+        ("mail:s1:p1:2", 0, False),
+    ]
+    for lost in failed[1]:
+        assert "crash of one of 2 jobs that ran: the process died while it ran SendMail" in lost.status
+        assert "killed by SIGSEGV" in lost.status
+        assert crashes_in("[here 1] crash 2: oops\n" + lost.status) == 2, "no step towards poison"
+    assert (succeeded, returned) == (("succeeded", ["mail:s1:p1:3"]), ("give back", ["mail:s1:p1:4"]))
+
+
+def test_one_that_ran_alone_has_crashed(crowd):
+    crowd.hold_each(RUNNING, SUCCEEDED)
+    crowd.die()
+    [lost] = crowd.turn()[0][1]
+    assert "] crash 1: " in lost.status
+
+
+def test_only_the_job_past_its_limit_is_blamed_for_a_time_out(crowd):
+    areas = crowd.hold_each(RUNNING, RUNNING, RUNNING)
+    areas[1].kill_ns[0] = time.monotonic_ns() - 1
+    areas[2].kill_ns[0] = time.monotonic_ns() + LONG_AGO_NS
+    crowd.time_out()
+    failed, returned = crowd.turn()
+    assert [lost.descriptor for lost in failed[1]] == ["mail:s1:p1:2"]
+    assert "time-out" in failed[1][0].status
+    assert returned == ("give back", ["mail:s1:p1:1", "mail:s1:p1:3"])
+
+
+def test_a_stop_excuses_all_that_ran(crowd):
+    crowd.hold_each(RUNNING, RUNNING)
+    crowd.die(was_interrupted=True)
+    assert crowd.turn() == [("give back", names(2))]
 
 
 # The master's side

@@ -116,10 +116,13 @@ def run(wishes):
     saver.is_saving = False
     codec = JobCodec([Wait, WaitLater, OnlyHard, Free])
     slot = new_slot()
-    runner = Runner(codec, codec.names, slot, saver, 30.0, kill_at=wishes.append)
+    runner = Runner(codec, codec.names, saver, 30.0, kill_at=wishes.append)
 
     def run(job):
-        return runner.run(batch_of("waits:s1:p1:7", bodies=[encode_body(job)], slot=slot), 0, time.monotonic_ns())
+        run.batch = batch_of("waits:s1:p1:7", bodies=[encode_body(job)], slot=slot)
+        outcome = runner.run(run.batch, 0, time.monotonic_ns())
+        run.batch.settled(0)
+        return outcome
 
     yield run
     runner.close()
@@ -170,6 +173,7 @@ def test_the_master_is_told_of_the_hard_limit(run, wishes):
     assert run(OnlyHard(how="short")) is None
     first, last = wishes
     assert 29.9 < first - began < 31
+    assert 29.9 < run.batch.area.kill_ns[0] / 1e9 - began <= first - began, "the keeper learns whose limit it was"
     assert last is None
     run(WaitLater(how="sleep_later"))
     assert 10 < wishes[2] - began < 20, "10 s after the soft one"

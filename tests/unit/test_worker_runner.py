@@ -110,7 +110,7 @@ class Bench:
     def __init__(self):
         codec = JobCodec([Act, ActLater, ActBadly, ActOnce])
         self.slot = new_slot()
-        self.runner = Runner(codec, codec.names, self.slot, FakeSaver(), 30.0)
+        self.runner = Runner(codec, codec.names, FakeSaver(), 30.0)
         self.kinds = codec.names
 
     def run(self, job, **about):
@@ -140,7 +140,7 @@ def test_the_board_shows_what_runs_and_the_delay_should_it_crash(bench):
     assert bench.batch.area.delays[0] == 4000
     bench.run(Act(what="nothing"), allowed=4, remaining=1)
     assert bench.batch.area.delays[0] == 0, "no attempt follows the last"
-    assert bench.kinds[bench.slot.words[6]] == "Act"
+    assert bench.kinds[bench.batch.area.kinds[0]] == "Act"
 
 
 def test_an_exception_is_a_failure_with_its_reason(bench):
