@@ -10,6 +10,7 @@ from pinlater.backoff import Backoff, Constant, Exponential, Linear
 from pinlater.context import JobContext
 from pinlater.errors import Discard, JobInterrupted, JobSleeps, JobTimeout, PinLaterError, Retry
 from pinlater.job import Job, RawJob
+from pinlater.retrying import retrying
 
 if TYPE_CHECKING:
     from pinlater.client import AsyncClient, Client, JobHandle
@@ -36,6 +37,7 @@ __all__ = [
     "RawJob",
     "Retry",
     "__version__",
+    "retrying",
 ]
 
 _LATER = {

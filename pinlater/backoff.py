@@ -87,3 +87,6 @@ class Exponential:
         except OverflowError:
             grown = self.cap
         return _spread(min(self.cap, grown), self.jitter, chance)
+
+
+DEFAULT_BACKOFF = Exponential(first=1.0, cap=3600.0)

@@ -82,7 +82,8 @@ class JobContext(ABC):
 
             await asyncio.gather(*[context.step("fetch", fetch, url) for url in self.urls])
 
-        Their uses are counted in the order of the calls of ``step``.
+        Their uses are counted in the order of the calls of ``step``. Give a step attempts of its own with
+        ``pinlater.retrying``.
 
         Args:
             name: of the step, without a ``#number`` at its end.
@@ -92,6 +93,7 @@ class JobContext(ABC):
 
         Raises:
             JobInterrupted: as ``checkpoint`` does, before the step starts.
+            JobSleeps: to end this attempt, when a ``retrying`` step has failed; let it pass.
             BodyInvalid: the result is not JSON, or the job is a ``RawJob``, whose body has no place for it.
             BodyTooLarge: as of ``checkpoint``.
         """

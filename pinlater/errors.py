@@ -228,7 +228,7 @@ class JobInterrupted(BaseException):
 
 
 class JobSleeps(JobInterrupted):
-    """Raised by the context's sleeps: the job gives its process back, and goes on later, no attempt spent.
+    """Raised by the context's sleeps, and by steps that are tried again: the job goes on later, no attempt spent.
 
     Args:
         until_ms: epoch milliseconds before which it does not go on.
@@ -237,3 +237,18 @@ class JobSleeps(JobInterrupted):
     def __init__(self, until_ms: int) -> None:
         super().__init__(f"sleeps until {until_ms / 1000:.3f}")
         self.until_ms = until_ms
+
+
+def interruption_in(error: BaseException) -> JobInterrupted | None:
+    """Return the interruption that ``error`` is, or that a group of nothing but interruptions is, as of a task group.
+
+    Of several sleeps it is the longest.
+    """
+    if isinstance(error, JobInterrupted):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found = [interruption_in(inner) for inner in error.exceptions]
+    if None in found:
+        return None
+    return max(filter(None, found), key=lambda each: each.until_ms if isinstance(each, JobSleeps) else 0)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from pinlater.backoff import Backoff, Exponential
+from pinlater.backoff import DEFAULT_BACKOFF, Backoff
+from pinlater.errors import Discard, Retry
 
 if TYPE_CHECKING:
     from pinlater.context import JobContext
@@ -28,8 +29,6 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 LONGEST_LIMIT_SECONDS = 366 * 86400.0
 KILL_SLACK_SECONDS = 10.0
 """How long after its timeout a job is killed that did not heed it."""
-
-DEFAULT_BACKOFF = Exponential(first=1.0, cap=3600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,10 @@ class JobOptions:
                 raise TypeError(f"job {self.name}: {name}={seconds} is in seconds, more than 0 and at most a year")
         if self.timeout is not None and self.kill_after is not None and self.kill_after <= self.timeout:
             raise TypeError(f"job {self.name}: kill_after={self.kill_after} must be more than timeout={self.timeout}")
+
+    def gives_up_on(self, error: BaseException) -> bool:
+        """Tell whether no further attempt follows one that raised ``error``, whatever attempts remain."""
+        return isinstance(error, (Discard, *self.give_up_on)) and not isinstance(error, Retry)
 
     @property
     def is_limited(self) -> bool:

@@ -45,11 +45,13 @@ class Kept(msgspec.Struct, omit_defaults=True):
         steps: name of a finished step -> what it returned, as JSON can carry it.
         progress: how far the job says it has come.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
+        tries: name of a step that failed -> the attempt of the job, and how often the step has failed within it.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
     progress: Progress | None = msgspec.field(name=f"{_PREFIX}progress", default=None)
     sleeps: dict[str, int] = msgspec.field(name=f"{_PREFIX}sleeps", default_factory=dict)
+    tries: dict[str, tuple[int, int]] = msgspec.field(name=f"{_PREFIX}tries", default_factory=dict)
 
 
 _kept_decoder = msgspec.json.Decoder(Kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 import msgspec
 
 from pinlater.context import JobContext
-from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.delays import delay_ms, milliseconds
+from pinlater.errors import BodyInvalid, JobInterrupted, JobSleeps, JobTimeout, Retry
+from pinlater.job import JobOptions
 from pinlater.kept import Kept
+from pinlater.retrying import Retrying
 from pinlater.uses import Uses
 
 _within: ContextVar[bool] = ContextVar("within a step", default=False)
@@ -24,6 +28,7 @@ class Steps:
     Args:
         context: of the attempt.
         kept: where results are kept.
+        options: returns those of the job.
         save: saves the record and what is kept.
         save_awaited: the same, from a coroutine.
 
@@ -35,16 +40,19 @@ class Steps:
         self,
         context: JobContext,
         kept: Kept,
+        options: Callable[[], JobOptions],
         save: Callable[[], object],
         save_awaited: Callable[[], Awaitable[object]],
     ) -> None:
         self.ran: list[str] = []
         self._context = context
         self._kept = kept
+        self._options = options
         self._save = save
         self._save_awaited = save_awaited
         self._uses = Uses()
         self._under_way = 0
+        self._longest_wake_ms = 0
         self._one_ended = asyncio.Event()
 
     def take(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -57,7 +65,18 @@ class Steps:
         if self._context.is_draining:
             self._save()
             raise JobInterrupted
-        result = self._finished(key, function(*args, **kwargs))
+        try:
+            found = function(*args, **kwargs)
+        except Exception as error:
+            if not isinstance(function, Retrying):
+                raise
+            wake_ms = self._failed(key, function, error)
+            self._save()
+            if wake_ms is None:
+                self._gave_up(key, function)
+                raise
+            raise JobSleeps(wake_ms) from error
+        result = self._finished(key, found)
         self._save()
         return result
 
@@ -73,13 +92,51 @@ class Steps:
         self._under_way += 1
         outside = _within.set(True)
         try:
-            result = self._finished(key, await function(*args, **kwargs))
+            found = await function(*args, **kwargs)
+        except Exception as error:
+            if not isinstance(function, Retrying):
+                raise
+            failure = error
+        else:
+            result = self._finished(key, found)
             await self._save_awaited()
+            return result
         finally:
             _within.reset(outside)
             self._under_way -= 1
             self._one_ended.set()
-        return result
+        wake_ms = self._failed(key, function, failure)
+        await self._save_awaited()
+        if wake_ms is None:
+            self._gave_up(key, function)
+            raise failure
+        self._longest_wake_ms = max(self._longest_wake_ms, wake_ms)
+        await self._others_ended()
+        raise JobSleeps(self._longest_wake_ms) from failure
+
+    def _failed(self, key: str, step: Retrying[..., Any], error: Exception) -> int | None:
+        """Count a failed attempt of a step; return when it is tried again, or None if it is not."""
+        attempt, failures = self._kept.tries.pop(key, (0, 0))
+        spent = min(failures, step.attempts - 1) + 1 if attempt == self._context.attempt else 1
+        if spent >= step.attempts or isinstance(error, JobTimeout) or self._options().gives_up_on(error):
+            return None
+        self._kept.tries[key] = (self._context.attempt, spent)
+        after = error.after if isinstance(error, Retry) else None
+        wait_ms = delay_ms(step.backoff, spent) if after is None else milliseconds(after)
+        self._context.log.warning(
+            "step %r failed, attempt %d of %d; the next one is in %.1f s",
+            *(key, spent, step.attempts, wait_ms / 1000),
+            exc_info=error,
+        )
+        return int(time.time() * 1000) + wait_ms
+
+    def _gave_up(self, key: str, step: Retrying[..., Any]) -> None:
+        """Note that a step's last attempt has failed, for the rest of this attempt of the job.
+
+        Only now, when the count was saved without it: a job that fails of it begins anew, also when its attempts are
+        counted from somewhere else because a person retries it.
+        """
+        self._kept.tries[key] = (self._context.attempt, step.attempts)
 
     async def _others_ended(self) -> None:
         """Wait for the steps that run beside this one: an exception that ends the attempt would cut them off.
@@ -106,6 +163,8 @@ class Steps:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
+    if isinstance(function, Retrying):
+        return _is_async(function.function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
     )

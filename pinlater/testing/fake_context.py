@@ -44,6 +44,7 @@ class FakeContext(JobContext):
         steps: name of a finished step -> what it returned, as JSON carries it; the second use of a name is ``name#2``.
         progress_reports: what the job said of its progress, oldest first.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
+        tries: name of a ``retrying`` step that failed -> attempt of the job, and how often the step has failed in it.
 
     Args:
         job: whose context it is; needed only if ``run`` hands the context to another thread.
@@ -53,6 +54,7 @@ class FakeContext(JobContext):
         descriptor: its address; None makes one up.
         steps: results of steps that earlier attempts have finished.
         sleeps: sleeps that are over: those of the context before.
+        tries: attempts that steps have spent: those of the context before.
         draining_after: the worker drains: the n-th checkpoint interrupts the job. A step that was run counts as one.
     """
 
@@ -66,6 +68,7 @@ class FakeContext(JobContext):
         descriptor: str | None = None,
         steps: Mapping[str, Any] | None = None,
         sleeps: Mapping[str, int] | None = None,
+        tries: Mapping[str, tuple[int, int]] | None = None,
         draining_after: int | None = None,
     ) -> None:
         self.descriptor = descriptor or f"{queue}:s1:p1:1"
@@ -76,11 +79,12 @@ class FakeContext(JobContext):
         self.checkpoints: list[Any] = []
         self.steps: dict[str, Any] = {name: as_json(name, result) for name, result in (steps or {}).items()}
         self.sleeps: dict[str, int] = dict(sleeps or {})
+        self.tries: dict[str, tuple[int, int]] = dict(tries or {})
         self.progress_reports: list[Progress] = []
         self._job = job
         self._body: bytes | None = None
-        self._kept = Kept(self.steps, sleeps=self.sleeps)
-        self._steps = Steps(self, self._kept, self._save, self._save_awaited)
+        self._kept = Kept(self.steps, sleeps=self.sleeps, tries=self.tries)
+        self._steps = Steps(self, self._kept, lambda: self._running_job().job_options, self._save, self._save_awaited)
         self._sleep_uses = Uses()
         self._draining_after = draining_after
 

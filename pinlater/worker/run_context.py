@@ -132,7 +132,7 @@ class RunContext(JobContext):
 
     @cached_property
     def _steps(self) -> Steps:
-        return Steps(self, self._kept, self._save_surely, self._save_awaited)
+        return Steps(self, self._kept, lambda: self._job.job_options, self._save_surely, self._save_awaited)
 
     @cached_property
     def _sleep_uses(self) -> Uses:

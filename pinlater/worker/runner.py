@@ -12,10 +12,11 @@ from time import monotonic_ns
 from types import CoroutineType
 from typing import NoReturn
 
-from pinlater.backoff import Backoff
+from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.codec import JobCodec
-from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry
-from pinlater.job import DEFAULT_BACKOFF, Job
+from pinlater.delays import delay_ms, milliseconds
+from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry, interruption_in
+from pinlater.job import Job
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.coroutines import Coroutines
@@ -23,9 +24,6 @@ from pinlater.worker.limits import KillAt, TimeLimits, never_kill
 from pinlater.worker.outcome import Failure, Interruption, Outcome, attempt_header, in_words, text_of
 from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
-
-LONGEST_DELAY_SECONDS = 49 * 86400.0
-"""Bounded by the claim board."""
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +84,7 @@ class Runner:
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             if getpid() != self._pid:
                 _leave_fork(error)
-            return self._explain(job, context, error, now_ns)
+            return self._explain(job, context, interruption_in(error) or error, now_ns)
         finally:
             self._running.job = None
         if getpid() != self._pid:
@@ -107,8 +105,8 @@ class Runner:
         key = (type(job), context.attempt)
         noted = self._notes.get(key)
         if noted is None:
-            delay_ms = _delay_ms(job.job_options.backoff, context.attempt)
-            noted = self._notes[key] = (self._numbers.get(job.job_options.name, 0), delay_ms)
+            after_ms = delay_ms(job.job_options.backoff, context.attempt)
+            noted = self._notes[key] = (self._numbers.get(job.job_options.name, 0), after_ms)
         area = batch.area
         area.kinds[position], area.since_ns[position] = noted[0], now_ns
         area.delays[position] = noted[1] if context.attempt < context.attempts_allowed else 0
@@ -120,16 +118,16 @@ class Runner:
         if isinstance(error, Discard):
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
             return Failure(in_words(header, error, with_traceback=False), is_final=True)
-        if isinstance(error, job.job_options.give_up_on) and not isinstance(error, Retry):
+        if job.job_options.gives_up_on(error):
             log.error("%s given up: %s", job.job_options.name, text_of(error), exc_info=error)
             return Failure(in_words(header, error), is_final=True)
         if isinstance(error, Retry) and error.after is not None:
-            delay_ms = _milliseconds(error.after)
+            after_ms = milliseconds(error.after)
         else:
-            delay_ms = _delay_ms(job.job_options.backoff, context.attempt)
+            after_ms = delay_ms(job.job_options.backoff, context.attempt)
         is_planned = isinstance(error, Retry)
-        _log_failure(job, context, error, delay_ms, with_traceback=not is_planned)
-        return Failure(in_words(header, error, with_traceback=not is_planned), delay_ms)
+        _log_failure(job, context, error, after_ms, with_traceback=not is_planned)
+        return Failure(in_words(header, error, with_traceback=not is_planned), after_ms)
 
     def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, since_ns: int) -> Outcome:
         try:
@@ -147,7 +145,7 @@ class Runner:
         attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
         log.error("%s cannot be run: %s", batch.descriptors[position], error)
         header = attempt_header(attempt, metadata.attemptsAllowed, 0.0)
-        return Failure(in_words(header, error, with_traceback=False), _delay_ms(DEFAULT_BACKOFF, attempt))
+        return Failure(in_words(header, error, with_traceback=False), delay_ms(DEFAULT_BACKOFF, attempt))
 
 
 def _leave_fork(error: BaseException | None) -> NoReturn:
@@ -162,24 +160,10 @@ def _leave_fork(error: BaseException | None) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _delay_ms(backoff: Backoff, attempts_spent: int) -> int:
-    """Return the delay of a policy; one of somebody else's making may fail, which is no reason to lose the job."""
-    try:
-        return _milliseconds(backoff.delay(attempts_spent))
-    except Exception:
-        log.exception("the backoff %r failed; the default one is used", backoff)
-        return _milliseconds(DEFAULT_BACKOFF.delay(attempts_spent))
-
-
-def _milliseconds(seconds: float) -> int:
-    """Return a delay; what is no number, or more than we can note on the board, is the longest one."""
-    return max(int(seconds * 1000), 0) if seconds < LONGEST_DELAY_SECONDS else int(LONGEST_DELAY_SECONDS * 1000)
-
-
-def _log_failure(job: Job, context: RunContext, error: BaseException, delay_ms: int, *, with_traceback: bool) -> None:
+def _log_failure(job: Job, context: RunContext, error: BaseException, after_ms: int, *, with_traceback: bool) -> None:
     name, text = job.job_options.name, text_of(error)
     trace = error if with_traceback else None
     if context.is_last_attempt:
         log.error("%s failed for the last time: %s", name, text, exc_info=trace)
     else:
-        log.warning("%s failed, next attempt in %.1f s: %s", name, delay_ms / 1000, text, exc_info=trace)
+        log.warning("%s failed, next attempt in %.1f s: %s", name, after_ms / 1000, text, exc_info=trace)

@@ -5,67 +5,9 @@ import asyncio
 import pytest
 
 from pinlater import Job, JobInterrupted
-from pinlater.codec import encode_body
 from pinlater.errors import BodyInvalid
 from pinlater.testing import FakeContext, run_inline
-from pinlater.worker.run_context import RunContext
-from tests.unit.worker_fakes import batch_of
-
-
-class Plain(Job):
-    def run(self, context):
-        pass
-
-
-class Saver:
-    """Takes all; ``drain_after`` saves, the worker drains."""
-
-    def __init__(self, drain_after=None):
-        self.bodies = []
-        self.drain_after = drain_after
-
-    @property
-    def is_draining(self):
-        return self.drain_after is not None and len(self.bodies) >= self.drain_after
-
-    def save(self, batch, position, body, patience_seconds):
-        self.bodies.append(body)
-        return True
-
-
-class InAWorker:
-    """Contexts of a worker, one after the other."""
-
-    def __init__(self):
-        self.job = Plain()
-        self.body = encode_body(self.job)
-
-    def attempt(self, number=1, *, drain_after=None):
-        self.saver = Saver(drain_after)
-        batch = batch_of("plain:s1:p1:7", bodies=[self.body], allowed=4, remaining=5 - number)
-        return RunContext(self.job, batch, 0, self.saver, 30.0)
-
-    def died(self):
-        """Go on with what the last attempt had saved."""
-        self.body = self.saver.bodies[-1] if self.saver.bodies else self.body
-
-
-class WithFakes:
-    """Fake contexts, one after the other."""
-
-    def __init__(self):
-        self.context = FakeContext()
-
-    def attempt(self, number=1, *, drain_after=None):
-        draining_after = None if drain_after is None else drain_after + 1
-        old = self.context
-        self.context = FakeContext(
-            Plain(), attempt=number, steps=old.steps, sleeps=old.sleeps, draining_after=draining_after
-        )
-        return self.context
-
-    def died(self):
-        pass
+from tests.unit.workflow_attempts import InAWorker, Plain, WithFakes
 
 
 @pytest.fixture(params=[InAWorker, WithFakes])

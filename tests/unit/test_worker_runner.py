@@ -10,11 +10,12 @@ import pytest
 
 from pinlater.backoff import Exponential
 from pinlater.codec import JobCodec, encode_body
+from pinlater.delays import LONGEST_DELAY_SECONDS
 from pinlater.errors import Discard, JobInterrupted, Retry
 from pinlater.job import Job
 from pinlater.worker import logs
 from pinlater.worker.outcome import MOST_STATUS_CHARACTERS, Failure, Interruption, in_words
-from pinlater.worker.runner import LONGEST_DELAY_SECONDS, Runner
+from pinlater.worker.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 
 
