@@ -13,6 +13,7 @@
     │   ├── ServerUnavailable        no server could be reached
     │   ├── CallTimeout              the answer did not come within the deadline
     │   └── ProtocolError            the peer does not speak our Thrift
+    │       └── CallUnsendable       the call holds what Thrift cannot carry, or too much of it
     ├── JobError                     a statement about one job
     │   ├── Retry                    run again after the given time, instead of the class's backoff
     │   ├── Discard                  give the job up now, whatever attempts remain
@@ -174,6 +175,10 @@ class CallTimeout(CallError):
 
 class ProtocolError(CallError):
     """The peer sent bytes that are not the expected Thrift message, or refused ours."""
+
+
+class CallUnsendable(ProtocolError):
+    """A value of the call is one that its type cannot carry, or all is too large; nothing was sent."""
 
 
 class JobError(PinLaterError):

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pinlater.client.address import Address
 from pinlater.client.connection import MAX_REPLY_BYTES
 from pinlater.client.sockets import tune, unavailable
-from pinlater.errors import CallTimeout, ProtocolError, ServerUnavailable, ServiceError
+from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable, ServiceError
 from pinlater.wire.codec import Codec
 from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
@@ -65,7 +65,7 @@ class AsyncConnection(asyncio.Protocol):
         """Send a call; the future brings its reply.
 
         Raises:
-            ProtocolError: a field has a value its type cannot carry, or all is too large; nothing was sent.
+            CallUnsendable: a field has a value its type cannot carry, or all is too large; nothing was sent.
             ServerUnavailable: the connection is closed.
         """
         if self._transport is None or self._transport.is_closing():
@@ -73,7 +73,7 @@ class AsyncConnection(asyncio.Protocol):
         number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
         frame = self._codec.encode_call(method, number, arguments)
         if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
-            raise ProtocolError(f"{method}: {len(frame)} bytes are more than a server takes; send fewer jobs at once")
+            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send fewer jobs at once")
         reply = asyncio.get_running_loop().create_future()
         self._calls.append((method, number, reply))
         self._transport.write(frame)

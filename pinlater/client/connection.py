@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from pinlater.client.address import Address
 from pinlater.client.sockets import connect, unavailable
-from pinlater.errors import CallTimeout, ProtocolError, ServerUnavailable
+from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable
 from pinlater.wire.codec import Codec
 from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
@@ -95,7 +95,7 @@ class Connection:
             The sequence id.
 
         Raises:
-            ProtocolError: a field has a value its type cannot carry, or all is too large; nothing was sent.
+            CallUnsendable: a field has a value its type cannot carry, or all is too large; nothing was sent.
             ServerUnavailable: the connection is lost; closed.
             CallTimeout: the server stopped reading; closed.
         """
@@ -103,7 +103,7 @@ class Connection:
         number = self._sequence_id = self._sequence_id + 1 if self._sequence_id < _LAST_SEQUENCE_ID else 1
         frame = self._codec.encode_call(method, number, arguments)
         if len(frame) > MAX_FRAME_BYTES + HEADER_BYTES:
-            raise ProtocolError(f"{method}: {len(frame)} bytes are more than a server takes; send fewer jobs at once")
+            raise CallUnsendable(f"{method}: {len(frame)} bytes are more than a server takes; send fewer jobs at once")
         self._calls.append((method, number))
         sent = self._write(frame)
         if sent < len(frame):

@@ -17,7 +17,7 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport.buffered import TCyBufferedTransport
 from thriftpy2.transport.memory import TCyMemoryBuffer
 
-from pinlater.errors import ProtocolError, ServiceError, service_error
+from pinlater.errors import CallUnsendable, ProtocolError, ServiceError, service_error
 from pinlater.wire.framing import with_header
 from pinlater.wire.guard import MalformedMessage, check_message
 from pinlater.wire.messages import METHODS, PinLaterException, arguments_of, result_of
@@ -86,7 +86,7 @@ class Codec:
         """Return a call as a frame, length included.
 
         Raises:
-            ProtocolError: a field holds a value that its type cannot carry.
+            CallUnsendable: a field holds a value that its type cannot carry.
         """
         return self._encode(method, TMessageType.CALL, sequence_id, arguments)
 
@@ -114,7 +114,7 @@ class Codec:
             self._writer.write_message_begin(method, kind, sequence_id)
             self._writer.write_struct(struct)
         except Exception as error:
-            raise ProtocolError(f"{method}: cannot be sent: {error}") from error
+            raise CallUnsendable(f"{method}: cannot be sent: {error}") from error
         payload = output.getvalue()
         if len(payload) > _MAX_KEPT_BUFFER:
             self._new_writer()

@@ -11,7 +11,8 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import ServerUnavailable
 
 FIRST_DELAY_SECONDS = 0.05
-LONGEST_DELAY_SECONDS = 2.0
+LONGEST_DELAY_SECONDS = 1.0
+"""On average: so a worker is back at work less than two seconds after its server, however long that was away."""
 CONNECT_SECONDS = 2.0
 
 log = logging.getLogger(__name__)

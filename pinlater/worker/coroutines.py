@@ -21,16 +21,21 @@ class Coroutines:
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run ``coroutine`` to its end. Raises what it raises."""
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        loop = self._runner.get_loop()
+        runner = self._usable_runner()
+        loop = runner.get_loop()
         try:
-            self._runner.run(self._noted(coroutine))
+            runner.run(self._noted(coroutine))
         finally:
             self._task = None
             leftovers = asyncio.all_tasks(loop)
             if leftovers:
                 loop.run_until_complete(_cancel(leftovers))
+
+    def _usable_runner(self) -> asyncio.Runner:
+        # A plain job can come by our loop with get_event_loop(), and close it as its own.
+        if self._runner is None or self._runner.get_loop().is_closed():
+            self._runner = asyncio.Runner()
+        return self._runner
 
     def cancel(self) -> bool:
         """Cancel the coroutine, from a signal handler; return False if there is none, or if it is not waiting.
@@ -48,9 +53,11 @@ class Coroutines:
         await coroutine
 
     def close(self) -> None:
-        """Close the loop."""
-        if self._runner is not None:
-            self._runner.close()
+        """Close the loop; not the runner, which would wait for threads that jobs left behind in the loop's executor."""
+        if self._runner is None or (loop := self._runner.get_loop()).is_closed():
+            return
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:

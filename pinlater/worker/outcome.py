@@ -58,15 +58,20 @@ def in_words(header: str, error: BaseException, *, with_traceback: bool = True) 
     text = " ".join(text_of(error).split())
     first = f"{header} {type(error).__name__}{': ' if text else ''}{text}"[: MOST_STATUS_CHARACTERS // 2]
     trace = _trace_of(error, MOST_STATUS_CHARACTERS - len(first) - 2) if with_traceback else ""
-    return f"{first}\n{trace}\n" if trace else f"{first}\n"
+    return _sendable(f"{first}\n{trace}\n" if trace else f"{first}\n")
 
 
 def text_of(error: BaseException) -> str:
     """Return what an exception says, even if its class is broken itself."""
     try:
         return str(error)
-    except Exception as other:  # noqa: BLE001 - it is the job's own code
+    except BaseException as other:  # noqa: BLE001 - it is the job's own code
         return f"(its text cannot be had: {type(other).__name__})"
+
+
+def _sendable(text: str) -> str:
+    """Return a text as UTF-8 can carry it: the names of files that are not UTF-8 have halves of surrogates in them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _trace_of(error: BaseException, room: int) -> str:

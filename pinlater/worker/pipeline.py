@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pinlater.client.connection import Connection
-from pinlater.errors import CallError, PinLaterError, ServerUnavailable, ServiceError
+from pinlater.errors import CallError, CallUnsendable, PinLaterError, ServerUnavailable, ServiceError
 from pinlater.worker.connector import Connector
 
 CALL_SECONDS = 10.0
@@ -86,6 +86,9 @@ class Pipeline:
             if self._connection is None:
                 raise ServerUnavailable("not connected")
             self._connection.send(method, arguments)
+        except CallUnsendable as error:  # concerns no other call, and would fail again on any connection
+            self._sent.pop()
+            on_reply(error)
         except CallError as error:
             self._lose(error)
 

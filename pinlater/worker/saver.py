@@ -7,7 +7,7 @@ import time
 
 from pinlater_supervisor import Child
 
-from pinlater.errors import BodyTooLarge, CallError, EnqueueRejected, ServerError
+from pinlater.errors import BodyTooLarge, CallError, CallUnsendable, EnqueueRejected, ServerError
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
@@ -67,7 +67,7 @@ class Saver:
             try:
                 self._pipeline.open()
                 self._pipeline.call("checkpointJobs", arguments)
-            except EnqueueRejected as error:
+            except (EnqueueRejected, CallUnsendable) as error:
                 raise BodyTooLarge(str(error)) from error
             except (CallError, ServerError) as error:
                 if time.monotonic() >= deadline or self._child.stopping_now:

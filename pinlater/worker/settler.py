@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pinlater.errors import QueueNotFound, ServiceError
+from pinlater.errors import CallUnsendable, QueueNotFound, ServiceError
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
@@ -45,11 +45,18 @@ class Bundle:
         returned: those that go back; an interrupted one with the body that it goes on from.
     """
 
-    def __init__(self, queue: str) -> None:
+    def __init__(
+        self,
+        queue: str,
+        *,
+        succeeded: Iterable[Place] = (),
+        failed: Iterable[tuple[Place, Failure]] = (),
+        returned: Iterable[tuple[Place, Interruption | None]] = (),
+    ) -> None:
         self.queue = queue
-        self.succeeded: list[Place] = []
-        self.failed: list[tuple[Place, Failure]] = []
-        self.returned: list[tuple[Place, Interruption | None]] = []
+        self.succeeded = list(succeeded)
+        self.failed = list(failed)
+        self.returned = list(returned)
         self.refused_since: float | None = None
 
     def __len__(self) -> int:
@@ -68,6 +75,12 @@ class Bundle:
         acks.succeeded, acks.failed, returns.returned = self.succeeded, self.failed, self.returned
         acks.refused_since = returns.refused_since = self.refused_since
         return acks, returns
+
+    def parts(self) -> Iterator[Bundle]:
+        """Yield a bundle for each job."""
+        yield from (Bundle(self.queue, succeeded=[one]) for one in self.succeeded)
+        yield from (Bundle(self.queue, failed=[one]) for one in self.failed)
+        yield from (Bundle(self.queue, returned=[one]) for one in self.returned)
 
     def places(self) -> Iterable[Place]:
         """Yield all jobs."""
@@ -186,11 +199,14 @@ class Settler:
             return
         pending, self._pending = self._pending, {}
         for bundle in pending.values():
-            acks, returns = bundle.split()
-            if acks:
-                self._send("ackDequeuedJobs", _acks_of(self._context, acks.ack_request()), acks)
-            if returns:
-                self._send("checkpointJobs", _checkpoints_of(self._context, returns.checkpoint_request()), returns)
+            self._say(bundle)
+
+    def _say(self, bundle: Bundle) -> None:
+        acks, returns = bundle.split()
+        if acks:
+            self._send("ackDequeuedJobs", _acks_of(self._context, acks.ack_request()), acks)
+        if returns:
+            self._send("checkpointJobs", _checkpoints_of(self._context, returns.checkpoint_request()), returns)
 
     def _send(self, method: str, arguments: Any, bundle: Bundle) -> None:
         self._pipeline.send(method, arguments, self._departed(bundle))
@@ -202,6 +218,8 @@ class Settler:
             self._in_flight -= 1
             if not isinstance(reply, Exception) or isinstance(reply, QueueNotFound):
                 self._confirmed(bundle)
+            elif isinstance(reply, CallUnsendable):
+                self._unsendable(bundle, reply)
             elif isinstance(reply, ServiceError):
                 self._refused(bundle, reply)
             else:
@@ -230,6 +248,16 @@ class Settler:
             return
         log.error("the server does not take the end of %d jobs of queue %s: %s", len(bundle), bundle.queue, error)
         for batch, position in bundle.places():
+            batch.settled(position)
+
+    def _unsendable(self, bundle: Bundle, error: CallUnsendable) -> None:
+        """Say of each job alone what cannot be said of all; if one is left, its claim will end."""
+        if len(bundle) > 1:
+            for part in bundle.parts():
+                self._say(part)
+            return
+        for batch, position in bundle.places():
+            log.error("%s ends with its claim, since its end cannot be told: %s", batch.descriptors[position], error)
             batch.settled(position)
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pinlater.client.servers import ServerSet
-from pinlater.errors import CallError, QueueNotFound, ServerUnavailable
+from pinlater.errors import CallError, CallUnsendable, QueueNotFound, ServerUnavailable
 from pinlater.wire.messages import RequestContext, arguments_of
 from pinlater.worker.connector import Connector
 from pinlater.worker.pipeline import Pipeline
@@ -146,10 +146,26 @@ def test_loss_and_return_of_a_server_are_each_said_once(caplog):
             connector.connect()
         delays.append(connector.delay_seconds)
     assert 0.02 < delays[0] < 0.08
-    assert 1.0 <= delays[-1] <= 3.0
+    assert 0.5 <= delays[-1] <= 1.5
     with FakeServer(lambda call: set(), (address.host, address.port)):
         connector.connect().close()
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert messages[0].startswith(f"cannot reach {address}")
     assert messages[1] == f"connected to {address}"
+
+
+def test_a_call_that_cannot_be_sent_costs_no_other_call_and_no_connection(pipeline_to):
+    with FakeServer(lambda call: set()) as server:
+        pipeline = pipeline_to(server.address)
+        pipeline.open()
+        heard = []
+        pipeline.send("getQueueNames", names_call(), heard.append)
+        pipeline.send("createQueue", create_call("half of a \udce9"), heard.append)
+        [unsendable] = heard
+        assert isinstance(unsendable, CallUnsendable)
+        pipeline.receive()
+        assert heard == [unsendable, []]
+        assert pipeline.in_flight == 0
+        assert pipeline.is_open
+        assert len(server.connections) == 1

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 
@@ -14,6 +15,7 @@ from pinlater.delays import LONGEST_DELAY_SECONDS
 from pinlater.errors import Discard, JobInterrupted, Retry
 from pinlater.job import Job
 from pinlater.worker import logs
+from pinlater.worker.coroutines import Coroutines
 from pinlater.worker.outcome import MOST_STATUS_CHARACTERS, Failure, Interruption, in_words
 from pinlater.worker.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
@@ -215,6 +217,28 @@ def test_a_body_that_cannot_be_read(bench, caplog):
     assert ["load its module, too" in record.getMessage() for record in caplog.records] == [True]
 
 
+def test_coroutines_outlive_a_loop_that_a_job_closed():
+    coroutines = Coroutines()
+    coroutines.run(asyncio.sleep(0))
+    asyncio.get_event_loop().close()
+    coroutines.run(asyncio.sleep(0))
+    asyncio.get_event_loop().close()
+    coroutines.close()
+
+
+def test_the_end_waits_for_no_thread_that_a_coroutine_left_behind():
+    may_end = threading.Event()
+
+    async def leave_a_thread():
+        asyncio.get_running_loop().run_in_executor(None, may_end.wait)
+
+    coroutines = Coroutines()
+    coroutines.run(leave_a_thread())
+    coroutines.close()
+    assert not may_end.is_set()
+    may_end.set()
+
+
 def test_coroutines_run_on_one_loop_and_leave_nothing_behind(bench):
     assert bench.run(ActLater()) is None
     assert bench.run(ActLater()) is None
@@ -248,6 +272,22 @@ def test_a_status_is_never_too_long():
     assert len(text) <= MOST_STATUS_CHARACTERS
     assert text.startswith("[attempt 1/2] ValueError: xxx")
     assert 'raise ValueError("x" * 5000)' in text
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("caf\udce9"), "ValueError: caf\\udce9"),
+        (Unspeakable(), "Unspeakable: (its text cannot be had: KeyboardInterrupt)"),
+    ],
+)
+def test_a_status_is_always_one_that_can_be_sent(error, text):
+    assert in_words("[attempt 1/2]", error).encode() == f"[attempt 1/2] {text}\n".encode()
 
 
 LINE = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello %s", ("you",), None)

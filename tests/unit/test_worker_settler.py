@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.errors import DequeueRateLimited, QueueNotFound, ServerUnavailable, UnknownError
+from pinlater.errors import CallUnsendable, DequeueRateLimited, QueueNotFound, ServerUnavailable, UnknownError
 from pinlater.wire.messages import RequestContext
 from pinlater.worker import settler as settler_module
 from pinlater.worker.holding import GONE, HELD, SUCCEEDED
@@ -173,3 +173,19 @@ def test_jobs_of_a_queue_that_is_gone_are_done_with(bench):
     bench.pipeline.answer(QueueNotFound("mail"))
     assert bench.settler.is_settled
     assert batch.area.is_free
+
+
+def test_one_end_that_cannot_be_told_does_not_keep_the_others_from_being_told(bench, caplog):
+    batch = bench.batch(*names(3))
+    bench.succeed(batch, 0, 2)
+    bench.settler.failed("mail", (batch, 1), Failure("half of a \udce9"))
+    _, on_reply = bench.settler.ride()
+    on_reply(CallUnsendable("too much"))
+    requests = [arguments.request for _, arguments, _ in bench.pipeline.sent]
+    assert [acked(request) for request in requests] == [[names(3)[0]], [names(3)[2]], []]
+    bench.pipeline.answer()
+    bench.pipeline.answer()
+    bench.pipeline.answer(CallUnsendable("a half"))
+    assert bench.settler.is_settled
+    assert "mail:s1:p1:2 ends with its claim" in caplog.text
+    assert list(batch.area.states[:3]) == [GONE, GONE, GONE]
