@@ -9,12 +9,11 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 
-from pinlater.errors import ConfigError
 from pinlater.worker.holding import ALONE, Layout
 from pinlater.worker.slot import Slot
 
 _WORDS_BYTES = 64
-_RETRIES_DUE_MS = 0
+_RETRIES_DUE_MS, _BURST_IS_OVER = range(2)
 
 
 class Board:
@@ -37,13 +36,7 @@ class Board:
         self._areas = memory[header_bytes:]
 
     def slot(self, number: int) -> Slot:
-        """Return the slot of the job process with that number, which is in use from then on.
-
-        Raises:
-            ConfigError: there are not that many.
-        """
-        if number >= len(self._in_use):
-            raise ConfigError(f"at most {len(self._in_use)} job processes can run at once; use fewer --processes")
+        """Return the slot with that number, which is in use from then on."""
         self._in_use[number] = 1
         return self._slot(number)
 
@@ -58,10 +51,24 @@ class Board:
                 yield self._slot(number)
 
     def expect_retries(self, due_ms: int) -> None:
-        """Note, for the keeper, until when retries of jobs that it failed become due; monotonic milliseconds."""
+        """Note, for the keeper, until when jobs that it failed or gave back become due; monotonic milliseconds."""
         self._words[_RETRIES_DUE_MS] = max(self._words[_RETRIES_DUE_MS], due_ms)
 
     @property
     def retries_due_ms(self) -> int:
         """When all retries that this worker caused are due; monotonic milliseconds, 0 if there are none."""
         return max([self._words[_RETRIES_DUE_MS], *(slot.retries_due_ms for slot in self.slots())])
+
+    @property
+    def last_work_ns(self) -> int:
+        """When any process last worked, or the last retry becomes due: nobody's look before that counts."""
+        return max([self.retries_due_ms * 1_000_000, *(slot.worked_ns for slot in self.slots())])
+
+    @property
+    def is_burst_over(self) -> bool:
+        """Whether a process has seen that there is nothing left to do for any."""
+        return self._words[_BURST_IS_OVER] != 0
+
+    def end_burst(self) -> None:
+        """Let all processes know that there is nothing left to do."""
+        self._words[_BURST_IS_OVER] = 1

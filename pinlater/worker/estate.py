@@ -25,7 +25,7 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
     Args:
         notice: the death.
         messenger: to say it through.
-        expect_retries: told until when (monotonic milliseconds) retries become due.
+        expect_retries: told until when (monotonic milliseconds) what came back to the queues becomes due.
 
     Raises:
         CallError, ServiceError: the server has not done all of it.
@@ -43,8 +43,7 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
     for source in map(holding.identity.source_of, holding.unread):
         messenger.release(holding.identity.queues, source)
     delays = [job.delay_ms for job in lost if not job.is_final]
-    if delays:
-        expect_retries(time.monotonic_ns() // 1_000_000 + max(delays) + 5)
+    expect_retries(time.monotonic_ns() // 1_000_000 + max(delays, default=0) + 5)
     log.info(
         "process %d has ended: of its jobs %d failed, %d had succeeded, %d go back unharmed",
         *(facts.pid, len(lost), len(succeeded), len(returned)),

@@ -20,6 +20,7 @@ from pinlater.worker.pace import Pace
 from pinlater.worker.pipeline import Pipeline
 from pinlater.worker.settler import Settler
 from pinlater.worker.slot import Slot
+from pinlater.worker.turns import Turns
 
 _AHEAD = 2
 """Batches fetched or asked for while one runs: with one only, the server would be idle while we run it."""
@@ -48,10 +49,18 @@ class Fetcher:
         slot: where what is fetched is shown before anything else happens.
         identity: in whose name; dequeue n has a source of its own.
         lease_seconds: life of a claim that is not renewed.
+        turns: which queue comes first.
     """
 
     def __init__(
-        self, pipeline: Pipeline, settler: Settler, slot: Slot, identity: Identity, lease_seconds: float
+        self,
+        pipeline: Pipeline,
+        settler: Settler,
+        slot: Slot,
+        identity: Identity,
+        lease_seconds: float,
+        *,
+        turns: Turns,
     ) -> None:
         self.pace = Pace()
         self.came_back_empty = False
@@ -62,7 +71,7 @@ class Fetcher:
         self._identity = identity
         self._context = RequestContext(source=identity.source)
         self._lease_ms = int(lease_seconds * 1000)
-        self._queues: deque[str] = deque(identity.queues)
+        self._turns = turns
         self._batches: deque[Batch] = deque()
         self._in_flight = 0
         self._lost: list[int] = []
@@ -122,8 +131,7 @@ class Fetcher:
         return True
 
     def _request(self, acks: Any, limit: int, wait_seconds: float) -> PinLaterDequeueRequest:
-        queue, *others = self._queues
-        self._queues.rotate(-1)  # so that no queue is always the last to be looked at
+        queue, *others = self._turns.next()
         return PinLaterDequeueRequest(
             queueName=queue,
             limit=limit,

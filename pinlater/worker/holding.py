@@ -25,9 +25,9 @@ MAX_JOBS = 250
 GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED = range(6)
 """A job: not ours any more; not started; running; the others have ended, which the server does not know yet."""
 
-CHANGES, SENT, SETTLED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES = range(7)
+CHANGES, SENT, SETTLED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS = range(9)
 """``USED``: how many of the batches were ever filled, so that nobody reads the others."""
-WORDS_BYTES = 64
+WORDS_BYTES = 128
 BATCHES_AT = 16 << 10
 IDENTITY_ROOM = BATCHES_AT - WORDS_BYTES
 
@@ -175,14 +175,15 @@ class Holding:
 def read_holding(data: bytes, layout: Layout = ALONE) -> Holding:
     """Read a copy of a slot."""
     words = memoryview(data)[:WORDS_BYTES].cast("Q")
-    identity = _identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
+    identity = read_identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
     batches = (_batch(data, number, layout, identity.kinds) for number in range(words[USED]))
     return Holding(
         identity, range(words[SETTLED] + 1, words[SENT] + 1), [batch for batch in batches if batch is not None]
     )
 
 
-def _identity(text: bytes) -> Identity:
+def read_identity(text: bytes) -> Identity:
+    """Read who writes a slot; an empty one if nobody does."""
     return msgspec.json.decode(text, type=Identity) if text else Identity()
 
 

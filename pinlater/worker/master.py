@@ -8,13 +8,14 @@ import time
 
 from pinlater_supervisor import TIME_OUT, Child, ChildExit, Pool, Supervisor
 
-from pinlater.worker.boot import Shared, run_job_process
+from pinlater.worker.boot import run_job_process
 from pinlater.worker.holding import read_holding
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.notices import Facts
 from pinlater.worker.options import Options
+from pinlater.worker.pools import JobPool
+from pinlater.worker.shared import Shared
 
-JOBS = "jobs"
 _KEEPER_HANG_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
@@ -22,10 +23,7 @@ log = logging.getLogger(__name__)
 
 def run_worker(options: Options) -> int:
     """Run a worker until it is told to stop, or its burst is over; return the exit status."""
-    shared = Shared.for_processes(options.processes)
-
-    def run_jobs(child: Child) -> int:
-        return run_job_process(child, options, shared)
+    shared = Shared.for_pools(options.pools)
 
     def run_keeper(child: Child) -> int:
         child.ready()
@@ -33,17 +31,11 @@ def run_worker(options: Options) -> int:
         return 0
 
     def note(ended: ChildExit) -> None:
-        if ended.pool == JOBS:
+        if ended.pool in shared.places:
             note_exit(ended, shared)
 
     pools = [
-        Pool(
-            name=JOBS,
-            run=run_jobs,
-            size=options.processes,
-            title="pinlater-worker: jobs",
-            restart=not options.burst,
-        ),
+        *(_job_pool(pool, options, shared) for pool in options.pools),
         Pool(
             name="keeper",
             run=run_keeper,
@@ -61,13 +53,29 @@ def run_worker(options: Options) -> int:
     ).run()
 
 
+def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:
+    def run(child: Child) -> int:
+        return run_job_process(child, options, pool, shared)
+
+    return Pool(
+        name=pool.name,
+        run=run,
+        size=pool.processes,
+        title=f"pinlater-worker: {pool.name}",
+        restart=not options.burst,
+    )
+
+
 def note_exit(ended: ChildExit, shared: Shared) -> None:
     """Tell the keeper what a job process held when it ended, and clear its slot for the next."""
-    slot = shared.board.slot(ended.slot)
+    slot = shared.slot(ended.pool, ended.slot)
     area = slot.copy()
-    slot.clear()
-    if read_holding(area, shared.board.layout).is_empty:
-        return
+    if not read_holding(area, shared.board.layout).is_empty:
+        _post(ended, area, shared)
+    slot.clear()  # last, so that what it held can be seen in one place or the other
+
+
+def _post(ended: ChildExit, area: bytes, shared: Shared) -> None:
     facts = Facts(
         ended.pid, ended.in_words(), was_interrupted(ended), time.monotonic_ns(), ended.killed_by_master == TIME_OUT
     )

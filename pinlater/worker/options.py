@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pinlater.client.servers import ServerSet
+from pinlater.worker.pools import JobPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +15,7 @@ class Options:
     Attributes:
         modules: names or paths of modules with job classes.
         servers: where to get jobs.
-        processes: job processes.
-        queues: queues to serve; none means those of the job classes.
+        pools: the job processes, and what they serve.
         burst: end when there is nothing left to do.
         lease_seconds: life of a claim that is not renewed.
         drain_seconds: time for running jobs when the worker is told to stop.
@@ -24,9 +24,13 @@ class Options:
 
     modules: tuple[str, ...]
     servers: ServerSet
-    processes: int = 1
-    queues: tuple[str, ...] = ()
+    pools: tuple[JobPool, ...] = (JobPool(),)
     burst: bool = False
     lease_seconds: float = 30.0
     drain_seconds: float = 30.0
     max_jobs: int | None = None
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that were named; none if those of the job classes are to be served."""
+        return tuple(queue for pool in self.pools for queue in pool.weights)

@@ -17,17 +17,19 @@ from pinlater.codec import JobCodec
 from pinlater.errors import CallError, ServerUnavailable, ServiceError
 from pinlater.wire.messages import RequestContext
 from pinlater.worker.batch import Batch, queue_of
-from pinlater.worker.board import Board
+from pinlater.worker.burst import Burst
 from pinlater.worker.connector import Connector
 from pinlater.worker.fetcher import Fetcher
 from pinlater.worker.holding import DISCARDED, FAILED, RUNNING, SUCCEEDED, Identity
-from pinlater.worker.notices import Notices
 from pinlater.worker.options import Options
 from pinlater.worker.outcome import Failure, Outcome
 from pinlater.worker.pipeline import Pipeline
+from pinlater.worker.pools import JobPool
 from pinlater.worker.runner import Runner
 from pinlater.worker.saver import Saver
 from pinlater.worker.settler import Settler
+from pinlater.worker.shared import Shared
+from pinlater.worker.turns import Turns
 
 POLL_SECONDS = 10.0
 """How long the server may keep a dequeue until there is a job."""
@@ -58,25 +60,24 @@ def _spread(max_jobs: int | None) -> int | None:
 class JobProcess:
     """1. Asks for jobs, acks on board. 2. Runs them. 3. When told to stop, leaves nothing behind."""
 
-    def __init__(self, child: Child, options: Options, codec: JobCodec, board: Board, notices: Notices) -> None:
+    def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         self._child = child
-        self._options = options
-        self._board = board
-        self._notices = notices
-        self._slot = board.slot(child.slot)
-        identity = new_identity(list(options.queues or codec.queues), codec.names)
+        self._board = shared.board
+        self._slot = shared.slot(pool.name, child.slot)
+        self._burst = Burst(shared, self._slot, options.queues or codec.queues) if options.burst else None
+        weights = pool.weights or dict.fromkeys(codec.queues, 1)
+        identity = new_identity(list(weights), codec.names)
         self._slot.introduce(identity)
         context = RequestContext(source=identity.source)
         lease = options.lease_seconds
         self._connector = Connector(options.servers)
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
         self._settler = Settler(self._pipeline, context, lease, self._expect_retry)
-        self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease)
+        self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease, turns=Turns(weights))
         saver = Saver(self._pipeline, self._connector, context, child)
         self._runner = Runner(codec, identity.kinds, saver, lease, kill_at=child.kill_at)
         self._jobs_done = 0
         self._most_jobs = _spread(options.max_jobs)
-        self._is_quiet = False
         self._fetcher.misses_queue = True  # for all we know
 
     def reach_server(self, seconds: float) -> bool:
@@ -94,7 +95,6 @@ class JobProcess:
             batch = self._fetcher.next_batch()
             if batch is not None:
                 self._fetcher.prefetch()
-                self._is_quiet = False
                 self._run(batch)
             elif self._connect():
                 self._fetch()
@@ -104,7 +104,7 @@ class JobProcess:
     def _is_done(self) -> bool:
         if self._most_jobs is not None and self._jobs_done >= self._most_jobs:
             return True
-        return self._options.burst and self._is_quiet and self._fetcher.came_back_empty
+        return self._burst is not None and self._fetcher.came_back_empty and self._burst.is_over
 
     # Fetching
 
@@ -130,26 +130,23 @@ class JobProcess:
         if held:
             self._settler.flush()
         elif not self._fetcher.in_flight:
-            self._is_quiet = self._options.burst and self._nothing_to_come()
-            self._fetcher.ask(self._wait_seconds())
+            self._fetcher.ask(POLL_SECONDS if self._burst is None else self._look(self._burst))
         if not self._pipeline.in_flight:
             self._pause(held or self._settler.held_seconds or 0.05)
         elif self._pipeline.wait(held or None):
             self._pipeline.receive()
+            if self._burst is not None and self._fetcher.came_back_empty and not self._fetcher.in_flight:
+                self._burst.note_empty()
 
-    def _nothing_to_come(self) -> bool:
-        """Whether no job that this worker had will come back to the queue."""
-        return self._settler.is_settled and not self._notices.are_pending and self._retries_due_seconds() <= 0
-
-    def _retries_due_seconds(self) -> float:
-        return self._board.retries_due_ms / 1000 - time.monotonic()
-
-    def _wait_seconds(self) -> float:
-        if not self._options.burst:
-            return POLL_SECONDS
-        if self._is_quiet or not self._settler.is_settled:
+    def _look(self, burst: Burst) -> float:
+        """Note that a dequeue of a burst is about to be sent; return how long it may wait for a job."""
+        if not self._settler.is_settled:
             return 0.0
-        return min(max(self._retries_due_seconds(), _SHORTEST_BURST_WAIT_SECONDS), _LONGEST_BURST_WAIT_SECONDS)
+        burst.note_look()
+        if not self._fetcher.came_back_empty:
+            return 0.0
+        retries_due_seconds = self._board.retries_due_ms / 1000 - time.monotonic()
+        return min(max(retries_due_seconds, _SHORTEST_BURST_WAIT_SECONDS), _LONGEST_BURST_WAIT_SECONDS)
 
     def _expect_retry(self, delay_ms: int) -> None:
         self._slot.expect_retries(monotonic_ns() // 1_000_000 + delay_ms + _RETRY_SLACK_MS)
@@ -167,6 +164,8 @@ class JobProcess:
         states, area, run, child = batch.area.states, batch.area, self._runner.run, self._child
         began = now = monotonic_ns()
         flush_at, first = now + _FLUSH_NS, batch.next
+        if self._burst is not None:
+            self._burst.note_begin()
         for position in batch.unstarted:
             if child.draining or now - began > _HOLD_NS:
                 break
@@ -182,6 +181,8 @@ class JobProcess:
                 flush_at = now + _FLUSH_NS
         self._settler.give_back(batch, batch.unstarted)
         self._count(batch.next - first, (now - began) / 1e9)
+        if self._burst is not None:
+            self._burst.note_end()
 
     def _note(self, batch: Batch, position: int, outcome: Outcome | None) -> None:
         queue = queue_of(batch.descriptors[position])
@@ -224,6 +225,8 @@ class JobProcess:
                 self._sleep()
         self._runner.close()
         self._pipeline.close()
+        if self._burst is not None:
+            self._burst.note_end()
 
     def _sleep(self) -> None:
         time.sleep(min(self._connector.delay_seconds, 0.2))

@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
-from pinlater.job import QUEUE_NAME
 
 if TYPE_CHECKING:
     from pinlater.worker.options import Options
@@ -19,12 +19,17 @@ _EXAMPLES = """\b
 Examples:
   pinlater-worker my_jobs                            all queues of the job classes in my_jobs, on this machine's server
   pinlater-worker my_jobs mail/jobs.py --processes 4 --queue email --queue reindex
+  pinlater-worker my_jobs --queue email:3,sms=4 --queue reports=1
+                                                     4 processes for email, mostly, and sms; 1 for reports
   pinlater-worker my_jobs --server queue1.example.com:9010,queue2.example.com:9010
   pinlater-worker my_jobs --burst                    end when there is nothing left to do
   pinlater-worker install-units --help               let systemd run it
 
 Signals: TERM finishes or interrupts the running jobs and ends; INT ends at once; HUP loads the code anew; TTIN and
-TTOU start and stop a process. Exit status: 0 stopped, 2 wrong usage, 69 no server (--burst), 78 wrong set-up.
+TTOU start and stop a process of the first pool.
+
+\b
+Exit status: 0 stopped, 2 wrong usage, 69 no server (--burst), 78 wrong set-up.
 """
 
 _LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -65,7 +70,12 @@ def main() -> None:
     help="Jobs to run at once, each in a process of its own.  [default: the number of processors]",
 )
 @click.option(
-    "--queue", "queues", multiple=True, metavar="NAME", help="Queue to serve; may be repeated.  [default: all]"
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME[:WEIGHT][,...][=N]",
+    help="Queue to serve; may be repeated. Those with a greater WEIGHT (1 to 100) are more often looked at first. "
+    "With =N, they have N processes of their own, undisturbed by other queues.  [default: all]",
 )
 @click.option("--burst", is_flag=True, help="End when the queues are empty and all retries of this run are done.")
 @click.option(
@@ -106,10 +116,11 @@ def worker(  # noqa: PLR0917 - click calls it
     MODULE is a module or package with job classes, such as my_project.jobs, found from the current directory; or
     the path of a .py file. Of a package, all modules are loaded.
     """
+    _refuse_idle_processes(queues)
     if burst and max_jobs is not None:
         raise click.UsageError("--max-jobs has no use with --burst, whose processes end by themselves.")
     try:
-        options = _options(modules, servers, queues)
+        options = _options(modules, servers, queues, processes)
     except ConfigError as error:
         click.echo(f"pinlater-worker: {error}", err=True)
         sys.exit(EXIT_CONFIG)
@@ -123,7 +134,6 @@ def worker(  # noqa: PLR0917 - click calls it
         run_worker(
             replace(
                 options,
-                processes=processes,
                 burst=burst,
                 lease_seconds=lease,
                 drain_seconds=drain,
@@ -133,7 +143,18 @@ def worker(  # noqa: PLR0917 - click calls it
     )
 
 
-def _options(modules: tuple[str, ...], servers: tuple[str, ...], queues: tuple[str, ...]) -> Options:
+def _refuse_idle_processes(queues: tuple[str, ...]) -> None:
+    """Refuse --processes when every --queue has its own.
+
+    Raises:
+        click.UsageError: so it is.
+    """
+    source = click.get_current_context().get_parameter_source("processes")
+    if queues and all("=" in queue for queue in queues) and source is not ParameterSource.DEFAULT:
+        raise click.UsageError("--processes has no use: every --queue has processes of its own.")
+
+
+def _options(modules: tuple[str, ...], servers: tuple[str, ...], queues: tuple[str, ...], processes: int) -> Options:
     """Check what can be wrong with the texts.
 
     Raises:
@@ -141,14 +162,12 @@ def _options(modules: tuple[str, ...], servers: tuple[str, ...], queues: tuple[s
     """
     from pinlater.client.servers import ServerSet
     from pinlater.worker.options import Options
+    from pinlater.worker.pools import parse_pools
 
-    for queue in queues:
-        if not QUEUE_NAME.fullmatch(queue):
-            raise ConfigError(f"--queue {queue}: a queue's name has letters, digits and underscore only")
     return Options(
         modules=modules,
         servers=ServerSet.of(",".join(servers) or None),
-        queues=tuple(dict.fromkeys(queues)),
+        pools=parse_pools(queues, processes),
     )
 
 

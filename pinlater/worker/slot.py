@@ -17,6 +17,7 @@ from pinlater.worker.holding import (
     HELD,
     IDENTITY_BYTES,
     IDENTITY_ROOM,
+    IDLE_NS,
     IS_REVOKED,
     RETRIES_DUE_MS,
     REVOKED,
@@ -25,10 +26,12 @@ from pinlater.worker.holding import (
     TEXT_BYTES,
     USED,
     WORDS_BYTES,
+    WORKED_NS,
     Holding,
     Identity,
     Layout,
     read_holding,
+    read_identity,
 )
 
 _READ_TRIES = 1000
@@ -159,7 +162,35 @@ class Slot:
         """When all retries that its processes caused are due; monotonic milliseconds, 0 if there are none."""
         return self.words[RETRIES_DUE_MS]
 
+    def idle_since(self, moment_ns: int) -> None:
+        """Note since when, monotonic, there was nothing to do: then was the look that found none; 0: there is."""
+        self.words[IDLE_NS] = moment_ns
+
+    def worked(self) -> None:
+        """Note that work ended now; it may have put more into any queue."""
+        self.words[WORKED_NS] = time.monotonic_ns()
+
     # The others' side
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a process is using it."""
+        return self.words[IDENTITY_BYTES] != 0
+
+    @property
+    def identity(self) -> Identity:
+        """Who is using it."""
+        return read_identity(bytes(self._memory[WORDS_BYTES : WORDS_BYTES + self.words[IDENTITY_BYTES]]))
+
+    @property
+    def idle_since_ns(self) -> int:
+        """Since when its owner has had nothing to do, monotonic; 0 if it has."""
+        return self.words[IDLE_NS]
+
+    @property
+    def worked_ns(self) -> int:
+        """When any of its owners last worked, monotonic."""
+        return self.words[WORKED_NS]
 
     def area(self, number: int) -> BatchArea:
         """Return one of the places for batches."""
@@ -170,7 +201,7 @@ class Slot:
         for number in range(self.words[USED]):
             start = self._layout.start(number)
             self._memory[start : start + BATCH_WORDS_BYTES] = bytes(BATCH_WORDS_BYTES)
-        for word in (SENT, SETTLED, REVOKED, USED, IDENTITY_BYTES):
+        for word in (SENT, SETTLED, REVOKED, USED, IDENTITY_BYTES, IDLE_NS):
             self.words[word] = 0
         self._free, self._made = [], 0
 

@@ -14,7 +14,7 @@ from tests.integration.client_server import ROOT
 
 JOBS = """
 import asyncio, ctypes, itertools, os, signal, sys, time
-from pinlater import Constant, Discard, Job, JobContext, Retry
+from pinlater import Client, Constant, Discard, Job, JobContext, Retry
 
 SOON = Constant(0.1)
 
@@ -97,6 +97,15 @@ class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_
 class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
     async def run(self, context):
         await asyncio.sleep(60)
+
+
+class Hands(Job, queue="holds"):
+    server: str
+
+    def run(self, context):
+        time.sleep(1)
+        with Client(self.server) as client:
+            client.enqueue(Touch(number=7))
 
 
 class Forks(Job, queue="forks"):

@@ -208,11 +208,6 @@ def test_slots_are_shared_with_other_processes():
     assert board.retries_due_ms == 5000
 
 
-def test_there_are_only_so_many_slots():
-    with pytest.raises(ConfigError, match="at most 4 job processes"):
-        Board(4).slot(4)
-
-
 # Notices
 
 

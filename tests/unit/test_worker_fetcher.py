@@ -8,6 +8,7 @@ from pinlater.worker import fetcher as fetcher_module
 from pinlater.worker.fetcher import Fetcher
 from pinlater.worker.holding import Identity
 from pinlater.worker.settler import Settler
+from pinlater.worker.turns import Turns
 from tests.unit.worker_fakes import FakePipeline, names, new_slot, reply
 
 
@@ -18,7 +19,8 @@ class Bench:
         self.slot.introduce(identity)
         self.pipeline = FakePipeline()
         self.settler = Settler(self.pipeline, RequestContext("worker:me"), 30.0, lambda _: None)
-        self.fetcher = Fetcher(self.pipeline, self.settler, self.slot, identity, lease_seconds=20.0)
+        turns = Turns(dict.fromkeys(queues, 1))
+        self.fetcher = Fetcher(self.pipeline, self.settler, self.slot, identity, lease_seconds=20.0, turns=turns)
 
     def fetch(self, *descriptors):
         assert self.fetcher.ask(0.0)

@@ -9,13 +9,14 @@ from pinlater_supervisor import TIME_OUT, ChildExit
 from pinlater.client.servers import ServerSet
 from pinlater.errors import ServerUnavailable, UnknownError
 from pinlater.worker.board import Board
-from pinlater.worker.boot import Shared
 from pinlater.worker.crashes import crashes_in
 from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, layout_for
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.master import note_exit, was_interrupted
 from pinlater.worker.notices import Facts, Notices
 from pinlater.worker.options import Options
+from pinlater.worker.pools import JobPool
+from pinlater.worker.shared import Shared
 from tests.unit.client_fakes import free_address
 from tests.unit.worker_fakes import FakeChild, names
 
@@ -406,7 +407,7 @@ def test_only_a_stop_excuses_an_end(facts, interrupted):
 
 
 def test_a_death_becomes_a_notice_and_the_slot_is_free():
-    shared = Shared(Board(2), Notices(2))
+    shared = Shared.for_pools([JobPool()])
     slot = shared.board.slot(0)
     slot.introduce(Identity("worker:me", ["mail"], ["SendMail"]))
     slot.free_batch().hold("claim", names(2))
@@ -418,7 +419,7 @@ def test_a_death_becomes_a_notice_and_the_slot_is_free():
 
 
 def test_an_end_with_empty_hands_is_no_news():
-    shared = Shared(Board(2), Notices(2))
+    shared = Shared.for_pools([JobPool()])
     shared.board.slot(0).introduce(Identity("worker:me", ["mail"], ["SendMail"]))
     note_exit(ended(code=0), shared)
     assert not shared.notices.are_pending

@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from pinlater import __version__
 from pinlater.worker import master, program
+from pinlater.worker.pools import JobPool
 
 
 @pytest.fixture
@@ -29,16 +30,32 @@ def test_the_defaults(run):
     assert (options.modules, options.queues, options.burst, options.max_jobs) == (("my_jobs",), (), False, None)
     assert (options.lease_seconds, options.drain_seconds) == (30.0, 30.0)
     assert [str(address) for address in options.servers.addresses()] == ["127.0.0.1:9010"]
-    assert options.processes >= 1
+    [pool] = options.pools
+    assert (pool.name, pool.weights) == ("jobs", {})
+    assert pool.processes >= 1
 
 
 def test_all_options(run):
     result = run(
-        *("a", "b.py", "--server", "one:1,two:2", "--server", "three", "--processes", "3", "--queue", "x"),
-        *("--queue", "y", "--queue", "x", "--lease", "5", "--drain", "0", "--max-jobs", "9", "--log-level", "debug"),
+        *("a", "b.py", "--server", "one:1,two:2", "--server", "three", "--processes", "3", "--queue", "x:9"),
+        *(
+            "--queue",
+            "y",
+            "--queue",
+            "z,v:2=7",
+            "--lease",
+            "5",
+            "--drain",
+            "0",
+            "--max-jobs",
+            "9",
+            "--log-level",
+            "debug",
+        ),
     )
     options = result.options
-    assert (options.modules, options.queues, options.processes) == (("a", "b.py"), ("x", "y"), 3)
+    assert (options.modules, options.queues) == (("a", "b.py"), ("x", "y", "z", "v"))
+    assert options.pools == (JobPool("jobs", 3, {"x": 9, "y": 1}), JobPool("jobs of z,v", 7, {"z": 1, "v": 2}))
     assert [str(address) for address in options.servers.addresses()] == ["one:1", "two:2", "three:9010"]
     assert (options.lease_seconds, options.drain_seconds, options.max_jobs) == (5.0, 0.0, 9)
 
@@ -65,7 +82,14 @@ def test_a_wrong_set_up_is_one_line_and_78(run, arguments, message):
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("a", "--processes", "0"), ("a", "--lease", "0"), ("a", "--unknown"), ("a", "--burst", "--max-jobs", "3")],
+    [
+        (),
+        ("a", "--processes", "0"),
+        ("a", "--lease", "0"),
+        ("a", "--unknown"),
+        ("a", "--burst", "--max-jobs", "3"),
+        ("a", "--processes", "2", "--queue", "x=1"),
+    ],
 )
 def test_wrong_usage_is_2(run, arguments):
     result = run(*arguments)

@@ -1,0 +1,57 @@
+"""What all processes of a worker have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pinlater.errors import ConfigError
+from pinlater.worker.board import Board
+from pinlater.worker.notices import Notices
+from pinlater.worker.once import Once
+from pinlater.worker.pools import JobPool
+from pinlater.worker.slot import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Made by the master before it forks.
+
+    Attributes:
+        board: what each job process holds.
+        notices: deaths that the keeper has not handled.
+        places: pool of job processes -> its part of the board; each pool counts its processes from 0.
+        complaint: for the one process that says why none can start.
+        banner: for the one that says what this worker does.
+    """
+
+    board: Board
+    notices: Notices
+    places: Mapping[str, range]
+    complaint: Once = field(default_factory=Once)
+    banner: Once = field(default_factory=Once)
+
+    @classmethod
+    def for_pools(cls, pools: Iterable[JobPool]) -> Shared:
+        """Make room in each pool for its processes, for a second generation beside them, and for some more."""
+        places: dict[str, range] = {}
+        end = 0
+        for pool in pools:
+            places[pool.name] = range(end, end := end + 4 * pool.processes + 64)
+        return cls(Board(end), Notices(end), places)
+
+    def slot(self, pool: str, number: int) -> Slot:
+        """Return the slot of a pool's process with that number, which is in use from then on.
+
+        Raises:
+            ConfigError: there are not that many.
+        """
+        places = self.places[pool]
+        if number >= len(places):
+            raise ConfigError(f"at most {len(places)} processes of one pool can run at once; use fewer --processes")
+        return self.board.slot(places[number])
+
+    def renew(self) -> None:
+        """Let a new generation of processes speak."""
+        self.complaint.renew()
+        self.banner.renew()

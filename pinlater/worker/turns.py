@@ -1,0 +1,30 @@
+"""Which queue a dequeue looks at first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Turns:
+    """Smooth weighted round robin: of all turns, each queue has the share of its weight, evenly spread.
+
+    A queue whose turn it is not is still looked at, after the first; so none starves, and no process is idle while
+    one of them has jobs.
+
+    Args:
+        weights: queue -> weight, at least one queue.
+    """
+
+    def __init__(self, weights: Mapping[str, int]) -> None:
+        self._weights = dict(weights)
+        self._total = sum(self._weights.values())
+        self._credits = dict.fromkeys(self._weights, 0)
+
+    def next(self) -> list[str]:
+        """Return all queues in the order to look at them."""
+        due = self._credits
+        for queue, weight in self._weights.items():
+            due[queue] += weight
+        order = sorted(due, key=due.__getitem__, reverse=True)  # stable: equal ones in the order they were given
+        due[order[0]] -= self._total
+        return order

@@ -1,0 +1,118 @@
+"""When a burst is over."""
+
+import pytest
+
+from pinlater.worker.burst import Burst
+from pinlater.worker.holding import Identity
+from pinlater.worker.notices import Facts
+from pinlater.worker.pools import JobPool
+from pinlater.worker.shared import Shared
+
+
+class Member:
+    """A process of a burst, in a pool of its own."""
+
+    def __init__(self, shared, queue):
+        self.slot = shared.slot(f"jobs of {queue}", 0)
+        self.slot.introduce(Identity(f"worker:{queue}", [queue], []))
+        self.burst = Burst(shared, self.slot, ["a", "b"])
+
+    def finds_nothing(self):
+        self.burst.note_look()
+        self.burst.note_empty()
+
+    def works(self):
+        self.burst.note_begin()
+        self.burst.note_end()
+
+
+@pytest.fixture
+def shared():
+    return Shared.for_pools([JobPool("jobs of a", 1, {"a": 1}), JobPool("jobs of b", 1, {"b": 1})])
+
+
+@pytest.fixture
+def one(shared):
+    return Member(shared, "a")
+
+
+@pytest.fixture
+def other(shared, one):
+    return Member(shared, "b")
+
+
+def test_it_is_over_when_all_have_found_nothing(one, other):
+    one.finds_nothing()
+    assert not one.burst.is_over
+    other.finds_nothing()
+    assert other.burst.is_over
+    assert one.burst.is_over
+
+
+def test_not_while_one_works(one, other):
+    one.finds_nothing()
+    other.finds_nothing()
+    one.burst.note_begin()
+    assert not other.burst.is_over
+
+
+def test_a_look_before_the_work_of_another_ended_does_not_count(one, other):
+    one.finds_nothing()
+    other.works()
+    other.finds_nothing()
+    assert not other.burst.is_over
+    one.finds_nothing()
+    assert other.burst.is_over
+
+
+def test_not_while_nobody_looks_at_a_queue(shared, one):
+    one.finds_nothing()
+    assert not one.burst.is_over  # the pool of b is still booting
+    Member(shared, "b").finds_nothing()
+    assert one.burst.is_over
+
+
+def test_not_before_the_retries_are_due_and_looked_for(shared, one, other, monkeypatch):
+    clock = [10_000_000_000]
+    monkeypatch.setattr("pinlater.worker.burst.monotonic_ns", lambda: clock[0])
+    one.slot.expect_retries(20_000)
+    one.finds_nothing()
+    other.finds_nothing()
+    assert not one.burst.is_over
+    clock[0] = 20_000_000_001
+    one.finds_nothing()
+    assert not one.burst.is_over
+    other.finds_nothing()
+    assert one.burst.is_over
+
+
+def test_not_before_the_keeper_has_settled_a_death(shared, one, other):
+    other.slot.free_batch().hold("claim", ["b:s1:p1:1"])
+    area = other.slot.copy()
+    shared.notices.post(Facts(1, "killed", was_interrupted=False, died_ns=1), area)
+    one.finds_nothing()
+    other.finds_nothing()
+    assert not one.burst.is_over
+    [notice] = shared.notices.pending()
+    shared.notices.handled(notice)
+    assert one.burst.is_over
+
+
+def test_the_work_of_one_that_is_gone_still_counts(one, other):
+    one.finds_nothing()
+    other.works()
+    other.slot.clear()
+    other.slot.introduce(Identity("worker:b2", ["b"], []))
+    other.finds_nothing()
+    assert not one.burst.is_over
+    one.finds_nothing()
+    assert one.burst.is_over
+
+
+def test_what_was_decided_stays(one, other):
+    one.finds_nothing()
+    other.finds_nothing()
+    assert one.burst.is_over
+    one.works()
+    other.slot.clear()
+    assert one.burst.is_over
