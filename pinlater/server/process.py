@@ -17,8 +17,8 @@ from pinlater_supervisor import Child
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.sqlite import SqliteBackend
-from pinlater.server.backends.sqlite.writer import CommitStats
 from pinlater.server.broker import Broker
 from pinlater.server.claims import ClaimNames
 from pinlater.server.clock import SteadyClock

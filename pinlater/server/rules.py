@@ -23,6 +23,7 @@ from pinlater.server.backends.contract import (
     Checkpoint,
     JobRecord,
     NewJob,
+    Position,
 )
 from pinlater.server.calls import CallRefused, missing, require
 from pinlater.wire.messages import (
@@ -36,7 +37,7 @@ from pinlater.wire.messages import (
 )
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-_CONTINUATION = re.compile(r"(-?\d{1,19})\.(\d{1,19})", re.ASCII)
+_CONTINUATION = re.compile(r"(-?\d{1,19})\.(\d{1,19})(?:\.s([^:]+))?", re.ASCII)
 _MOST_INT64 = 2**63 - 1
 
 
@@ -216,7 +217,7 @@ def job_info(record: JobRecord) -> PinLaterJobInfo:
     )
 
 
-def read_continuation(token: str) -> tuple[int, int] | None:
+def read_continuation(token: str) -> Position | None:
     """Return the position that a scan goes on from.
 
     Raises:
@@ -225,18 +226,20 @@ def read_continuation(token: str) -> tuple[int, int] | None:
     if token == CONTINUATION_START:
         return None
     match = _CONTINUATION.fullmatch(token)
-    position = (int(match[1]), int(match[2])) if match else (0, _MOST_INT64 + 1)
-    if max(map(abs, position)) > _MOST_INT64:
-        raise ContinuationInvalid(
-            f"continuation {token[:100]!r} comes from no scan; start with {CONTINUATION_START!r}, "
-            "then send what the answer before had"
-        )
-    return position
+    if match:
+        position = Position(int(match[1]), int(match[2]), match[3] or "")
+        if max(map(abs, position[:2])) <= _MOST_INT64:
+            return position
+    raise ContinuationInvalid(
+        f"continuation {token[:100]!r} comes from no scan; start with {CONTINUATION_START!r}, "
+        "then send what the answer before had"
+    )
 
 
-def write_continuation(position: tuple[int, int]) -> str:
+def write_continuation(position: Position) -> str:
     """Return a scan's position as the wire has it."""
-    return f"{position[0]}.{position[1]}"
+    token = f"{position.run_after_ms}.{position.local_id}"
+    return f"{token}.s{position.shard}" if position.shard else token
 
 
 def any_of(value: Any, default: Any) -> Any:

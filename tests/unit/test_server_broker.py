@@ -9,9 +9,8 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound
-from pinlater.server.backends.contract import Ack, Claim, JobFilter, NewJob
+from pinlater.server.backends.contract import Ack, Claim, CommitStats, JobFilter, NewJob
 from pinlater.server.backends.sqlite import SqliteBackend
-from pinlater.server.backends.sqlite.writer import CommitStats
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.broker import DequeueOrder
 from pinlater.server.rate_limits import RateLimits

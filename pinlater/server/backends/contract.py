@@ -43,6 +43,13 @@ class Capabilities:
     is_serial: bool
 
 
+class CommitStats(NamedTuple):
+    """What one transaction carried: requests, and how long it took in seconds."""
+
+    requests: int
+    seconds: float
+
+
 class NewJob(NamedTuple):
     """A job to be stored as PENDING. ``run_after_ms`` None means now; for ``unique_key`` see ``enqueue_jobs``."""
 
@@ -144,11 +151,19 @@ class JobFilter(NamedTuple):
     body_regex: str | None = None
 
 
+class Position(NamedTuple):
+    """Where a scan goes on: behind this job. ``shard`` is empty where a store has but one."""
+
+    run_after_ms: int
+    local_id: int
+    shard: str = ""
+
+
 class Page(NamedTuple):
     """Part of a scan; ``position`` resumes it, None at the end."""
 
     jobs: list[JobRecord]
-    position: tuple[int, int] | None
+    position: Position | None
 
 
 class Expired(NamedTuple):
@@ -216,7 +231,7 @@ class Backend(Protocol):
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         """Return how many jobs match, counting up to a bound per priority."""
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: tuple[int, int] | None) -> Page:
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         """Return the next jobs that match, latest run_after first."""
 
     async def retry_failed_jobs(

@@ -18,12 +18,14 @@ from pinlater.server.backends.contract import (
     Claim,
     ClaimedJob,
     Collected,
+    CommitStats,
     Dequeued,
     Expired,
     JobFilter,
     JobRecord,
     NewJob,
     Page,
+    Position,
     Settled,
 )
 from pinlater.server.backends.sqlite import looking, upkeep
@@ -35,7 +37,7 @@ from pinlater.server.backends.sqlite.queues import Queue, create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.settle import AckRequest, settle
 from pinlater.server.backends.sqlite.store import Store
-from pinlater.server.backends.sqlite.writer import CommitStats, Writer
+from pinlater.server.backends.sqlite.writer import Writer
 
 _T = TypeVar("_T")
 
@@ -208,7 +210,7 @@ class SqliteBackend:
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await self._read(looking.count, self._search(queue, which), self._count_limit)
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: tuple[int, int] | None) -> Page:
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._read(looking.scan, self._search(queue, which), limit, position)
 
     def _search(self, queue: str, which: JobFilter) -> looking.Search:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import ClaimedJob, JobFilter, JobRecord, Page
+from pinlater.server.backends.contract import ClaimedJob, JobFilter, JobRecord, Page, Position
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import Queue
@@ -18,9 +18,6 @@ _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_ROWS = 500
 _PAGE_BODIES = 50
 """Bodies are read for searching alone, and so many at once, because they may be large."""
-
-Position = tuple[int, int] | None
-"""(run_after, id) of the last job seen; None at the start."""
 
 
 class _Rows(NamedTuple):
@@ -109,7 +106,7 @@ def count(connection: sqlite3.Connection, search: Search, cap: int) -> int:
     )
 
 
-def scan(connection: sqlite3.Connection, search: Search, limit: int, position: Position) -> Page:
+def scan(connection: sqlite3.Connection, search: Search, limit: int, position: Position | None) -> Page:
     """Return the next jobs that match, latest run_after first, without their bodies."""
     found = list(_matching(connection, search, limit + 1, position))
     found.sort(key=_rank, reverse=True)
@@ -117,8 +114,8 @@ def scan(connection: sqlite3.Connection, search: Search, limit: int, position: P
     return Page([record for _, record in found[:limit]], last)
 
 
-def _rank(entry: tuple[int, JobRecord]) -> tuple[int, int]:
-    return entry[1].run_after_ms, entry[0]
+def _rank(entry: tuple[int, JobRecord]) -> Position:
+    return Position(entry[1].run_after_ms, entry[0])
 
 
 def ids_of(connection: sqlite3.Connection, search: Search, limit: int) -> list[int]:
@@ -127,7 +124,7 @@ def ids_of(connection: sqlite3.Connection, search: Search, limit: int) -> list[i
 
 
 def _matching(
-    connection: sqlite3.Connection, search: Search, wanted: int, position: Position = None
+    connection: sqlite3.Connection, search: Search, wanted: int, position: Position | None = None
 ) -> Iterator[tuple[int, JobRecord]]:
     """Yield (id, record) of up to ``wanted`` jobs of each priority, latest run_after first."""
     pattern = search.pattern()
@@ -142,14 +139,14 @@ def _matching(
 
 
 def _walk(
-    connection: sqlite3.Connection, search: Search, priority: int, rows_at_once: int, position: Position
+    connection: sqlite3.Connection, search: Search, priority: int, rows_at_once: int, position: Position | None
 ) -> Iterator[Any]:
     """Yield rows page by page, so that no read transaction stays open for long."""
     kind, more = _rows_of(search.which.state)
     sql = QUERIES[f"scan_{kind}"]
     wants_body = bool(search.which.body_regex)
     first, last = search.bounds
-    run_after, local_id = position or (_END, _END)
+    run_after, local_id, _ = position or Position(_END, _END)
     while True:
         last = min(last, run_after)
         parameters = (search.queue.id, priority, first, last, rows_at_once, run_after, local_id, wants_body, *more)

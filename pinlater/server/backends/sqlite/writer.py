@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
+from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.sqlite.transaction import IdBlock, Transaction
 
 log = logging.getLogger(__name__)
@@ -33,13 +34,6 @@ class _Item(NamedTuple):
     verb: Verb
     request: Any
     future: asyncio.Future[Any]
-
-
-class CommitStats(NamedTuple):
-    """What one transaction carried: requests, and how long it took in seconds."""
-
-    requests: int
-    seconds: float
 
 
 class Writer:

@@ -1,0 +1,71 @@
+"""Asking several shards: all at once, or one after the other until there is enough."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed
+from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.shard import Shard
+
+_T = TypeVar("_T")
+
+Call = Callable[[Shard], Awaitable[_T]]
+
+
+async def ask_all(members: Iterable[Member], call: Call[_T]) -> list[tuple[Member, _T]]:
+    """Return the answers of those that gave one; a shard that does not answer, or lacks the queue, gives none.
+
+    Raises:
+        QueueNotFound: all that answered lack the queue.
+        NoHealthyShards: none answered.
+        ServiceError: what a shard refused.
+    """
+    asked = list(members)
+    results = await asyncio.gather(*(member.ask(call) for member in asked), return_exceptions=True)
+    answers: list[tuple[Member, _T]] = []
+    missing: QueueNotFound | None = None
+    for member, result in zip(asked, results, strict=True):
+        if isinstance(result, QueueNotFound):
+            missing = result
+        elif isinstance(result, ShardConnectionFailed):
+            continue
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            answers.append((member, result))
+    if not answers:
+        raise missing or no_healthy_shards()
+    return answers
+
+
+async def ask_in_turn(members: Iterable[Member], call: Call[_T], is_enough: Callable[[_T], bool]) -> None:
+    """Ask one after the other, until an answer is enough; for those that give none see ``ask_all``.
+
+    Args:
+        members: whom to ask.
+        call: may ask for less and less.
+        is_enough: takes an answer, and says whether it was the last one wanted.
+    """
+    missing: QueueNotFound | None = None
+    is_answered = False
+    for member in members:
+        try:
+            answer = await member.ask(call)
+        except QueueNotFound as error:
+            missing = error
+        except ShardConnectionFailed:
+            continue
+        else:
+            is_answered = True
+            if is_enough(answer):
+                break
+    if not is_answered:
+        raise missing or no_healthy_shards()
+
+
+def no_healthy_shards() -> NoHealthyShards:
+    """Return the error for when nobody answered."""
+    return NoHealthyShards("no shard of the store answers at present; look at the databases, the log names them")

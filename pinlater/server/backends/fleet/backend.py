@@ -1,0 +1,258 @@
+"""Several shards as one ``Backend``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.server.backends.contract import (
+    MAX_ANSWER_BYTES,
+    Ack,
+    Capabilities,
+    Checkpoint,
+    Claim,
+    ClaimedJob,
+    Collected,
+    Dequeued,
+    Expired,
+    JobFilter,
+    JobRecord,
+    NewJob,
+    Page,
+    Position,
+    Settled,
+)
+from pinlater.server.backends.fleet import addressed, scanning
+from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn, no_healthy_shards
+from pinlater.server.backends.fleet.gathered import Gathered
+from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.roster import Roster
+from pinlater.server.backends.fleet.shard import Shard, ShardSpec, ShardUnreachable
+from pinlater.server.backends.fleet.store_clock import StoreClock
+
+log = logging.getLogger(__name__)
+
+CLOCK_SECONDS = 5.0
+"""The shards' clocks are looked at so often."""
+
+
+class FleetBackend:
+    """Jobs spread over shards.
+
+    A batch of new jobs goes to one shard, taken at random. What names a job goes to the job's shard. A dequeue asks
+    the shards in random order until it has enough. Everything else is asked of all shards, and what they say is
+    put together; a shard that does not answer is left out then, and left alone for a while.
+
+    Make it within the event loop that is to use it, then ``update`` it.
+
+    Args:
+        name: of the kind of store, for people.
+        make: makes a shard, which must not connect before it is asked for something.
+    """
+
+    def __init__(self, name: str, make: Callable[[ShardSpec], Shard]) -> None:
+        self.capabilities = Capabilities(name=name, is_serial=False)
+        self._roster = Roster(make)
+        self._deleting: Counter[str] = Counter()
+
+    def update(self, specs: Sequence[ShardSpec]) -> None:
+        """Put another set of shards into force; those that stay as they are notice nothing."""
+        self._roster.update(specs)
+
+    @property
+    def waiting(self) -> int:
+        """Write requests that have no result yet."""
+        return sum(member.shard.waiting for member in self._roster)
+
+    @property
+    def ill_shards(self) -> int:
+        """How many shards are left alone because they did not answer."""
+        return sum(not member.is_well for member in self._roster)
+
+    # Queues
+
+    async def create_queue(self, queue: str) -> None:
+        """Make the queue on every shard that answers; the others get it with its first job there."""
+        await ask_all(self._roster, lambda shard: shard.create_queue(queue))
+
+    async def delete_queue(self, queue: str) -> None:
+        """Delete the queue from every shard.
+
+        Raises:
+            ShardConnectionFailed: not every shard answered; the deletion has to be repeated.
+        """
+        self._deleting[queue] += 1
+        try:
+            members = list(self._roster)
+            deleted = await ask_all(members, lambda shard: shard.delete_queue(queue))
+        finally:
+            self._deleting -= Counter([queue])
+        left = sorted({member.name for member in members} - {member.name for member, _ in deleted})
+        if left:
+            raise ShardConnectionFailed(
+                f"queue {queue} is still on shard {', '.join(left)}, which does not answer; delete it again later"
+            )
+
+    async def queue_names(self) -> set[str]:
+        answers = await ask_all(self._roster.well(), lambda shard: shard.queue_names())
+        return set().union(*(names for _, names in answers))
+
+    # The life of jobs
+
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+        members = [member for member in self._roster.enqueueable() if member.is_well]
+        random.shuffle(members)
+        for member in members:
+            try:
+                return await self._enqueue_at(member, queue, jobs)
+            except ShardUnreachable:  # nothing was stored: another shard may have them
+                continue
+        raise no_healthy_shards()
+
+    async def _enqueue_at(self, member: Member, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+        try:
+            return await member.ask(lambda shard: shard.enqueue_jobs(queue, jobs))
+        except QueueNotFound:
+            if not await self._is_elsewhere(queue, member):
+                raise
+        log.info("shard %s did not have queue %s yet", member.name, queue)
+        await member.ask(lambda shard: shard.create_queue(queue))
+        return await member.ask(lambda shard: shard.enqueue_jobs(queue, jobs))
+
+    async def _is_elsewhere(self, queue: str, member: Member) -> bool:
+        """Whether a shard lacks a queue because it is new, or was ill when the queue was made."""
+        others = [other for other in self._roster.well() if other is not member]
+        if not others or self._deleting[queue]:
+            return False
+        answers = await ask_all(others, lambda shard: shard.queue_names())
+        return any(queue in names for _, names in answers) and not self._deleting[queue]
+
+    async def dequeue_jobs(
+        self, queue: str, limit: int, claim: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
+    ) -> Dequeued:
+        got = Gathered(limit, max_bytes)
+        try:
+            await ask_in_turn(
+                self._roster.well(),
+                lambda shard: shard.dequeue_jobs(
+                    queue, got.wanted, claim, max_bytes=got.room_bytes, want_next_due=want_next_due
+                ),
+                got.take,
+            )
+        except ServiceError:
+            if not got.jobs:
+                raise
+            log.exception("a shard failed; what the others handed out is not held back for that")
+        return got.dequeued()
+
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+        got = Gathered(limit, max_bytes)
+
+        async def look(shard: Shard) -> Dequeued:
+            jobs = await shard.peek_jobs(queue, got.wanted, max_bytes=got.room_bytes)
+            return Dequeued(jobs, None, has_more=False)
+
+        await ask_in_turn(self._roster.well(), look, got.take)
+        return got.jobs
+
+    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+        return await addressed.ack(self._roster, queue, succeeded, failed)
+
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+        return await addressed.checkpoint(self._roster, queue, checkpoints)
+
+    async def release_claims(self, queue: str, source: str) -> int:
+        return await self._sum(lambda shard: shard.release_claims(queue, source))
+
+    # Looking
+
+    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+        return await addressed.lookup(self._roster, jobs, include_body=include_body)
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
+        return await self._sum(lambda shard: shard.count_jobs(queue, which))
+
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+        pages = await ask_all(
+            self._roster.well(),
+            lambda shard: shard.scan_jobs(queue, which, limit, scanning.start_of(shard.name, position)),
+        )
+        return scanning.merge([page for _, page in pages], limit)
+
+    async def _sum(self, call: Call[int]) -> int:
+        return sum(number for _, number in await ask_all(self._roster.well(), call))
+
+    # By hand and by the monitor
+
+    async def retry_failed_jobs(
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+    ) -> int:
+        return await self._up_to(
+            limit, lambda shard, left: shard.retry_failed_jobs(queue, priority, attempts, run_after_ms, left)
+        )
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
+        return await self._up_to(limit, lambda shard, left: shard.delete_jobs(queue, which, left))
+
+    async def _up_to(self, limit: int, call: Callable[[Shard, int], Awaitable[int]]) -> int:
+        left = limit
+
+        def is_enough(done: int) -> bool:
+            nonlocal left
+            left -= done
+            return left <= 0
+
+        await ask_in_turn(self._roster.well(), lambda shard: call(shard, left), is_enough)
+        return limit - left
+
+    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        answers = await ask_all(
+            self._roster.well(),
+            lambda shard: shard.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms),
+        )
+        retried: Counter[str] = Counter()
+        failed: Counter[str] = Counter()
+        for expired in (one for _, found in answers for one in found):
+            retried[expired.queue] += expired.retried
+            failed[expired.queue] += expired.failed
+        return [Expired(queue, retried[queue], failed[queue]) for queue in retried]
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
+        answers = await ask_all(
+            self._roster.well(), lambda shard: shard.collect_finished(succeeded_ttl_ms, failed_ttl_ms, limit)
+        )
+        succeeded: Counter[str] = Counter()
+        failed: Counter[str] = Counter()
+        for collected in (one for _, found in answers for one in found):
+            succeeded[collected.queue] += collected.succeeded
+            failed[collected.queue] += collected.failed
+        return [Collected(queue, succeeded[queue], failed[queue]) for queue in succeeded]
+
+    # Time
+
+    async def learn_time(self, clock: StoreClock) -> None:
+        """Let ``clock`` show what the clocks of the shards show."""
+
+        async def offset_ms(shard: Shard) -> float:
+            asked_at = clock.machine_ms()
+            shown = await shard.clock_ms()
+            return shown - (asked_at + clock.machine_ms()) / 2
+
+        try:
+            clock.learn([offset for _, offset in await ask_all(self._roster.well(), offset_ms)])
+        except ServiceError:
+            log.warning("no shard tells its time; this machine's clock goes on from what they told before")
+
+    async def follow_time(self, clock: StoreClock) -> None:
+        """Keep ``clock`` right; to be run as a task."""
+        while True:
+            await asyncio.sleep(CLOCK_SECONDS)
+            await self.learn_time(clock)
+
+    async def close(self) -> None:
+        await self._roster.close()

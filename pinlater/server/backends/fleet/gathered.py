@@ -1,0 +1,45 @@
+"""What a dequeue has got so far from the shards that it asked."""
+
+from __future__ import annotations
+
+from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
+
+
+class Gathered:
+    """Adds up to one answer.
+
+    Attributes:
+        jobs: in the order of the shards, each shard's in its own.
+        wanted: how many more may come.
+        room_bytes: how much more the answer holds.
+
+    Args:
+        limit: most jobs.
+        max_bytes: most bytes of the answer.
+    """
+
+    def __init__(self, limit: int, max_bytes: int) -> None:
+        self.jobs: list[ClaimedJob] = []
+        self.wanted = limit
+        self.room_bytes = max_bytes
+        self._max_bytes = max_bytes
+        self._next_due_ms: int | None = None
+        self._has_more = False
+
+    def take(self, found: Dequeued) -> bool:
+        """Add what a shard handed out; return whether that is enough."""
+        self.jobs += found.jobs
+        self.wanted -= len(found.jobs)
+        self.room_bytes -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in found.jobs)
+        self._has_more = self._has_more or found.has_more
+        if found.next_due_ms is not None:
+            self._next_due_ms = min(found.next_due_ms, self._next_due_ms or found.next_due_ms)
+        if self.wanted <= 0 or self.room_bytes < self._max_bytes / 2:
+            # The next shard hands out a job even if there is no room for it: never ask with little left.
+            self._has_more = True
+            return True
+        return False
+
+    def dequeued(self) -> Dequeued:
+        """Return all of it as one answer."""
+        return Dequeued(self.jobs, None if self._has_more else self._next_due_ms, self._has_more)

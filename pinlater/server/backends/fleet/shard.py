@@ -1,0 +1,108 @@
+"""What one shard has to do: nearly the verbs of the contract, for the jobs that it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, Protocol
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import ShardConnectionFailed
+from pinlater.server.backends.contract import (
+    Ack,
+    Checkpoint,
+    Claim,
+    ClaimedJob,
+    Collected,
+    Dequeued,
+    Expired,
+    JobFilter,
+    JobRecord,
+    NewJob,
+    Page,
+    Position,
+    Settled,
+)
+
+
+class ShardUnreachable(ShardConnectionFailed):
+    """Nothing of the call reached the shard, so that it may be made elsewhere."""
+
+
+class ShardSpec(NamedTuple):
+    """A shard as the file of shards has it.
+
+    Attributes:
+        name: as in descriptors.
+        place: where it is and how to get in, in the form of its store; when it changes, the shard is opened anew.
+        is_dequeue_only: takes no new jobs, so that it can be emptied.
+    """
+
+    name: str
+    place: Hashable
+    is_dequeue_only: bool = False
+
+
+class Shard(Protocol):
+    """Keeps a part of the jobs of every queue.
+
+    A verb raises ``ShardConnectionFailed`` when the shard does not answer, after its own retries and within 10 s,
+    and ``ShardUnreachable`` if nothing was sent; both count against its health, other errors do not. A shard keeps
+    its queues by itself, and raises ``QueueNotFound`` for those it does not have; its fleet knows whether another
+    shard has them. Nothing connects before it is asked for something.
+    """
+
+    name: str
+
+    @property
+    def waiting(self) -> int:
+        """Write requests that have no result yet."""
+
+    async def ping(self) -> None:
+        """Return if the shard answers, within a second or so."""
+
+    async def clock_ms(self) -> float:
+        """Return the shard's own time, in epoch milliseconds."""
+
+    async def create_queue(self, queue: str) -> None:
+        """See ``Backend``; so for all that follow."""
+
+    async def delete_queue(self, queue: str) -> None: ...
+
+    async def queue_names(self) -> set[str]: ...
+
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]: ...
+
+    async def dequeue_jobs(
+        self, queue: str, limit: int, claim: Claim, *, max_bytes: int, want_next_due: bool = False
+    ) -> Dequeued: ...
+
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int) -> list[ClaimedJob]: ...
+
+    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled: ...
+
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled: ...
+
+    async def release_claims(self, queue: str, source: str) -> int: ...
+
+    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]: ...
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> int: ...
+
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+        """Return the next jobs that match; the positions need not name the shard.
+
+        Positions may lie between jobs: ``local_id`` 0 is before all of that moment, ``2**63 - 1`` behind them.
+        """
+
+    async def retry_failed_jobs(
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+    ) -> int: ...
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int: ...
+
+    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]: ...
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]: ...
+
+    async def close(self) -> None:
+        """Finish what was submitted, as far as the shard answers, and let go of it."""

@@ -1,0 +1,193 @@
+"""Shards in memory, as much of them as a fleet can tell from real ones."""
+
+import asyncio
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound
+from pinlater.server.backends.contract import (
+    ClaimedJob,
+    Collected,
+    Dequeued,
+    Expired,
+    JobRecord,
+    Page,
+    Position,
+    Settled,
+)
+from pinlater.server.backends.fleet import FleetBackend, ShardSpec
+
+ADDRESS = ("db1", 3306)
+
+
+class MemoryShard:
+    """Keeps jobs in lists. ``error`` is raised by every verb until it is taken away."""
+
+    def __init__(self, spec, log=None):
+        self.name = spec.name
+        self.place = spec.place
+        self.error = None
+        self.is_closed = False
+        self.waiting = 0
+        self.ahead_ms = 0.0
+        self.asked = [] if log is None else log
+        self.gate = None
+        self._jobs = {}
+        self._number = 0
+
+    async def _called(self, verb, queue=None):
+        self.asked.append((self.name, verb))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        if queue is not None and queue not in self._jobs:
+            raise QueueNotFound(f"there is no queue {queue!r}")
+        return self._jobs.get(queue, [])
+
+    async def ping(self):
+        await self._called("ping")
+
+    async def clock_ms(self):
+        await self._called("clock")
+        return 1_000_000.0 + self.ahead_ms
+
+    async def create_queue(self, queue):
+        await self._called("create")
+        self._jobs.setdefault(queue, [])
+
+    async def delete_queue(self, queue):
+        await self._called("delete")
+        self._jobs.pop(queue, None)
+
+    async def queue_names(self):
+        await self._called("names")
+        return set(self._jobs)
+
+    async def enqueue_jobs(self, queue, jobs):
+        kept = await self._called("enqueue", queue)
+        names = []
+        for job in jobs:
+            self._number += 1
+            names.append(f"{queue}:s{self.name}:p{job.priority}:{self._number}")
+            kept.append(JobRecord(names[-1], 0, 1, 1, "", 0, job.run_after_ms or 0, 0, None, job.body))
+        return names
+
+    async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False):
+        kept = await self._called("dequeue", queue)
+        taken = [ClaimedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
+        del kept[:limit]
+        return Dequeued(taken, self.next_due_ms if want_next_due else None, has_more=bool(kept))
+
+    next_due_ms = None
+
+    async def peek_jobs(self, queue, limit, *, max_bytes):
+        kept = await self._called("peek", queue)
+        return [ClaimedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
+
+    async def ack_dequeued_jobs(self, queue, succeeded, failed):
+        await self._called("ack", queue)
+        return Settled(len(succeeded), len(failed), len(failed) * 100 or None)
+
+    async def checkpoint_jobs(self, queue, checkpoints):
+        await self._called("checkpoint", queue)
+        return Settled(len(checkpoints), 0, None)
+
+    async def release_claims(self, queue, source):
+        await self._called("release", queue)
+        return 2
+
+    async def lookup_jobs(self, jobs, *, include_body):
+        await self._called("lookup")
+        known = {job.descriptor: job for kept in self._jobs.values() for job in kept}
+        return [known.get(str(job)) for job in jobs]
+
+    async def count_jobs(self, queue, which):
+        return len(await self._called("count", queue))
+
+    async def scan_jobs(self, queue, which, limit, position):
+        kept = await self._called("scan", queue)
+        ranked = sorted(((job.run_after_ms, JobDescriptor.parse(job.descriptor).local_id), job) for job in kept)[::-1]
+        behind = [entry for entry in ranked if position is None or entry[0] < position[:2]]
+        last = Position(*behind[limit - 1][0]) if len(behind) > limit else None
+        return Page([job for _, job in behind[:limit]], last)
+
+    async def retry_failed_jobs(self, queue, priority, attempts, run_after_ms, limit):
+        await self._called("retry", queue)
+        return min(limit, 3)
+
+    async def delete_jobs(self, queue, which, limit):
+        kept = await self._called("delete jobs", queue)
+        gone = kept[:limit]
+        del kept[:limit]
+        return len(gone)
+
+    async def reap_expired(self, limit, *, server_age_ms, quiet_ms):
+        await self._called("reap")
+        return [Expired(queue, 1, 2) for queue in self._jobs]
+
+    async def collect_finished(self, succeeded_ttl_ms, failed_ttl_ms, limit):
+        await self._called("collect")
+        return [Collected(queue, 3, 0) for queue in self._jobs]
+
+    async def close(self):
+        self.is_closed = True
+
+
+class FleetBench:
+    """A fleet of memory shards, with its verbs called without ``await``.
+
+    Attributes:
+        shards: by name, those that were made last.
+        asked: (shard, verb) of every call.
+    """
+
+    def __init__(self, *specs):
+        self.shards = {}
+        self.asked = []
+        self._runner = asyncio.Runner()
+        self.fleet = self.run(self._open())
+        self.update(*(specs or specs_of("1", "2", "3")))
+
+    @property
+    def ill_shards(self):
+        return self.fleet.ill_shards
+
+    async def _open(self):
+        return FleetBackend("memory", self._make)
+
+    def _make(self, spec):
+        self.shards[spec.name] = MemoryShard(spec, self.asked)
+        return self.shards[spec.name]
+
+    def run(self, awaitable):
+        return self._runner.run(awaitable)
+
+    def update(self, *specs):
+        async def update():
+            self.fleet.update(specs)
+
+        self.run(update())
+
+    def end(self):
+        self.run(self.fleet.close())
+        self._runner.close()
+
+    def asked_for(self, verb):
+        """Return the shards that were asked for something, in order."""
+        return [shard for shard, asked in self.asked if asked == verb]
+
+    def wait_until(self, condition):
+        async def wait():
+            async with asyncio.timeout(30):
+                while not condition():
+                    await asyncio.sleep(0.01)
+
+        self.run(wait())
+
+    def __getattr__(self, verb):
+        method = getattr(self.fleet, verb)
+        return lambda *arguments, **options: self.run(method(*arguments, **options))
+
+
+def specs_of(*names, dequeue_only=()):
+    return tuple(ShardSpec(name, ADDRESS, name in dequeue_only) for name in names)
