@@ -13,8 +13,8 @@ from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.worker.modules import load_job_classes, make_codec
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
-from pinlater.worker.process import JobProcess
 from pinlater.worker.shared import Shared
+from pinlater.worker.solo import SoloProcess
 
 BURST_PATIENCE_SECONDS = 5.0
 
@@ -25,7 +25,7 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
     """Live as a job process of a pool; return the exit status."""
     try:
         codec = make_codec(load_job_classes(options.modules), options.queues)
-        process = JobProcess(child, options, pool, codec, shared)
+        process = SoloProcess(child, options, pool, codec, shared)
     except ConfigError as error:
         _complain(shared, str(error))
         return EXIT_CONFIG

@@ -9,7 +9,7 @@ import time
 from pinlater_supervisor import TIME_OUT, Child, ChildExit, Pool, Supervisor
 
 from pinlater.worker.boot import run_job_process
-from pinlater.worker.holding import read_holding
+from pinlater.worker.holding import layout_for, read_holding
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.notices import Facts
 from pinlater.worker.options import Options
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 def run_worker(options: Options) -> int:
     """Run a worker until it is told to stop, or its burst is over; return the exit status."""
-    shared = Shared.for_pools(options.pools)
+    shared = Shared.for_pools(options.pools, layout_for(options.places))
 
     def run_keeper(child: Child) -> int:
         child.ready()

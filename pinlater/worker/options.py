@@ -20,6 +20,8 @@ class Options:
         lease_seconds: life of a claim that is not renewed.
         drain_seconds: time for running jobs when the worker is told to stop.
         max_jobs: a process is replaced after this many jobs; None: never.
+        threads: jobs that each process runs at once, in threads; None: not in threads.
+        concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
     """
 
     modules: tuple[str, ...]
@@ -29,8 +31,15 @@ class Options:
     lease_seconds: float = 30.0
     drain_seconds: float = 30.0
     max_jobs: int | None = None
+    threads: int | None = None
+    concurrency: int | None = None
 
     @property
     def queues(self) -> tuple[str, ...]:
         """The queues that were named; none if those of the job classes are to be served."""
         return tuple(queue for pool in self.pools for queue in pool.weights)
+
+    @property
+    def places(self) -> int:
+        """How many jobs a process can run at once."""
+        return self.threads or self.concurrency or 1

@@ -1,4 +1,7 @@
-"""A job process: fetches, runs, settles; one thread, one connection."""
+"""A job process: fetches, runs, settles; one connection, and one thread that talks on it.
+
+How the jobs are run is told in ``solo`` and ``team_process``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import secrets
 import select
 import socket
 import time
+from abc import ABC, abstractmethod
 from time import monotonic_ns
 
 from pinlater_supervisor import Child
@@ -20,22 +24,18 @@ from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.burst import Burst
 from pinlater.worker.connector import Connector
 from pinlater.worker.fetcher import Fetcher
-from pinlater.worker.holding import DISCARDED, FAILED, RUNNING, SUCCEEDED, Identity
+from pinlater.worker.holding import DISCARDED, FAILED, SUCCEEDED, Identity
 from pinlater.worker.options import Options
 from pinlater.worker.outcome import Failure, Outcome
 from pinlater.worker.pipeline import Pipeline
 from pinlater.worker.pools import JobPool
-from pinlater.worker.runner import Runner
-from pinlater.worker.saver import Saver
 from pinlater.worker.settler import Settler
 from pinlater.worker.shared import Shared
 from pinlater.worker.turns import Turns
 
 POLL_SECONDS = 10.0
 """How long the server may keep a dequeue until there is a job."""
-_FLUSH_NS = 100_000_000
-"""Acks wait no longer than this for the dequeue to ride on."""
-_HOLD_NS = 200_000_000
+HOLD_NS = 200_000_000
 """Jobs that were fetched and not started after this time go back, for others to run."""
 _LEAVE_SECONDS = 5.0
 """How long a process that stops looks for a server; what it cannot settle then is left to the keeper."""
@@ -46,10 +46,10 @@ _LONGEST_BURST_WAIT_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-def new_identity(queues: list[str], kinds: list[str]) -> Identity:
+def new_identity(queues: list[str], kinds: list[str], places: int) -> Identity:
     """Return an identity that no other process ever had, on any host."""
     host = socket.gethostname().replace(":", "_")
-    return Identity(f"worker:{host}:{os.getpid()}:{secrets.token_hex(4)}", queues, kinds)
+    return Identity(f"worker:{host}:{os.getpid()}:{secrets.token_hex(4)}", queues, kinds, places)
 
 
 def _spread(max_jobs: int | None) -> int | None:
@@ -57,8 +57,16 @@ def _spread(max_jobs: int | None) -> int | None:
     return None if max_jobs is None else max(1, round(max_jobs * (1 - 0.1 * random.random())))  # noqa: S311 - no secret
 
 
-class JobProcess:
-    """1. Asks for jobs, acks on board. 2. Runs them. 3. When told to stop, leaves nothing behind."""
+class JobProcess(ABC):
+    """1. Asks for jobs, acks on board. 2. Runs them. 3. When told to stop, leaves nothing behind.
+
+    Args:
+        child: the process.
+        options: of the worker.
+        pool: the one that the process belongs to.
+        codec: of the job classes.
+        shared: with the other processes.
+    """
 
     def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         self._child = child
@@ -66,16 +74,15 @@ class JobProcess:
         self._slot = shared.slot(pool.name, child.slot)
         self._burst = Burst(shared, self._slot, options.queues or codec.queues) if options.burst else None
         weights = pool.weights or dict.fromkeys(codec.queues, 1)
-        identity = new_identity(list(weights), codec.names)
+        identity = self._identity = new_identity(list(weights), codec.names, options.places)
         self._slot.introduce(identity)
-        context = RequestContext(source=identity.source)
-        lease = options.lease_seconds
+        context = self._context = RequestContext(source=identity.source)
+        lease = self._lease_seconds = options.lease_seconds
         self._connector = Connector(options.servers)
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
         self._settler = Settler(self._pipeline, context, lease, self._expect_retry)
         self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease, turns=Turns(weights))
-        saver = Saver(self._pipeline, self._connector, context, child)
-        self._runner = Runner(codec, identity.kinds, saver, lease, kill_at=child.kill_at)
+        self._codec = codec
         self._jobs_done = 0
         self._most_jobs = _spread(options.max_jobs)
         self._fetcher.misses_queue = True  # for all we know
@@ -83,22 +90,19 @@ class JobProcess:
     def reach_server(self, seconds: float) -> bool:
         """Connect, and create the queues, within ``seconds``; return whether that was possible."""
         deadline = time.monotonic() + seconds
-        while not self._connect():
+        while delay := self._reach():
             if self._child.draining or time.monotonic() >= deadline:
                 return False
+            self._pause(delay)
         return True
 
+    @abstractmethod
     def work(self) -> None:
         """Work until told to stop, or until there is nothing left to do in a burst."""
-        while not (self._child.draining or self._is_done):
-            self._child.beat()
-            batch = self._fetcher.next_batch()
-            if batch is not None:
-                self._fetcher.prefetch()
-                self._run(batch)
-            elif self._connect():
-                self._fetch()
-        self._leave()
+
+    @abstractmethod
+    def _close(self) -> None:
+        """End what jobs left behind."""
 
     @property
     def _is_done(self) -> bool:
@@ -108,35 +112,19 @@ class JobProcess:
 
     # Fetching
 
-    def _connect(self) -> bool:
-        """Be connected, or wait a little; what a lost connection left behind comes first."""
+    def _reach(self) -> float:
+        """Be connected; what a lost connection left behind comes first. Return 0, or after how long to try again."""
         try:
             self._pipeline.open()
             self._fetcher.release_lost()
             if self._fetcher.misses_queue:
                 self._fetcher.create_queues()
         except ServerUnavailable:
-            self._pause(self._connector.delay_seconds)
-            return False
+            return self._connector.delay_seconds
         except (CallError, ServiceError) as error:
             log.warning("%s", error)
-            self._pause(1.0)
-            return False
-        return True
-
-    def _fetch(self) -> None:
-        """Keep a dequeue waiting, and take the next reply to anything."""
-        held = self._fetcher.held_seconds
-        if held:
-            self._settler.flush()
-        elif not self._fetcher.in_flight:
-            self._fetcher.ask(POLL_SECONDS if self._burst is None else self._look(self._burst))
-        if not self._pipeline.in_flight:
-            self._pause(held or self._settler.held_seconds or 0.05)
-        elif self._pipeline.wait(held or None):
-            self._pipeline.receive()
-            if self._burst is not None and self._fetcher.came_back_empty and not self._fetcher.in_flight:
-                self._burst.note_empty()
+            return 1.0
+        return 0.0
 
     def _look(self, burst: Burst) -> float:
         """Note that a dequeue of a burst is about to be sent; return how long it may wait for a job."""
@@ -159,31 +147,6 @@ class JobProcess:
 
     # Running
 
-    def _run(self, batch: Batch) -> None:
-        """Run a batch, as far as nothing speaks against it; what is left goes back."""
-        states, area, run, child = batch.area.states, batch.area, self._runner.run, self._child
-        began = now = monotonic_ns()
-        flush_at, first = now + _FLUSH_NS, batch.next
-        if self._burst is not None:
-            self._burst.note_begin()
-        for position in batch.unstarted:
-            if child.draining or now - began > _HOLD_NS:
-                break
-            states[position] = RUNNING
-            if area.is_revoked:  # looked at after the line above, so that keeper and we cannot both take it
-                break
-            batch.next = position + 1
-            outcome = run(batch, position, now)
-            now = monotonic_ns()
-            self._note(batch, position, outcome)
-            if now >= flush_at:
-                self._settler.flush()
-                flush_at = now + _FLUSH_NS
-        self._settler.give_back(batch, batch.unstarted)
-        self._count(batch.next - first, (now - began) / 1e9)
-        if self._burst is not None:
-            self._burst.note_end()
-
     def _note(self, batch: Batch, position: int, outcome: Outcome | None) -> None:
         queue = queue_of(batch.descriptors[position])
         if outcome is None:
@@ -193,14 +156,8 @@ class JobProcess:
             batch.area.delays[position] = outcome.delay_ms
             batch.area.states[position] = DISCARDED if outcome.is_final else FAILED
             self._settler.failed(queue, (batch, position), outcome)
-            self._settler.flush()  # the next job may kill the process, and the board has no room for the reason
         else:
             self._settler.give_back(batch, [position], outcome)
-
-    def _count(self, jobs: int, seconds: float) -> None:
-        self._fetcher.pace.note(jobs, seconds)
-        self._jobs_done += jobs
-        self._child.status(f"{self._jobs_done} jobs done")
 
     # Stopping
 
@@ -223,7 +180,7 @@ class JobProcess:
                 self._fetcher.give_back_all()
             else:
                 self._sleep()
-        self._runner.close()
+        self._close()
         self._pipeline.close()
         if self._burst is not None:
             self._burst.note_end()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pinlater.errors import ConfigError
 from pinlater.worker.board import Board
+from pinlater.worker.holding import ALONE, Layout
 from pinlater.worker.notices import Notices
 from pinlater.worker.once import Once
 from pinlater.worker.pools import JobPool
@@ -32,13 +33,13 @@ class Shared:
     banner: Once = field(default_factory=Once)
 
     @classmethod
-    def for_pools(cls, pools: Iterable[JobPool]) -> Shared:
+    def for_pools(cls, pools: Iterable[JobPool], layout: Layout = ALONE) -> Shared:
         """Make room in each pool for its processes, for a second generation beside them, and for some more."""
         places: dict[str, range] = {}
         end = 0
         for pool in pools:
             places[pool.name] = range(end, end := end + 4 * pool.processes + 64)
-        return cls(Board(end), Notices(end), places)
+        return cls(Board(end, layout), Notices(end, layout), places)
 
     def slot(self, pool: str, number: int) -> Slot:
         """Return the slot of a pool's process with that number, which is in use from then on.
