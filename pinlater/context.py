@@ -6,7 +6,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+if TYPE_CHECKING:
+    from pinlater.job import Job
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -180,3 +183,66 @@ class JobContext(ABC):
             TypeError: the record has no such field.
             ValueError: the field is negative.
         """
+
+    @abstractmethod
+    def enqueue(
+        self,
+        job: Job,
+        *,
+        name: str,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+    ) -> str:
+        """Enqueue a follow-up job, once: its descriptor is kept like the result of a step.
+
+        ::
+
+            report = context.step("build", build, self.month)
+            context.enqueue(MailReport(path=report), name="mail", delay=3600)
+
+        Should the process die between sending it and keeping that, the next attempt does not start a second one as
+        long as the first waits or runs.
+
+        Args:
+            job: what to do.
+            name: of this follow-up. Each use of a name enqueues one; they are counted as those of ``step`` are.
+            queue: queue to go to; this and the next two are the job class's unless given.
+            priority: 1 is served first.
+            attempts: attempts in all.
+            delay: seconds from now before which it does not run.
+            run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
+
+        Returns:
+            The follow-up's descriptor.
+
+        Raises:
+            ValueError: an option is out of its range, or the name too long.
+            BodyInvalid: a field of ``job`` is not JSON, or this job is a ``RawJob``, whose body has no place for it.
+            QueueNotFound: the follow-up's queue was not created.
+            CallError, ServerError: no server took it; let it pass, and the next attempt tries again.
+        """
+
+    @abstractmethod
+    def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
+        """Let the job run again, if this attempt succeeds: it is pending once more then, instead of SUCCEEDED.
+
+        It is the same job, with the same descriptor and its record as it is at the end of this attempt. Its next run
+        begins afresh: all attempts, no steps, sleeps or follow-ups done. Nothing happens at the call itself; the
+        last one of an attempt counts, and none if the attempt fails.
+
+        Args:
+            after: seconds, counted from the end of this attempt.
+            at: or a moment: epoch seconds, or a datetime (a naive one is local time). One in the past is due at once.
+
+        Raises:
+            ValueError: not one of the two is given, or it is no time that can come.
+            BodyInvalid: the job is a ``RawJob``, whose body has no place for it.
+        """
+
+    @property
+    @abstractmethod
+    def scheduled_for(self) -> datetime | None:
+        """The moment that this run of a rescheduled job was planned for; None in the first run."""

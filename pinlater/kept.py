@@ -38,6 +38,18 @@ class Progress(msgspec.Struct, frozen=True):
         return min(self.done / self.total, 1.0) if self.total else 1.0
 
 
+class Again(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of a job that was rescheduled; see ``JobContext.reschedule``.
+
+    Attributes:
+        due_ms: epoch milliseconds that its present run was planned for.
+        run: how many runs it has had before.
+    """
+
+    due_ms: int
+    run: int = 0
+
+
 class Kept(msgspec.Struct, omit_defaults=True):
     """Written into the body under names that no field can have.
 
@@ -46,12 +58,25 @@ class Kept(msgspec.Struct, omit_defaults=True):
         progress: how far the job says it has come.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
         tries: name of a step that failed -> the attempt of the job, and how often the step has failed within it.
+        enqueued: name of a follow-up job -> its descriptor.
+        again: of a job that was rescheduled.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
     progress: Progress | None = msgspec.field(name=f"{_PREFIX}progress", default=None)
     sleeps: dict[str, int] = msgspec.field(name=f"{_PREFIX}sleeps", default_factory=dict)
     tries: dict[str, tuple[int, int]] = msgspec.field(name=f"{_PREFIX}tries", default_factory=dict)
+    enqueued: dict[str, str] = msgspec.field(name=f"{_PREFIX}enqueued", default_factory=dict)
+    again: Again | None = msgspec.field(name=f"{_PREFIX}again", default=None)
+
+    @property
+    def run(self) -> int:
+        """How many runs the job has had before this one."""
+        return 0 if self.again is None else self.again.run
+
+    def for_next_run(self, due_ms: int) -> Kept:
+        """Return what the next run begins with: nothing of this one's but that it was there."""
+        return Kept(again=Again(due_ms, self.run + 1))
 
 
 _kept_decoder = msgspec.json.Decoder(Kept)
@@ -67,6 +92,14 @@ def progress_in(body: bytes | None) -> Progress | None:
     """Return how far a job has come, by its body; None if that says nothing, or is no job of ours."""
     try:
         return None if body is None else kept_in(body).progress
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def again_in(body: bytes) -> Again | None:
+    """Return what a job that was rescheduled knows of its runs, by its body; None of any other."""
+    try:
+        return kept_in(body).again
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

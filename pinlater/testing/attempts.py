@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from time import monotonic_ns
+from time import monotonic_ns, time
 from typing import Self
 
 from pinlater.client.records import ClaimedJob
 from pinlater.codec import JobCodec
 from pinlater.errors import JobInterrupted
 from pinlater.job import Job
-from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse
+from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse, PinLaterJob
 from pinlater.worker.batch import Batch
 from pinlater.worker.holding import ALONE
 from pinlater.worker.outcome import Failure, Interruption
@@ -32,6 +32,9 @@ _OF_A_JOB = (Exception, JobInterrupted, SystemExit, asyncio.CancelledError)
 SaveBody = Callable[[ClaimedJob, bytes], object]
 """Keeps the body of a job that runs."""
 
+EnqueueJob = Callable[[str, PinLaterJob], str]
+"""Enqueues a follow-up; returns its descriptor."""
+
 
 class Ending(StrEnum):
     """How an attempt ended."""
@@ -40,6 +43,7 @@ class Ending(StrEnum):
     FAILED = "failed"
     DISCARDED = "discarded"
     INTERRUPTED = "interrupted"
+    RESCHEDULED = "rescheduled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ class Outcome:
         error: what the job raised; for an unreadable body, what reading it raised.
         status: what a worker would add to the job's custom status.
         retry_delay: seconds that a worker would wait before the next attempt.
-        body: what an interrupted job goes on from.
-        run_after_ms: of a job that sleeps, when it goes on; epoch milliseconds.
+        body: what an interrupted job goes on from, or a rescheduled one begins its next run with.
+        run_after_ms: of a job that sleeps or was rescheduled, when it goes on; epoch milliseconds.
     """
 
     job: Job | None
@@ -72,7 +76,7 @@ class Outcome:
 
     @property
     def runs_again(self) -> bool:
-        """Whether the job has another attempt."""
+        """Whether the job has another attempt; a rescheduled one has another run instead."""
         if self.ending is Ending.FAILED:
             return self.attempt < self.attempts_allowed
         return self.ending is Ending.INTERRUPTED
@@ -87,18 +91,22 @@ class Attempts:
     Args:
         kinds: job classes that it knows.
         save: takes the bodies that checkpoints and steps save.
+        enqueue: takes follow-up jobs.
+        now: epoch seconds, as the server has them.
 
     Raises:
         ConfigError: two classes share a name.
     """
 
-    def __init__(self, kinds: Iterable[type[Job]], save: SaveBody) -> None:
+    def __init__(
+        self, kinds: Iterable[type[Job]], save: SaveBody, enqueue: EnqueueJob, *, now: Callable[[], float] = time
+    ) -> None:
         self.codec = JobCodec(kinds)
         self._watched = _WatchedCodec(kinds)
         self._save = save
         self._slot = Slot(memoryview(bytearray(ALONE.slot_bytes)))
-        self._saver = _DirectSaver()
-        self._runner = _WatchedRunner(self._watched, self.codec.names, self._saver, 0.0)
+        self._saver = _DirectSaver(enqueue)
+        self._runner = _WatchedRunner(self._watched, self.codec.names, self._saver, 0.0, now=now)
 
     def __enter__(self) -> Self:
         return self
@@ -136,7 +144,8 @@ class Attempts:
             ending = Ending.DISCARDED if ended.is_final else Ending.FAILED
             return Outcome(*facts, ending, error, ended.status, ended.delay_ms / 1000)
         if isinstance(ended, Interruption):
-            return Outcome(*facts, Ending.INTERRUPTED, error, body=ended.body, run_after_ms=ended.run_after_ms)
+            ending = Ending.INTERRUPTED if ended.attempts is None else Ending.RESCHEDULED
+            return Outcome(*facts, ending, error, body=ended.body, run_after_ms=ended.run_after_ms)
         return Outcome(*facts, Ending.SUCCEEDED)
 
 
@@ -172,8 +181,9 @@ class _DirectSaver(Saver):
 
     keep: Callable[[bytes], object]
 
-    def __init__(self) -> None:
+    def __init__(self, enqueue: EnqueueJob) -> None:
         """Need nothing of what the worker's saver needs."""
+        self._enqueue = enqueue
 
     @property
     def is_draining(self) -> bool:
@@ -182,3 +192,6 @@ class _DirectSaver(Saver):
     def save(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> bool:  # noqa: ARG002
         self.keep(body)
         return True
+
+    def enqueue(self, queue: str, job: PinLaterJob, patience_seconds: float) -> str:  # noqa: ARG002
+        return self._enqueue(queue, job)

@@ -20,6 +20,10 @@ class MovableClock:
         """Return the present time in epoch milliseconds."""
         return self._clock.now_ms() + self.ahead_ms
 
+    def now_seconds(self) -> float:
+        """Return the same in seconds."""
+        return self.now_ms() / 1000
+
     def advance(self, seconds: float) -> None:
         """Move forward.
 

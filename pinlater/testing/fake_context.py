@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
+from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import JobCodec, encode_body
 from pinlater.context import JobContext
 from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.follow_ups import follow_up_key
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress
+from pinlater.next_run import NextRun
 from pinlater.sleeping import moment_after, sleep_until
 from pinlater.steps import Steps, as_json
 from pinlater.uses import Uses
@@ -44,6 +47,8 @@ class FakeContext(JobContext):
         steps: name of a finished step -> what it returned, as JSON carries it; the second use of a name is ``name#2``.
         progress_reports: what the job said of its progress, oldest first.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
+        enqueued: name of a follow-up job -> the job.
+        next_run: what the job has said of its next run, ``after`` or ``at``; None if it has not.
         tries: name of a ``retrying`` step that failed -> attempt of the job, and how often the step has failed in it.
 
     Args:
@@ -54,6 +59,8 @@ class FakeContext(JobContext):
         descriptor: its address; None makes one up.
         steps: results of steps that earlier attempts have finished.
         sleeps: sleeps that are over: those of the context before.
+        enqueued: follow-up jobs that earlier attempts have enqueued.
+        scheduled_for: the moment that this run was planned for.
         tries: attempts that steps have spent: those of the context before.
         draining_after: the worker drains: the n-th checkpoint interrupts the job. A step that was run counts as one.
     """
@@ -69,6 +76,8 @@ class FakeContext(JobContext):
         steps: Mapping[str, Any] | None = None,
         sleeps: Mapping[str, int] | None = None,
         tries: Mapping[str, tuple[int, int]] | None = None,
+        enqueued: Mapping[str, Job] | None = None,
+        scheduled_for: datetime | None = None,
         draining_after: int | None = None,
     ) -> None:
         self.descriptor = descriptor or f"{queue}:s1:p1:1"
@@ -81,11 +90,15 @@ class FakeContext(JobContext):
         self.sleeps: dict[str, int] = dict(sleeps or {})
         self.tries: dict[str, tuple[int, int]] = dict(tries or {})
         self.progress_reports: list[Progress] = []
+        self.enqueued: dict[str, Job] = dict(enqueued or {})
+        self.next_run: NextRun | None = None
+        self._scheduled_for = scheduled_for
         self._job = job
         self._body: bytes | None = None
         self._kept = Kept(self.steps, sleeps=self.sleeps, tries=self.tries)
         self._steps = Steps(self, self._kept, lambda: self._running_job().job_options, self._save, self._save_awaited)
         self._sleep_uses = Uses()
+        self._follow_up_uses = Uses()
         self._draining_after = draining_after
 
     @property
@@ -128,6 +141,39 @@ class FakeContext(JobContext):
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""
         return iterate(self._running_job(), items, cursor, self.checkpoint)
+
+    def enqueue(
+        self,
+        job: Job,
+        *,
+        name: str,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+    ) -> str:
+        """Note a follow-up once; see ``JobContext.enqueue``."""
+        self._refuse_raw("follow-up jobs")
+        use = self._follow_up_uses.next(name)
+        key = follow_up_key(self.descriptor, 0, use)
+        options = EnqueueOptions(
+            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, unique=key
+        )
+        if use not in self.enqueued:
+            self.enqueued[use] = _decode(job, options.struct(job).body or b"")
+            self._save()
+        return f"{options.queue_of(job)}:s1:p1:{2 + list(self.enqueued).index(use)}"
+
+    def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
+        """Note when to run again; see ``JobContext.reschedule``."""
+        self._refuse_raw("its next run")
+        self.next_run = NextRun.of(after, at)
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """Return what this run was planned for."""
+        return self._scheduled_for
 
     def resume(self, job: _J) -> _J:
         """Return ``job`` as its next attempt would get it: decoded from what was saved last.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -66,7 +66,7 @@ class LocalServer:
         """Stop the server, and close the clients that it gave."""
         self._stack.close()
 
-    def client(self, *kinds: type[Job]) -> Client:
+    def client(self, *kinds: type[Job]) -> _ClientInTime:
         """Return a client of this server, and see to it that the queues of ``kinds`` exist.
 
         Its delays count from the server's moment, also after ``advance``; other clients know nothing of that.
@@ -108,7 +108,7 @@ class LocalServer:
         """
         client = self.client(*kinds)
         outcomes: list[Outcome] = []
-        with Attempts(kinds, _saver(client)) as attempts:
+        with Attempts(kinds, client.save, client.enqueue_struct, now=self._clock.now_seconds) as attempts:
             first, *others = queues or attempts.codec.queues
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
                 outcomes.append(attempts.run(claimed[0]))
@@ -126,6 +126,14 @@ class _ClientInTime(Client):
         super().__init__(address)
         self._calls = _CallsInTime(clock)
 
+    def enqueue_struct(self, queue: str, job: PinLaterJob) -> str:
+        """Enqueue what a job wants to follow it."""
+        return self._execute(self._calls.enqueue_structs(queue, [job]))[0]
+
+    def save(self, job: ClaimedJob, body: bytes) -> None:
+        """Save what a job's checkpoint says."""
+        self.checkpoint(_queue_of(job), [Checkpoint(job.descriptor, job.claim, body)])
+
 
 class _CallsInTime(Calls):
     def __init__(self, clock: MovableClock) -> None:
@@ -139,13 +147,6 @@ class _CallsInTime(Calls):
         return super().enqueue_structs(queue, jobs)
 
 
-def _saver(client: Client) -> Callable[[ClaimedJob, bytes], None]:
-    def save(job: ClaimedJob, body: bytes) -> None:
-        client.checkpoint(_queue_of(job), [Checkpoint(job.descriptor, job.claim, body)])
-
-    return save
-
-
 def _settle(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) -> None:
     """Tell the server, whose clock is ahead of ours, how an attempt ended, as a worker would."""
     queue, ending = _queue_of(job), outcome.ending
@@ -155,6 +156,16 @@ def _settle(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) ->
         run_after_ms = job.run_after_ms if outcome.run_after_ms is None else outcome.run_after_ms + ahead_ms
         returned = Checkpoint(job.descriptor, job.claim, outcome.body, move_to_pending=True, run_after_ms=run_after_ms)
         client.checkpoint(queue, [returned])
+    elif ending is Ending.RESCHEDULED:
+        again = Checkpoint(
+            job.descriptor,
+            job.claim,
+            outcome.body,
+            move_to_pending=True,
+            run_after_ms=outcome.run_after_ms,
+            attempts=outcome.attempts_allowed,
+        )
+        client.checkpoint(queue, [again])
     else:
         is_final = ending is Ending.DISCARDED
         ack = Ack(job.descriptor, job.claim, outcome.status, outcome.retry_delay, final=is_final)

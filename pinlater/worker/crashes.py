@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from pinlater.kept import again_in
+
 MOST_CRASHES = 3
 """A job is given up after so many crashes, whatever attempts remain."""
 STATUS_ROOM = 5000
@@ -21,18 +23,26 @@ def crashes_in(status: str) -> int:
     return max(map(int, _MARK.findall(status)), default=0)
 
 
-def is_poison(crashes: int) -> bool:
-    """Tell whether a job is given up for its latest crash."""
-    return crashes % MOST_CRASHES == 0
+def is_poison(crashes: int, body: bytes) -> bool:
+    """Tell whether a job is given up for its latest crash.
+
+    One that runs again and again is not, since its crashes are those of many runs; the attempts of each run bound them.
+
+    Args:
+        crashes: how many there were.
+        body: of the job.
+    """
+    return crashes % MOST_CRASHES == 0 and again_in(body) is None
 
 
-def crash_mark(where: str, crashes: int, evidence: str) -> str:
+def crash_mark(where: str, crashes: int, evidence: str, *, is_final: bool) -> str:
     """Return the line that a crash leaves in the status.
 
     Args:
         where: host and process.
         crashes: how many there were, with this one.
         evidence: how the process ended.
+        is_final: whether the job is given up for it.
     """
-    verdict = ", poison: given up for it" if is_poison(crashes) else ""
+    verdict = ", poison: given up for it" if is_final else ""
     return f"[{where}] crash {crashes}{verdict}: {evidence}\n"

@@ -93,13 +93,14 @@ def _overdue_job(notice: Notice, batch: HeldBatch, job: HeldJob) -> Lost:
 
 def _crashed_job(notice: Notice, batch: HeldBatch, job: HeldJob, messenger: Messenger) -> Lost:
     """Return a job that ended its process; it is given up once it has done so too often."""
-    before = messenger.statuses([job.descriptor]).get(job.descriptor, "")
+    before, body = messenger.look(job.descriptor)
     crashes = crashes_in(before) + 1
-    status = crash_mark(_where(notice), crashes, _evidence(notice, job))
+    is_final = is_poison(crashes, body)
+    status = crash_mark(_where(notice), crashes, _evidence(notice, job), is_final=is_final)
     if len(before) + len(status) > STATUS_ROOM:
         messenger.note((job.descriptor, batch.claim), status)
     log.error("%s: %s", job.descriptor, status.strip())
-    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_poison(crashes))
+    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_final)
 
 
 def _suspect(notice: Notice, batch: HeldBatch, job: HeldJob, suspects: int) -> Lost:

@@ -83,10 +83,11 @@ class Messenger:
             ]
             self._call("ackDequeuedJobs", PinLaterJobAckRequest(queue, jobsFailed=infos))
 
-    def statuses(self, descriptors: Sequence[str]) -> dict[str, str]:
-        """Return the custom statuses of the jobs that are still there."""
-        found = self._call("lookupJobs", PinLaterLookupJobRequest(list(descriptors))) or {}
-        return {descriptor: info.customStatus for descriptor, info in found.items()}
+    def look(self, descriptor: str) -> tuple[str, bytes]:
+        """Return a job's custom status and its body; both empty if it is not there any more."""
+        found = self._call("lookupJobs", PinLaterLookupJobRequest([descriptor], includeBody=True)) or {}
+        info = found.get(descriptor)
+        return ("", b"") if info is None else (info.customStatus or "", info.body or b"")
 
     def note(self, job: Claimed, text: str) -> None:
         """Put a text in front of a job's custom status, where there is room even if the status is full."""

@@ -38,10 +38,12 @@ class Interruption:
     Attributes:
         body: what it goes on from.
         run_after_ms: epoch milliseconds before which it does not; None leaves it its place in the queue.
+        attempts: of a job that has run and does so again: attempts of its next run.
     """
 
     body: bytes
     run_after_ms: int | None = None
+    attempts: int | None = None
 
 
 Outcome = Failure | Interruption

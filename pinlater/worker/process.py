@@ -158,6 +158,8 @@ class JobProcess(ABC):
             self._settler.failed(queue, (batch, position), outcome)
         else:
             self._settler.give_back(batch, [position], outcome)
+            if outcome.attempts is not None:  # it has run, and would do so once more if this process died now
+                self._settler.flush()
 
     # Stopping
 

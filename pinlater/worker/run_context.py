@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
+from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import encode_body
 from pinlater.context import JobContext
 from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.follow_ups import follow_up_key
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress, kept_in, with_progress
+from pinlater.next_run import NextRun
 from pinlater.sleeping import moment_after, sleep_until
 from pinlater.steps import Steps
 from pinlater.uses import Uses
@@ -44,7 +47,12 @@ class RunContext(JobContext):
         position: its place there.
         saver: sends checkpoints.
         patience_seconds: how long to try when there is no server; the life of a claim.
+
+    Attributes:
+        next_run: what the job has said of its next run.
     """
+
+    next_run: NextRun | None = None
 
     def __init__(self, job: Job, batch: Batch, position: int, saver: Saver, patience_seconds: float) -> None:
         metadata = batch.metadata[position]
@@ -126,6 +134,44 @@ class RunContext(JobContext):
         self._refuse_raw("sleeps")
         sleep_until(self._kept.sleeps, self._sleep_uses.next(name), moment, self._save_surely)
 
+    def enqueue(
+        self,
+        job: Job,
+        *,
+        name: str,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+    ) -> str:
+        """Enqueue a follow-up once; see ``JobContext.enqueue``."""
+        self._refuse_raw("follow-up jobs")
+        enqueued, use = self._kept.enqueued, self._follow_up_uses.next(name)
+        if use not in enqueued:
+            options = EnqueueOptions(
+                queue=queue,
+                priority=priority,
+                attempts=attempts,
+                delay=delay,
+                run_at=run_at,
+                unique=follow_up_key(self.descriptor, self._kept.run, use),
+            )
+            enqueued[use] = self._saver.enqueue(options.queue_of(job), options.struct(job), self._patience_seconds)
+            self._save_surely()
+        return enqueued[use]
+
+    def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
+        """Run again; see ``JobContext.reschedule``."""
+        self._refuse_raw("its next run")
+        self.next_run = NextRun.of(after, at)
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """Return what this run was planned for; see ``JobContext.scheduled_for``."""
+        again = self._kept.again
+        return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, UTC)
+
     @cached_property
     def _kept(self) -> Kept:
         return Kept() if isinstance(self._job, RawJob) else kept_in(self._batch.bodies[self._position])
@@ -136,6 +182,10 @@ class RunContext(JobContext):
 
     @cached_property
     def _sleep_uses(self) -> Uses:
+        return Uses()
+
+    @cached_property
+    def _follow_up_uses(self) -> Uses:
         return Uses()
 
     def _refuse_raw(self, what: str) -> None:
@@ -149,6 +199,14 @@ class RunContext(JobContext):
             BodyInvalid: it holds something that JSON cannot carry.
         """
         return encode_body(self._job, self._kept)
+
+    def body_of_next_run(self, due_ms: int) -> bytes:
+        """Return what the next run begins with, at epoch milliseconds ``due_ms``.
+
+        Raises:
+            BodyInvalid: the job holds something that JSON cannot carry.
+        """
+        return encode_body(self._job, self._kept.for_next_run(due_ms))
 
     def _save_surely(self) -> bool:
         return self._save(self._patience_seconds)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import getpid
-from time import monotonic_ns
+from time import monotonic_ns, time
 from types import CoroutineType
 from typing import NoReturn
 
@@ -17,6 +17,7 @@ from pinlater.codec import JobCodec
 from pinlater.delays import delay_ms, milliseconds
 from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry, interruption_in
 from pinlater.job import Job
+from pinlater.next_run import NextRun
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.coroutines import Coroutines
@@ -38,6 +39,7 @@ class Runner:
         patience_seconds: how long a checkpoint waits for a server.
         kill_at: ends this process if a job does not heed its limits.
         running: where the running job is named for log lines.
+        now: epoch seconds, as the server has them.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Runner:
         *,
         kill_at: KillAt = never_kill,
         running: logs.Running = logs.alone,
+        now: Callable[[], float] = time,
     ) -> None:
         self._decode = codec.decode
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -57,6 +60,7 @@ class Runner:
         self._coroutines = Coroutines()
         self._limits = TimeLimits(kill_at, self._coroutines, saver)
         self._running = running
+        self._now = now
         self._pid = getpid()
         self._notes: dict[tuple[type[Job], int], tuple[int, int]] = {}
 
@@ -89,7 +93,7 @@ class Runner:
             self._running.job = None
         if getpid() != self._pid:
             _leave_fork(None)
-        return None
+        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, now_ns)
 
     def _call(self, job: Job, context: RunContext) -> None:
         result = job.run(context)
@@ -139,6 +143,15 @@ class Runner:
             return Interruption(body, why.until_ms)
         log.info("%s interrupted; it goes on later", job.job_options.name)
         return Interruption(body)
+
+    def _rescheduled(self, job: Job, context: RunContext, next_run: NextRun, since_ns: int) -> Outcome:
+        due_ms = next_run.due_ms(self._now())
+        try:
+            body = context.body_of_next_run(due_ms)
+        except BodyInvalid as error:
+            return self._explain(job, context, error, since_ns)
+        log.info("%s runs again in %.1f s", job.job_options.name, max(due_ms / 1000 - self._now(), 0.0))
+        return Interruption(body, due_ms, context.attempts_allowed)
 
     def _unreadable(self, batch: Batch, position: int, error: BodyInvalid) -> Failure:
         metadata = batch.metadata[position]

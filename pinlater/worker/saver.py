@@ -1,9 +1,10 @@
-"""Saves a running job's body, now: for checkpoints and finished steps."""
+"""Says what a running job cannot go on without: its body for checkpoints and finished steps, and its follow-ups."""
 
 from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 from pinlater_supervisor import Child
 
@@ -11,6 +12,8 @@ from pinlater.errors import BodyTooLarge, CallError, CallUnsendable, EnqueueReje
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
+    PinLaterEnqueueRequest,
+    PinLaterJob,
     RequestContext,
     arguments_of,
 )
@@ -18,6 +21,7 @@ from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.connector import Connector
 from pinlater.worker.pipeline import Pipeline
 
+_enqueue_of = arguments_of("enqueueJobs")
 _checkpoints_of = arguments_of("checkpointJobs")
 
 log = logging.getLogger(__name__)
@@ -55,27 +59,44 @@ class Saver:
         Raises:
             BodyTooLarge: the server takes none of that size.
         """
+        try:
+            self._insist("checkpointJobs", self._arguments(batch, position, body), patience_seconds)
+        except (EnqueueRejected, CallUnsendable) as error:
+            raise BodyTooLarge(str(error)) from error
+        except (CallError, ServerError) as error:
+            log.warning("a checkpoint could not be saved: %s", error)
+            return False
+        return True
+
+    def enqueue(self, queue: str, job: PinLaterJob, patience_seconds: float) -> str:
+        """Store a job; return its descriptor.
+
+        Raises:
+            ClientError: it is refused.
+            CallError, ServerError: no server took it within ``patience_seconds``, as far as we know.
+        """
+        request = PinLaterEnqueueRequest(queue, [job])
+        reply = self._insist("enqueueJobs", _enqueue_of(self._context, request), patience_seconds)
+        descriptor: str = reply.jobDescriptors[0]
+        return descriptor
+
+    def _insist(self, method: str, arguments: object, patience_seconds: float) -> Any:
+        """Make a call, again and again if need be; raise what the last one raised."""
+        deadline = time.monotonic() + patience_seconds
         self.is_saving = True
         try:
-            return self._send(self._arguments(batch, position, body), patience_seconds)
+            while True:
+                try:
+                    self._pipeline.open()
+                    return self._pipeline.call(method, arguments)
+                except CallUnsendable:
+                    raise
+                except (CallError, ServerError):
+                    if time.monotonic() >= deadline or self._child.stopping_now:
+                        raise
+                time.sleep(self._connector.delay_seconds)
         finally:
             self.is_saving = False
-
-    def _send(self, arguments: object, patience_seconds: float) -> bool:
-        deadline = time.monotonic() + patience_seconds
-        while True:
-            try:
-                self._pipeline.open()
-                self._pipeline.call("checkpointJobs", arguments)
-            except (EnqueueRejected, CallUnsendable) as error:
-                raise BodyTooLarge(str(error)) from error
-            except (CallError, ServerError) as error:
-                if time.monotonic() >= deadline or self._child.stopping_now:
-                    log.warning("a checkpoint could not be saved: %s", error)
-                    return False
-                time.sleep(self._connector.delay_seconds)
-            else:
-                return True
 
     def _arguments(self, batch: Batch, position: int, body: bytes) -> object:
         descriptor = batch.descriptors[position]

@@ -263,14 +263,15 @@ class Settler:
 
 def _return_of(place: Place, interruption: Interruption | None) -> PinLaterCheckpointJobRequest:
     batch, position = place
-    body = wake_ms = None
+    body = wake_ms = attempts = None
     if interruption is not None:
-        body, wake_ms = interruption.body, interruption.run_after_ms
+        body, wake_ms, attempts = interruption.body, interruption.run_after_ms, interruption.attempts
     return PinLaterCheckpointJobRequest(
         jobDescriptor=batch.descriptors[position],
         newBody=body,
         moveToPending=True,
         runAfterTimestampMillis=batch.metadata[position].runAfterTimestampMillis if wake_ms is None else wake_ms,
+        numOfAttemptsAllowed=attempts,
         claimDescriptor=batch.claim or None,
     )
 

@@ -30,6 +30,7 @@ class FakeMessenger:
         self.said = []
         self.trouble = None
         self.kept = {}
+        self.body = b"{}"
 
     def _say(self, what, jobs):
         if self.trouble:
@@ -49,8 +50,8 @@ class FakeMessenger:
     def failed(self, jobs):
         self._say("failed", jobs)
 
-    def statuses(self, descriptors):
-        return {descriptor: self.kept[descriptor] for descriptor in descriptors if descriptor in self.kept}
+    def look(self, descriptor):
+        return self.kept.get(descriptor, ""), self.body
 
     def note(self, job, text):
         self._say("note", (job[0], text))
@@ -239,6 +240,14 @@ def test_a_job_is_poison_after_each_third_crash(bench):
         assert ("poison" in lost.status) is lost.is_final
         verdicts.append(lost.is_final)
     assert verdicts == [False, False, True] * 2
+
+
+def test_a_job_that_runs_again_and_again_is_no_poison(bench):
+    bench.messenger.body = b'{"job":"Tidy","$again":{"due_ms":1}}'
+    lost = crash_of(bench, "[here 1] crash 2: oops\n")
+    assert ("crash 3:" in lost.status, lost.is_final) == (True, False)
+    bench.messenger.body = b"\xff"
+    assert crash_of(bench, "[here 1] crash 2: oops\n").is_final
 
 
 def test_crashes_are_counted_though_the_status_is_full(bench):

@@ -1,0 +1,46 @@
+"""When a job that comes again runs next."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import NamedTuple
+
+_END_OF_TIME = 1e11
+"""Epoch seconds, of the year 5138."""
+
+
+class NextRun(NamedTuple):
+    """What ``JobContext.reschedule`` was asked for; one of the two.
+
+    Attributes:
+        after: seconds, counted from the end of the attempt.
+        at: epoch seconds.
+    """
+
+    after: float | None
+    at: float | None
+
+    @classmethod
+    def of(cls, after: float | None, at: datetime | float | None) -> NextRun:
+        """Check what was asked for.
+
+        Raises:
+            ValueError: both or neither are given, or one is no time that can come.
+        """
+        if (after is None) == (at is None):
+            raise ValueError("reschedule() takes after=seconds or at=moment; give one of them")
+        if after is not None:
+            if not 0 <= after < _END_OF_TIME:
+                raise ValueError(f"reschedule(after={after}) takes seconds; they cannot be negative or endless")
+            return cls(after, None)
+        moment = at.timestamp() if isinstance(at, datetime) else at
+        if moment is None or not abs(moment) < _END_OF_TIME:
+            raise ValueError(f"reschedule(at={at}) takes a datetime or epoch seconds; this is in the far future")
+        return cls(None, moment)
+
+    def due_ms(self, now_seconds: float) -> int:
+        """Return the epoch milliseconds of the run, when the attempt ends at ``now_seconds``."""
+        if self.at is not None:
+            return math.ceil(self.at * 1000)
+        return math.ceil((now_seconds + (self.after or 0)) * 1000)
