@@ -164,6 +164,10 @@ class AsyncVerbs(ABC):
             self._calls.delete_jobs(queue, state, priority=priority, body_regex=body_regex, limit=limit)
         )
 
+    async def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> list[str]:
+        """Do what ``Verbs.import_jobs`` does."""
+        return await self._execute(self._calls.import_jobs(queue, jobs))
+
     async def release_claims(self, queue: str, source: str) -> int:
         """Do what ``Verbs.release_claims`` does."""
         return await self._execute(self._calls.release_claims(queue, source))

@@ -214,6 +214,13 @@ class Calls:
         )
         return self._call("deleteJobs", conversion.number, safe_to_repeat=False, request=request)
 
+    def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> Call[list[str]]:
+        request = messages.PinLaterImportJobsRequest(
+            queueName=queue, jobs=[conversion.info_struct(info) for info in jobs]
+        )
+        # Not repeated: finished jobs, which no unique key guards, would be there twice.
+        return self._call("importJobs", conversion.descriptors, safe_to_repeat=False, request=request)
+
     def release_claims(self, queue: str, source: str) -> Call[int]:
         request = messages.PinLaterReleaseClaimsRequest(queueName=queue, claimSource=source)
         return self._call("releaseClaims", conversion.number, safe_to_repeat=True, request=request)

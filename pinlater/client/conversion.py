@@ -137,6 +137,24 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
         struct.updatedAtTimestampMillis,
         struct.claimDescriptor,
         struct.body,
+        struct.uniqueKey,
+    )
+
+
+def info_struct(info: JobInfo) -> messages.PinLaterJobInfo:
+    """Make what ``job_info`` took."""
+    return messages.PinLaterJobInfo(
+        info.descriptor,
+        int(info.state),
+        info.attempts_allowed,
+        info.attempts_remaining,
+        info.status,
+        info.created_at_ms,
+        info.run_after_ms,
+        info.updated_at_ms,
+        info.claim,
+        info.body,
+        info.unique,
     )
 
 

@@ -121,6 +121,7 @@ class JobInfo(NamedTuple):
         updated_at_ms: when it last changed.
         claim: its claim, once it was handed out.
         body: its bytes, where asked for.
+        unique: its unique key, as long as it is not finished.
     """
 
     descriptor: str
@@ -133,6 +134,7 @@ class JobInfo(NamedTuple):
     updated_at_ms: int | None = None
     claim: str | None = None
     body: bytes | None = None
+    unique: str | None = None
 
     @property
     def progress(self) -> Progress | None:

@@ -228,6 +228,20 @@ class Verbs(ABC):
             self._calls.delete_jobs(queue, state, priority=priority, body_regex=body_regex, limit=limit)
         )
 
+    def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> list[str]:
+        """Store jobs of another store as they are there, with bodies; return their new descriptors.
+
+        Their priorities, attempts, times and statuses are kept. Claimed ones become PENDING, no attempt spent.
+
+        Args:
+            queue: where to.
+            jobs: as a lookup there described them, bodies included.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return self._execute(self._calls.import_jobs(queue, jobs))
+
     def release_claims(self, queue: str, source: str) -> int:
         """Give back, no attempt spent, all jobs that ``source`` has claimed; return how many.
 

@@ -104,19 +104,54 @@ def new_jobs(jobs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> l
             status = status_text(status)
         key = job.uniqueKey
         if key is not None:
-            _check_unique_key(key, len(found))
+            _check_unique_key(key, f"job {len(found)}")
         found.append(NewJob(body, priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, status, key))
     return found
 
 
-def _check_unique_key(key: str, number: int) -> None:
+def imported_jobs(jobs: Sequence[PinLaterJobInfo], levels: int, max_body_bytes: int) -> list[JobRecord]:
+    """Return the jobs of an import.
+
+    Raises:
+        CallRefused, EnqueueRejected, PriorityNotSupported, UnknownError: one of them cannot be stored; so none is.
+    """
+    return [_imported_job(job, levels, max_body_bytes) for job in jobs]
+
+
+def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int) -> JobRecord:
+    descriptor, body = job.jobDescriptor or "", job.body
+    check_priority(JobDescriptor.parse(descriptor).priority, levels)
+    check_state(any_of(job.jobState, -1))
+    if body is None:
+        raise missing(f"body of {descriptor}")
+    if len(body) > max_body_bytes:
+        raise _too_large(f"the body of {descriptor}", body, max_body_bytes)
+    if job.uniqueKey is not None:
+        _check_unique_key(job.uniqueKey, descriptor)
+    created_at_ms = any_of(job.createdAtTimestampMillis, 0)
+    return JobRecord(
+        descriptor,
+        any_of(job.jobState, 0),
+        any_of(job.attemptsAllowed, 1),
+        any_of(job.attemptsRemaining, 1),
+        status_text(job.customStatus),
+        created_at_ms,
+        any_of(job.runAfterTimestampMillis, created_at_ms),
+        any_of(job.updatedAtTimestampMillis, created_at_ms),
+        None,
+        body,
+        job.uniqueKey,
+    )
+
+
+def _check_unique_key(key: str, whose: str) -> None:
     if not 1 <= len(key) <= MAX_UNIQUE_KEY_CHARACTERS:
         raise EnqueueRejected(
-            f"the unique key of job {number} has {len(key)} characters; it takes 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
+            f"the unique key of {whose} has {len(key)} characters; it takes 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
             "so hash a longer one"
         )
     if "\0" in key:  # ends a text in some stores
-        raise EnqueueRejected(f"the unique key of job {number} has a NUL in it; leave that out")
+        raise EnqueueRejected(f"the unique key of {whose} has a NUL in it; leave that out")
 
 
 def _too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:
@@ -214,6 +249,7 @@ def job_info(record: JobRecord) -> PinLaterJobInfo:
         updatedAtTimestampMillis=record.updated_at_ms,
         claimDescriptor=record.claim,
         body=record.body,
+        uniqueKey=record.unique_key,
     )
 
 

@@ -85,6 +85,7 @@ class Service:
             "retryFailedJobs": self._retry_failed,
             "deleteJobs": self._delete_jobs,
             "releaseClaims": self._release_claims,
+            "importJobs": self._import_jobs,
         }
 
     async def call(self, method: str, arguments: Any, caller: Caller) -> Answer:
@@ -156,6 +157,15 @@ class Service:
         if jobs:
             self._metrics.jobs_enqueued.add(queue, len(jobs))
             self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
+        return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
+
+    async def _import_jobs(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        jobs = rules.imported_jobs(request.jobs, self._settings.priority_levels, self._settings.max_body_bytes)
+        descriptors = await self._broker.import_jobs(request.queueName, jobs)
+        if jobs:
+            self._metrics.jobs_imported.add(request.queueName, len(jobs))
         return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
 
     async def _dequeue(self, arguments: Any, caller: Caller) -> Answer:

@@ -39,6 +39,7 @@ PinLaterScanJobsResponse = idl.PinLaterScanJobsResponse
 PinLaterRetryFailedJobsRequest = idl.PinLaterRetryFailedJobsRequest
 PinLaterDeleteJobsRequest = idl.PinLaterDeleteJobsRequest
 PinLaterReleaseClaimsRequest = idl.PinLaterReleaseClaimsRequest
+PinLaterImportJobsRequest = idl.PinLaterImportJobsRequest
 PinLaterException = idl.PinLaterException
 
 _ARGUMENTS = {method: getattr(idl.PinLater, method + "_args") for method in METHODS}

@@ -184,6 +184,7 @@ class PinLaterJobInfo:
     updatedAtTimestampMillis: int | None
     claimDescriptor: str | None
     body: bytes | None
+    uniqueKey: str | None
     def __init__(
         self,
         jobDescriptor: str | None = ...,
@@ -196,6 +197,7 @@ class PinLaterJobInfo:
         updatedAtTimestampMillis: int | None = ...,
         claimDescriptor: str | None = ...,
         body: bytes | None = ...,
+        uniqueKey: str | None = ...,
     ) -> None: ...
 
 class PinLaterGetJobCountRequest:
@@ -282,6 +284,15 @@ class PinLaterReleaseClaimsRequest:
         self,
         queueName: str | None = ...,
         claimSource: str | None = ...,
+    ) -> None: ...
+
+class PinLaterImportJobsRequest:
+    queueName: str | None
+    jobs: list[PinLaterJobInfo] | None
+    def __init__(
+        self,
+        queueName: str | None = ...,
+        jobs: list[PinLaterJobInfo] | None = ...,
     ) -> None: ...
 
 class PinLaterException(Exception):

@@ -152,6 +152,8 @@ struct PinLaterJobInfo {
   7: optional i64 updatedAtTimestampMillis,
   8: optional string claimDescriptor,
   9: optional binary body,
+  // Of a job that is not finished; see PinLaterJob.
+  100: optional string uniqueKey,
 }
 
 struct PinLaterGetJobCountRequest {
@@ -206,6 +208,13 @@ struct PinLaterReleaseClaimsRequest {
   2: required string claimSource,
 }
 
+// Addition: jobs of another store, as a scan and a lookup there described them.
+struct PinLaterImportJobsRequest {
+  1: required string queueName,
+  // With bodies. Of the descriptors only the priority counts; claimed jobs become PENDING, no attempt spent.
+  2: required list<PinLaterJobInfo> jobs,
+}
+
 exception PinLaterException {
   1: required ErrorCode errorCode,
   2: required string message,
@@ -238,5 +247,7 @@ service PinLater {
     throws (1: PinLaterException e),
   // Addition.
   i32 releaseClaims(1: RequestContext context, 2: PinLaterReleaseClaimsRequest request)
+    throws (1: PinLaterException e),
+  PinLaterEnqueueResponse importJobs(1: RequestContext context, 2: PinLaterImportJobsRequest request)
     throws (1: PinLaterException e),
 }

@@ -182,6 +182,7 @@ QUEUE_CALLS = {
     "retryFailedJobs": {},
     "deleteJobs": {"jobState": 0},
     "releaseClaims": {"claimSource": "x"},
+    "importJobs": {"jobs": []},
 }
 
 

@@ -21,13 +21,14 @@ DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMet
 CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary
 CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>
 LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool
-JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary
+JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string
 CountRequest      1 queueName string, 2 jobState i32, 3 priority byte, 4 countFutureJobs bool, 5 bodyRegexToMatch string
 ScanRequest       1 queueName string, 2 jobState i32, 3 priority byte, 4 scanFutureJobs bool, 5 continuation string, 6 limit i32, 7 bodyRegexToMatch string
 ScanResponse      1 scannedJobs list<JobInfo>, 2 continuation string
-RetryRequest      1 queueName string, 2 priority byte, 3 attemptsToAllow i32, 4 runAfterTimestampMillis i64, 5 limit i32
-DeleteRequest     1 queueName string, 2 jobState i32, 3 priority byte, 4 bodyRegexToMatch string, 5 limit i32
+RetryRequest      1 queueName string, 2 priority byte, 3 attemptsToAllow i32, 4 runAfterTimestampMillis i64, 5 limit i32, 100 jobDescriptors list<string>
+DeleteRequest     1 queueName string, 2 jobState i32, 3 priority byte, 4 bodyRegexToMatch string, 5 limit i32, 100 jobDescriptors list<string>
 ReleaseRequest    1 queueName string, 2 claimSource string
+ImportRequest     1 queueName string, 2 jobs list<JobInfo>
 Failure           1 errorCode i32, 2 message string
 """  # noqa: E501 - a table
 
@@ -45,6 +46,7 @@ scanJobs        2 request ScanRequest                    -> ScanResponse
 retryFailedJobs 2 request RetryRequest                   -> i32
 deleteJobs      2 request DeleteRequest                  -> i32
 releaseClaims   2 request ReleaseRequest                 -> i32
+importJobs      2 request ImportRequest                  -> EnqueueResponse
 """
 
 _SCALARS = {

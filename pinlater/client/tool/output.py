@@ -135,6 +135,6 @@ class Table:
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     """Print one thing, a field a line."""
     fields = list(fields)
-    width = max(len(name) for name, _ in fields)
+    width = max((len(name) for name, _ in fields), default=0)
     for name, value in fields:
         click.echo(f"{name.ljust(width)}{_GAP}{value}".rstrip())

@@ -140,6 +140,7 @@ class JobRecord(NamedTuple):
     updated_at_ms: int
     claim: str | None
     body: bytes | None
+    unique_key: str | None = None
 
 
 class JobFilter(NamedTuple):
@@ -203,6 +204,13 @@ class Backend(Protocol):
         a job is not stored, and has the descriptor of that one. A job keeps its key until it is SUCCEEDED or FAILED,
         then it is forgotten: retried by hand, it is a job without a key. Keys are 1 to ``MAX_UNIQUE_KEY_CHARACTERS``
         characters without NUL, and compared character by character.
+        """
+
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+        """Nothing -> the state that a job had in another store, with its history; IN_PROGRESS -> PENDING.
+
+        The descriptors' priorities are kept, and the order (run_after, as given). Unique keys are as in
+        ``enqueue_jobs``. Not safe to repeat for jobs without one.
         """
 
     async def dequeue_jobs(

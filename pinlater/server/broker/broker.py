@@ -16,6 +16,7 @@ from pinlater.server.backends.contract import (
     Claim,
     ClaimedJob,
     Expired,
+    JobRecord,
     NewJob,
     Settled,
 )
@@ -195,6 +196,12 @@ class Broker:
             parked.arrived(len(jobs) - len(later))
         if later:
             parked.arrived(len(later), min(later))
+
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+        """Store jobs with their past; see ``Backend.import_jobs``."""
+        descriptors = await self._backend.import_jobs(queue, jobs)
+        self._at(queue).arrived(len(jobs))
+        return descriptors
 
     async def ack(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         """Settle jobs; see ``Backend.ack_dequeued_jobs``."""

@@ -77,6 +77,7 @@ class Metrics:
 
     def _add_jobs(self) -> None:
         self.jobs_enqueued = self._by_queue("jobs_enqueued", "Jobs stored", "enqueue")
+        self.jobs_imported = self._by_queue("jobs_imported", "Jobs taken over from another store", "import")
         self.jobs_dequeued = self._by_queue("jobs_dequeued", "Jobs handed out, dry runs too", "dequeue")
         self.acks_succeeded = self._by_queue("acks_succeeded", "Jobs acked as succeeded", "ack_succeeded")
         self.acks_failed = self._by_queue("acks_failed", "Jobs acked as failed", "ack_failed")

@@ -32,6 +32,7 @@ from pinlater.server.backends.sqlite import looking, upkeep
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
+from pinlater.server.backends.sqlite.importing import ImportRequest, import_jobs
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import Queue, create, drop
 from pinlater.server.backends.sqlite.readers import Readers
@@ -56,6 +57,7 @@ _VERBS = (
     release,
     enqueue,
     enqueue_unique,
+    import_jobs,
     upkeep.retry,
     upkeep.retry_these,
     upkeep.reap,
@@ -163,6 +165,11 @@ class SqliteBackend:
             return [f"{prefixes[priority - 1]}{local_id}" for priority, local_id in places]
         first_id = await self._writer.submit(enqueue, request)
         return [f"{prefixes[job.priority - 1]}{local_id}" for local_id, job in enumerate(jobs, first_id)]
+
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+        at = self._named(queue)
+        places = await self._writer.submit(import_jobs, ImportRequest(at.id, jobs))
+        return [f"{at.prefixes[priority - 1]}{local_id}" for priority, local_id in places]
 
     async def dequeue_jobs(
         self, queue: str, limit: int, claim_as: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.contract import NewJob
@@ -48,7 +48,7 @@ def enqueue_unique(transaction: Transaction, requests: Sequence[EnqueueRequest])
 
 def _enqueue_unique_one(transaction: Transaction, request: EnqueueRequest) -> list[Place]:
     queue_id, jobs = request
-    taken = _taken(transaction, request)
+    taken = places_of_keys(transaction, queue_id, {job.unique_key for job in jobs if job.unique_key is not None})
     first_id = transaction.take_ids(len(jobs))  # those of jobs that are there already are never used
     fresh: list[NewJob] = []
     places: list[Place] = []
@@ -64,10 +64,9 @@ def _enqueue_unique_one(transaction: Transaction, request: EnqueueRequest) -> li
     return places
 
 
-def _taken(transaction: Transaction, request: EnqueueRequest) -> dict[str, Place]:
-    """Return where the keys of a request are already."""
-    keys = {job.unique_key for job in request.jobs if job.unique_key is not None}
-    rows = transaction.rows(QUERIES["unique_jobs"], (request.queue_id, json.dumps(list(keys))))
+def places_of_keys(transaction: Transaction, queue_id: int, keys: Collection[str]) -> dict[str, Place]:
+    """Return those of the unique keys that jobs have already, and where these are."""
+    rows = transaction.rows(QUERIES["unique_jobs"], (queue_id, json.dumps(list(keys))))
     return {key: (priority, local_id) for key, priority, local_id in rows}
 
 

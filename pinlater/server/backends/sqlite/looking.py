@@ -58,9 +58,8 @@ def _lookup_one(
 
 
 def _record(queue: Queue, row: Any) -> JobRecord:
-    local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, body = row
-    descriptor = f"{queue.name}:s1:p{priority}:{local_id}"
-    return JobRecord(descriptor, state, allowed, remaining, status, created_at, run_after, updated_at, claim, body)
+    local_id, state, priority, *rest = row  # the others are in the order of the record
+    return JobRecord(f"{queue.name}:s1:p{priority}:{local_id}", state, *rest)
 
 
 class Search(NamedTuple):

@@ -15,6 +15,13 @@ INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key)
 VALUES
 
+-- name: import_job
+-- A job with a past: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts allowed,
+-- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key.
+INSERT INTO jobs (queue_id, id, state, priority, run_after, created_at, updated_at,
+                  attempts_allowed, attempts_remaining, custom_status, body, unique_key)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+
 -- name: unique_jobs
 -- The jobs that have these keys: ?2 keys as a JSON list.
 SELECT jobs.unique_key, jobs.priority, jobs.id
@@ -111,7 +118,7 @@ WHERE id IN (SELECT value FROM json_each(?3)) AND state = 1 AND queue_id = ?1
 -- name: lookup_job
 -- ?2 id, ?3 priority, ?4 whether the body is wanted.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?4, body, NULL)
+       claim, iif(?4, body, NULL), unique_key
 FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
 
 -- name: count_pending
@@ -133,7 +140,7 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
 -- ?6 and ?7 the position (run_after, id) before which to go on (?4 is at most ?6, so that the index narrows by it),
 -- ?8 whether the body is wanted.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?8, body, NULL)
+       claim, iif(?8, body, NULL), unique_key
 FROM jobs INDEXED BY jobs_pending
 WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
   AND (run_after < ?6 OR id < ?7)
@@ -141,7 +148,7 @@ ORDER BY run_after DESC, id DESC LIMIT ?5
 
 -- name: scan_claimed
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?8, body, NULL)
+       claim, iif(?8, body, NULL), unique_key
 FROM jobs INDEXED BY jobs_claimed
 WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
   AND (run_after < ?6 OR id < ?7)
@@ -150,7 +157,7 @@ ORDER BY run_after DESC, id DESC LIMIT ?5
 -- name: scan_finished
 -- ?9 state.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?8, body, NULL)
+       claim, iif(?8, body, NULL), unique_key
 FROM jobs INDEXED BY jobs_finished
 WHERE state >= 2 AND unlikely(state = ?9) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
   AND (run_after < ?6 OR id < ?7)

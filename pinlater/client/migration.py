@@ -1,0 +1,171 @@
+"""Moves or copies the jobs of a queue from one server's store to another's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pinlater.client.client import Client
+from pinlater.client.records import Ack, JobInfo
+from pinlater.errors import PinLaterError
+from pinlater.state import JobState
+
+PAGE_SIZE = 250
+LEASE_SECONDS = 300.0
+"""A batch that was claimed and not imported, for the program was killed, is due again at the source after this."""
+_LOOK_SECONDS = 1.0
+_MOST_KEY_CHARACTERS = 200
+
+
+class NotMovable(PinLaterError):
+    """The source keeps jobs that it was told to delete: it is a server of the original."""
+
+
+@dataclass(slots=True)
+class Moved:
+    """How many jobs were carried over, by what they were at the source.
+
+    Attributes:
+        due: PENDING.
+        scheduled: PENDING, not due yet.
+        failed: FAILED.
+        succeeded: SUCCEEDED.
+    """
+
+    due: int = 0
+    scheduled: int = 0
+    failed: int = 0
+    succeeded: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.due + self.scheduled + self.failed + self.succeeded
+
+
+@dataclass(slots=True)
+class Migration:
+    """Carries jobs over in batches; may be ended at any moment and begun anew.
+
+    A job that waits or runs at the target under the key that it got there is not stored again, so a batch that was
+    imported and not yet removed at the source does no harm. Delivery stays at least once: a job that has finished
+    at the target meanwhile runs again.
+
+    Attributes:
+        source: where the jobs are.
+        target: where they are to be.
+        queue: their queue there.
+        new_name: their queue at the target.
+        with_succeeded: whether those that are done come along.
+        on_progress: called after each batch with its size.
+        moved: what has been done so far.
+    """
+
+    source: Client
+    target: Client
+    queue: str
+    new_name: str
+    with_succeeded: bool = False
+    on_progress: Callable[[int], object] = lambda _: None
+    moved: Moved = field(default_factory=Moved)
+
+    def expected(self) -> int:
+        """Return how many jobs there are to carry over; a server counts only up to its limit."""
+        kinds = [(JobState.PENDING, False), (JobState.PENDING, True), (JobState.FAILED, False)]
+        if self.with_succeeded:
+            kinds.append((JobState.SUCCEEDED, False))
+        return sum(self.source.count(self.queue, state, future=future) for state, future in kinds)
+
+    def running(self) -> int:
+        """Return how many jobs are claimed at the source: they stay there until they end or are due again."""
+        return self.source.count(self.queue, JobState.IN_PROGRESS)
+
+    # Copy
+
+    def copy(self) -> None:
+        """Store all jobs at the target, too; those that run at the source are PENDING there."""
+        for state, future in self._kinds():
+            for jobs in self._pages(state, future=future):
+                self._note(state, future=future, count=self._import(jobs))
+        for jobs in self._pages(JobState.IN_PROGRESS):
+            self._note(JobState.PENDING, future=False, count=self._import(jobs))
+
+    # Move
+
+    def move(self, patience_seconds: float) -> int:
+        """Carry all jobs over; return how many still ran at the source after ``patience_seconds`` of waiting.
+
+        Raises:
+            NotMovable: the source cannot delete chosen jobs; nothing is lost, but ``copy`` has to be used.
+        """
+        for state, future in self._kinds():
+            if (state, future) != (JobState.PENDING, False):
+                self._move_by_scan(state, future=future)
+        deadline = time.monotonic() + patience_seconds
+        while True:
+            self._move_due()
+            running = self.running()
+            if not running or time.monotonic() >= deadline:
+                return running
+            time.sleep(_LOOK_SECONDS)
+
+    def _move_by_scan(self, state: JobState, *, future: bool) -> None:
+        """Carry jobs over that no worker takes: each round takes the first page, since it is gone afterwards."""
+        while page := self.source.scan(self.queue, state, future=future, limit=PAGE_SIZE).jobs:
+            jobs = self._with_bodies([info.descriptor for info in page])
+            count = self._import(jobs)
+            gone = self.source.delete_these(self.queue, [info.descriptor for info in jobs], state)
+            if not gone and jobs:
+                raise NotMovable(
+                    "the source keeps the jobs: it is too old to delete chosen ones; copy the queue instead"
+                )
+            self._note(state, future=future, count=count)
+
+    def _move_due(self) -> None:
+        """Claim jobs as a worker does, so that none of them runs at the source any more."""
+        while claimed := self.source.dequeue_jobs(self.queue, PAGE_SIZE, lease=LEASE_SECONDS):
+            jobs = self._with_bodies([job.descriptor for job in claimed])
+            count = self._import(jobs)
+            status = f"moved to queue {self.new_name} of another store\n"
+            self.source.ack(self.queue, [Ack(job.descriptor, job.claim, status) for job in claimed])
+            self._note(JobState.PENDING, future=False, count=count)
+
+    # Both
+
+    def _kinds(self) -> Iterator[tuple[JobState, bool]]:
+        """Yield what is carried over by scans, past things first: whoever looks at the target wants these early."""
+        if self.with_succeeded:
+            yield JobState.SUCCEEDED, False
+        yield JobState.FAILED, False
+        yield JobState.PENDING, True
+        yield JobState.PENDING, False
+
+    def _pages(self, state: JobState, *, future: bool = False) -> Iterator[list[JobInfo]]:
+        continuation = None
+        while True:
+            page = self.source.scan(self.queue, state, future=future, limit=PAGE_SIZE, continuation=continuation)
+            yield self._with_bodies([info.descriptor for info in page.jobs])
+            continuation = page.continuation
+            if continuation is None:
+                return
+
+    def _with_bodies(self, descriptors: Sequence[str]) -> list[JobInfo]:
+        """Return the jobs that are still there, in that order."""
+        found = self.source.lookup(descriptors, include_body=True) if descriptors else {}
+        return [found[descriptor] for descriptor in descriptors if descriptor in found]
+
+    def _import(self, jobs: Sequence[JobInfo]) -> int:
+        if jobs:
+            self.target.import_jobs(self.new_name, map(_keyed, jobs))
+        return len(jobs)
+
+    def _note(self, state: JobState, *, future: bool, count: int) -> None:
+        kind = "scheduled" if future else {JobState.PENDING: "due"}.get(state, state.name.lower())
+        setattr(self.moved, kind, getattr(self.moved, kind) + count)
+        self.on_progress(count)
+
+
+def _keyed(job: JobInfo) -> JobInfo:
+    """Return the job with a key by which the target knows it again: its own, or one of its address."""
+    return job if job.unique is not None else job._replace(unique=f"moved:{job.descriptor}"[:_MOST_KEY_CHARACTERS])

@@ -1,0 +1,161 @@
+"""A queue moves from one real server to another, also when the program that moves it dies on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pinlater import Client, JobState
+from pinlater.client import Ack, NewJob
+from pinlater.client.migration import Migration, NotMovable
+from tests.integration.client_server import ROOT, RealServer
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    both = [RealServer(tmp_path_factory.mktemp(name)) for name in ("old", "new")]
+    yield both
+    for server in both:
+        server.stop()
+
+
+@pytest.fixture
+def source(servers):
+    with Client(servers[0].address) as client:
+        client.create_queue("pins")
+        yield client
+        client.delete_queue("pins", "open sesame")
+
+
+@pytest.fixture
+def target(servers):
+    with Client(servers[1].address) as client:
+        yield client
+        for name in client.queue_names():
+            client.delete_queue(name, "open sesame")
+
+
+def filled(client, soon=20):
+    """One job of each kind, and ``soon`` that are due; return their bodies."""
+    client.enqueue_jobs("pins", [NewJob(b"failed", attempts=1), NewJob(b"succeeded")])
+    first, second = client.dequeue_jobs("pins", 2)
+    client.ack("pins", [Ack(second.descriptor, second.claim)], [Ack(first.descriptor, first.claim, "why")])
+    later = int(time.time() * 1000) + 3_600_000
+    client.enqueue_jobs(
+        "pins", [NewJob(b"later", run_after_ms=later, unique="nightly"), NewJob(b"tried", priority=2, attempts=5)]
+    )
+    (tried,) = client.dequeue_jobs("pins", 1)
+    client.ack("pins", failed=[Ack(tried.descriptor, tried.claim, "first try")])
+    client.enqueue_jobs("pins", [NewJob(b"due %d" % number) for number in range(soon)])
+    return {"later": later}
+
+
+def counts(client, queue="pins"):
+    """Due, scheduled, running, succeeded, failed."""
+    kinds = [(JobState.PENDING, False), (JobState.PENDING, True), *((state, False) for state in list(JobState)[1:])]
+    return tuple(client.count(queue, state, future=future) for state, future in kinds)
+
+
+def command(servers, *options):
+    words = ["migrate-queue", "pins", "--server", servers[0].address, "--to", servers[1].address, *options]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])}
+    return {"args": [sys.executable, "-m", "pinlater.client.tool", *words], "env": environment, "text": True}
+
+
+def test_a_queue_moves_with_everything(servers, source, target):
+    times = filled(source)
+    done = subprocess.run(**command(servers, "--json"), capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"moved": {"due": 21, "scheduled": 1, "failed": 1, "succeeded": 0}}
+    assert counts(source) == (0, 0, 0, 22, 0)
+    assert counts(target) == (21, 1, 0, 0, 1)
+    (later,) = target.scan("pins", JobState.PENDING, future=True).jobs
+    assert (later.run_after_ms, later.unique) == (times["later"], "nightly")
+    (failed,) = target.scan("pins", JobState.FAILED).jobs
+    assert failed.status == "why"
+    jobs = target.dequeue_jobs("pins", 100)
+    assert [job.body for job in jobs] == [b"due %d" % number for number in range(20)] + [b"tried"]
+    assert (jobs[-1].attempts_allowed, jobs[-1].attempts_remaining) == (5, 4)
+    assert target.lookup([jobs[-1].descriptor])[jobs[-1].descriptor].status == "first try"
+
+
+def test_a_copy_leaves_the_source_alone(servers, source, target):
+    filled(source)
+    source.dequeue_jobs("pins", 2, lease=3600)
+    before = counts(source)
+    done = subprocess.run(
+        **command(servers, "--copy", "--succeeded", "--new-name", "copied"), capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith("24 jobs copied")
+    assert counts(source) == before == (19, 1, 2, 1, 1)
+    assert counts(target, "copied") == (21, 1, 0, 1, 1)
+
+
+def test_running_jobs_end_at_the_source(servers, source, target):
+    source.enqueue_jobs("pins", [NewJob(b"x")])
+    (held,) = source.dequeue_jobs("pins", 1, lease=3600)
+    waits = subprocess.run(**command(servers, "--patience", "0"), capture_output=True, timeout=60, check=False)
+    assert (waits.returncode, waits.stdout) == (1, "0 jobs moved\n")
+    assert "1 job still ran at the source" in waits.stderr
+    source.ack("pins", failed=[Ack(held.descriptor, held.claim)])
+    assert subprocess.run(**command(servers), capture_output=True, timeout=60, check=False).returncode == 0
+    assert counts(target) == (1, 0, 0, 0, 0)
+
+
+def test_a_mover_that_is_killed_again_and_again_doubles_and_loses_nothing(servers, source, target, monkeypatch):
+    monkeypatch.setattr("pinlater.client.migration.LEASE_SECONDS", 1.0)
+    bodies = [b"%d" % number for number in range(3000)]
+    later = int(time.time() * 1000) + 3_600_000
+    source.enqueue_jobs("pins", [NewJob(body, run_after_ms=later if body[-1] % 2 else None) for body in bodies])
+    target.create_queue("pins")
+    for batches in range(1, 12):
+        pid = os.fork()
+        if pid == 0:
+            die_after(servers, batches)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in {0, -signal.SIGKILL}
+    with Client(servers[0].address) as old:
+        Migration(old, target, "pins", "pins").move(patience_seconds=20)
+    assert sum(counts(source)[:3]) == 0
+    found = [
+        info.descriptor for future in (False, True) for info in target.scan_all("pins", JobState.PENDING, future=future)
+    ]
+    there = [
+        info.body
+        for start in range(0, len(found), 500)
+        for info in target.lookup(found[start : start + 500], include_body=True).values()
+    ]
+    assert sorted(there) == sorted(bodies)
+
+
+def die_after(servers, batches):
+    """Move, and die between the import of a batch and its removal at the source."""
+    with Client(servers[0].address) as old, Client(servers[1].address) as new:
+        left = [batches]
+        removals = {name: getattr(old, name) for name in ("delete_these", "ack")}
+
+        def removal(name):
+            def call(*arguments):
+                left[0] -= 1
+                if not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return removals[name](*arguments)
+
+            return call
+
+        for name in removals:
+            setattr(old, name, removal(name))
+        Migration(old, new, "pins", "pins").move(patience_seconds=0)
+    os._exit(0)
+
+
+def test_a_source_that_cannot_delete_chosen_jobs_is_told_apart(source, target):
+    filled(source)
+    target.create_queue("pins")
+    source.delete_these = lambda *_: 0  # as a server of the original would answer
+    with pytest.raises(NotMovable, match="copy the queue instead"):
+        Migration(source, target, "pins", "pins").move(patience_seconds=0)
+    assert counts(source)[:2] == (21, 1)
