@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 def migrate_queue(
     session: Session, /, *, queue: str, target: str, copy: bool, new_name: str | None, succeeded: bool, patience: float
 ) -> int:
-    """Move a queue's jobs to another store, with their attempts, times, statuses and unique keys.
+    """Move or copy a queue to another store.
 
-    Both servers run. Let producers and workers use the target first, then move what is left: jobs are claimed at the
+    Attempts, times, statuses and unique keys come along. Both servers run. Let producers and workers use the target first, then move what is left: jobs are claimed at the
     source, so none is run there and moved as well. Jobs that run at the source end there; those that fail are moved.
 
     It may be interrupted and started again: a job that waits at the target is not stored twice. A --copy that is
