@@ -42,8 +42,9 @@ def migrate_queue(
 ) -> int:
     """Move or copy a queue to another store.
 
-    Attempts, times, statuses and unique keys come along. Both servers run. Let producers and workers use the target first, then move what is left: jobs are claimed at the
-    source, so none is run there and moved as well. Jobs that run at the source end there; those that fail are moved.
+    Attempts, times, statuses and unique keys come along. Both servers run. Let producers and workers use the target
+    first, then move what is left: jobs are claimed at the source, so none is run there and moved as well. Jobs that
+    run at the source end there; those that fail are moved.
 
     It may be interrupted and started again: a job that waits at the target is not stored twice. A --copy that is
     repeated stores finished jobs twice. Exit status 1 when jobs still ran at the source in the end.
