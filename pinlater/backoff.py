@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 
 class Backoff(Protocol):
@@ -31,8 +32,7 @@ def _spread(seconds: float, jitter: float, chance: Callable[[], float]) -> float
     return seconds * (1.0 + jitter * chance()) if jitter else seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(msgspec.Struct, frozen=True, tag_field="kind", tag="constant"):
     """The same delay after every failure.
 
     Attributes:
@@ -51,8 +51,7 @@ class Constant:
         return _spread(self.seconds, self.jitter, chance)
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(msgspec.Struct, frozen=True, tag_field="kind", tag="linear"):
     """``first`` seconds after the first failure, ``step`` more after each further one, at most ``cap``."""
 
     first: float
@@ -68,8 +67,7 @@ class Linear:
         return _spread(min(self.cap, self.first + self.step * max(attempts_spent - 1, 0)), self.jitter, chance)
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
+class Exponential(msgspec.Struct, frozen=True, tag_field="kind", tag="exponential"):
     """``first`` seconds after the first failure, ``factor`` times as long after each further one, at most ``cap``."""
 
     first: float = 1.0

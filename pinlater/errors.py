@@ -17,7 +17,7 @@
     ├── JobError                     a statement about one job
     │   ├── Retry                    run again after the given time, instead of the class's backoff
     │   ├── Discard                  give the job up now, whatever attempts remain
-    │   ├── JobTimeout               the job runs for longer than its class's timeout
+    │   ├── JobTimeout               the job runs for longer than its timeout
     │   ├── BodyInvalid              the body is not a record of a registered job class
     │   └── BodyTooLarge
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
@@ -206,7 +206,7 @@ class Discard(JobError):
 
 
 class JobTimeout(JobError):
-    """Raised in a job that runs for longer than its class's ``timeout``: the attempt fails, unless it is caught.
+    """Raised in a job that runs for longer than its ``timeout``: the attempt fails, unless it is caught.
 
     A coroutine that waits gets ``asyncio.CancelledError`` instead, as with ``asyncio.timeout``; its attempt fails
     with a ``JobTimeout`` all the same.

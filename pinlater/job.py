@@ -11,7 +11,8 @@ The class's options stand in its header::
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -47,6 +48,9 @@ class JobOptions:
             10 more than ``timeout``. Either way the attempt has failed.
         give_up_on: exceptions that no further attempt would help: a job that raises one of them, or of their
             subclasses, becomes FAILED whatever attempts remain. A ``Retry`` is retried all the same.
+        backoff_on: exceptions after which another backoff than ``backoff`` holds, for them and their subclasses:
+            ``backoff_on={RateLimited: Constant(60)}``. Of several classes, here and in ``give_up_on``, the nearest
+            one counts. A process that dies knows no exception; then it is ``backoff``.
     """
 
     name: str
@@ -58,6 +62,7 @@ class JobOptions:
     timeout: float | None = None
     kill_after: float | None = None
     give_up_on: tuple[type[Exception], ...] = ()
+    backoff_on: Mapping[type[Exception], Backoff] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not QUEUE_NAME.fullmatch(self.queue):
@@ -71,6 +76,18 @@ class JobOptions:
         self._check_limits()
         if not isinstance(self.give_up_on, tuple) or not all(map(_is_exception, self.give_up_on)):
             raise TypeError(f"job {self.name}: give_up_on={self.give_up_on!r} must be a tuple of exception classes")
+        self._check_backoff_on()
+
+    def _check_backoff_on(self) -> None:
+        if not isinstance(self.backoff_on, Mapping) or not all(
+            _is_exception(kind) and hasattr(backoff, "delay") for kind, backoff in self.backoff_on.items()
+        ):
+            raise TypeError(
+                f"job {self.name}: backoff_on={self.backoff_on!r} must be a dict: exception class -> backoff"
+            )
+        for kind in self.give_up_on:
+            if kind in self.backoff_on:
+                raise TypeError(f"job {self.name}: {kind.__name__} stands in give_up_on and in backoff_on; choose one")
 
     def _check_limits(self) -> None:
         for name, seconds in (("timeout", self.timeout), ("kill_after", self.kill_after)):
@@ -81,7 +98,18 @@ class JobOptions:
 
     def gives_up_on(self, error: BaseException) -> bool:
         """Tell whether no further attempt follows one that raised ``error``, whatever attempts remain."""
-        return isinstance(error, (Discard, *self.give_up_on)) and not isinstance(error, Retry)
+        if isinstance(error, Discard | Retry):
+            return isinstance(error, Discard)
+        return any(self._nearest(error) is kind for kind in self.give_up_on)
+
+    def backoff_after(self, error: BaseException) -> Backoff:
+        """Return the backoff after an attempt that raised ``error``."""
+        nearest = self._nearest(error)
+        return self.backoff if nearest is None else self.backoff_on.get(nearest, self.backoff)
+
+    def _nearest(self, error: BaseException) -> type[Exception] | None:
+        named = {*self.give_up_on, *self.backoff_on}
+        return next((kind for kind in type(error).__mro__ if kind in named), None)
 
     @property
     def is_limited(self) -> bool:

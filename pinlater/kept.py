@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+from pinlater.errors import BodyInvalid
+from pinlater.policy import POLICY_FIELD, Policy
+
 _PREFIX = "$"
 
 
@@ -57,6 +60,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
         steps: name of a finished step -> what it returned, as JSON can carry it.
         progress: how far the job says it has come.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
+        policy: what the enqueue said about attempts, instead of the class.
         tries: name of a step that failed -> the attempt of the job, and how often the step has failed within it.
         enqueued: name of a follow-up job -> its descriptor.
         again: of a job that was rescheduled.
@@ -65,6 +69,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
     progress: Progress | None = msgspec.field(name=f"{_PREFIX}progress", default=None)
     sleeps: dict[str, int] = msgspec.field(name=f"{_PREFIX}sleeps", default_factory=dict)
+    policy: Policy | None = msgspec.field(name=POLICY_FIELD, default=None)
     tries: dict[str, tuple[int, int]] = msgspec.field(name=f"{_PREFIX}tries", default_factory=dict)
     enqueued: dict[str, str] = msgspec.field(name=f"{_PREFIX}enqueued", default_factory=dict)
     again: Again | None = msgspec.field(name=f"{_PREFIX}again", default=None)
@@ -75,8 +80,8 @@ class Kept(msgspec.Struct, omit_defaults=True):
         return 0 if self.again is None else self.again.run
 
     def for_next_run(self, due_ms: int) -> Kept:
-        """Return what the next run begins with: nothing of this one's but that it was there."""
-        return Kept(again=Again(due_ms, self.run + 1))
+        """Return what the next run begins with: nothing of this one's but that it was there, and what was enqueued."""
+        return Kept(policy=self.policy, again=Again(due_ms, self.run + 1))
 
 
 _kept_decoder = msgspec.json.Decoder(Kept)
@@ -112,6 +117,22 @@ def with_kept(body: bytes, kept: Kept) -> bytes:
 
 def with_progress(body: bytes, progress: Progress) -> bytes:
     """Return a body with nothing changed but the progress."""
+    return _with(body, f"{_PREFIX}progress", progress)
+
+
+def with_policy(body: bytes, policy: Policy) -> bytes:
+    """Return a body with nothing changed but what is said about attempts.
+
+    Raises:
+        BodyInvalid: it is no JSON object, so it is none of a job class of ours.
+    """
+    try:
+        return _with(body, POLICY_FIELD, policy)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BodyInvalid(f"only a body that is a JSON object has a place for a backoff or timeout: {error}") from error
+
+
+def _with(body: bytes, name: str, value: object) -> bytes:
     fields = _fields_decoder.decode(body)
-    fields[f"{_PREFIX}progress"] = msgspec.Raw(msgspec.json.encode(progress))
+    fields[name] = msgspec.Raw(msgspec.json.encode(value))
     return msgspec.json.encode(fields)

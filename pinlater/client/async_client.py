@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 import tenacity
 
+from pinlater.backoff import Backoff
 from pinlater.client.async_bulk import AsyncBulkEnqueue
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
@@ -83,6 +84,8 @@ class AsyncClient(AsyncVerbs):
         run_at: datetime | float | None = None,
         status: str = "",
         unique: str | None = None,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the job, not of this call
     ) -> AsyncJobHandle:
         """Do what ``Client.enqueue`` does."""
         options = EnqueueOptions(
@@ -93,6 +96,8 @@ class AsyncClient(AsyncVerbs):
             run_at=run_at,
             status=status,
             unique=unique,
+            backoff=backoff,
+            timeout=timeout,
         )
         call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
         return AsyncJobHandle(self, (await self._execute(call))[0])
@@ -108,11 +113,20 @@ class AsyncClient(AsyncVerbs):
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
+        backoff: Backoff | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the job, not of this call
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Do what ``Client.enqueue_many`` does; ``jobs`` may be an asynchronous iterable, too."""
         options = EnqueueOptions(
-            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+            queue=queue,
+            priority=priority,
+            attempts=attempts,
+            delay=delay,
+            run_at=run_at,
+            status=status,
+            backoff=backoff,
+            timeout=timeout,
         )
         batcher = Batcher(options, batch_size)
         async with AsyncBulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:

@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 import tenacity
 
+from pinlater.backoff import Backoff
 from pinlater.client.bulk import BulkEnqueue
 from pinlater.client.calls import Call, Calls
 from pinlater.client.handle import JobHandle
@@ -88,6 +89,8 @@ class Client(Verbs):
         run_at: datetime | float | None = None,
         status: str = "",
         unique: str | None = None,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
     ) -> JobHandle:
         """Store a job; once this returns, it is on durable storage.
 
@@ -101,10 +104,15 @@ class Client(Verbs):
             status: text to begin its custom status with.
             unique: a key of at most 200 characters. While a job of the queue with the same one waits or runs, this one
                 is not stored, and the handle is that of the other. A server of the original knows no keys.
+            backoff: ``Constant``, ``Linear`` or ``Exponential``, instead of the ``backoff`` of the class; this and the
+                next one travel in the body.
+            timeout: seconds after which ``JobTimeout`` is raised in the running job; instead of the ``timeout`` of the
+                class.
 
         Raises:
             ValueError: an option is out of its range.
-            BodyInvalid: a field of the job holds something that JSON cannot carry.
+            BodyInvalid: a field of the job holds something that JSON cannot carry, or it is a ``RawJob`` and has a
+                ``backoff`` or ``timeout``.
             QueueNotFound: create it first.
             EnqueueRejected: the body is too large for the server, or the key too long.
             CallError: no answer came; the job may be stored or not.
@@ -117,6 +125,8 @@ class Client(Verbs):
             run_at=run_at,
             status=status,
             unique=unique,
+            backoff=backoff,
+            timeout=timeout,
         )
         call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
         return JobHandle(self, self._execute(call)[0])
@@ -132,6 +142,8 @@ class Client(Verbs):
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Store many jobs, from any iterable, in batches; memory stays flat. Return how many.
@@ -142,19 +154,28 @@ class Client(Verbs):
         Args:
             jobs: what to do.
             batch_size: jobs in one call, at most.
-            queue: see ``enqueue`` for this and the next five.
+            queue: see ``enqueue`` for this and the next seven.
             priority: of all jobs.
             attempts: of all jobs.
             delay: of all jobs, counted from this call.
             run_at: of all jobs.
             status: of all jobs.
+            backoff: of all jobs.
+            timeout: of all jobs.
             progress: is called with the number of jobs stored so far after every batch.
 
         Raises:
             Exception: what ``enqueue`` raises.
         """
         options = EnqueueOptions(
-            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+            queue=queue,
+            priority=priority,
+            attempts=attempts,
+            delay=delay,
+            run_at=run_at,
+            status=status,
+            backoff=backoff,
+            timeout=timeout,
         )
         batcher = Batcher(options, batch_size)
         with BulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:

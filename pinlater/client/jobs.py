@@ -6,10 +6,13 @@ import time
 from datetime import datetime
 from typing import NamedTuple
 
+from pinlater.backoff import Backoff
 from pinlater.client.conversion import milliseconds
 from pinlater.codec import encode_body
-from pinlater.errors import BodyTooLarge
-from pinlater.job import QUEUE_NAME, Job
+from pinlater.errors import BodyInvalid, BodyTooLarge
+from pinlater.job import QUEUE_NAME, Job, RawJob
+from pinlater.kept import Kept
+from pinlater.policy import policy_of
 from pinlater.wire.framing import MAX_FRAME_BYTES
 from pinlater.wire.messages import PinLaterJob
 
@@ -29,6 +32,8 @@ class EnqueueOptions:
         run_at: or that moment itself: epoch seconds, or a datetime (naive ones are local time).
         status: text to begin the custom status with.
         unique: key of the job; see ``Client.enqueue``.
+        backoff: delay before further attempts; None is the class's.
+        timeout: seconds that a run may take; None is the class's.
 
     Raises:
         ValueError: an option is out of its range, or ``delay`` and ``run_at`` contradict each other.
@@ -44,6 +49,8 @@ class EnqueueOptions:
         run_at: datetime | float | None = None,
         status: str = "",
         unique: str | None = None,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
     ) -> None:
         if queue is not None and not QUEUE_NAME.fullmatch(queue):
             raise ValueError(f"queue={queue!r} may only have letters, digits and underscore")
@@ -59,6 +66,8 @@ class EnqueueOptions:
         self._run_after_ms = _run_after_ms(delay, run_at)
         self._status = status
         self._unique = unique
+        policy = policy_of(backoff, timeout)
+        self._kept = None if policy is None else Kept(policy=policy)
 
     def queue_of(self, job: Job) -> str:
         """Return the queue that ``job`` goes to."""
@@ -68,11 +77,14 @@ class EnqueueOptions:
         """Return what is sent of ``job``.
 
         Raises:
-            BodyInvalid: a field holds something that JSON cannot carry.
+            BodyInvalid: a field holds something that JSON cannot carry; or it is a ``RawJob``, whose body has no place
+                for a backoff or time-out.
             BodyTooLarge: it does not fit into any message.
         """
         options = job.job_options
-        body = encode_body(job)
+        if self._kept is not None and isinstance(job, RawJob):
+            raise BodyInvalid(f"the body of a RawJob has no place for a backoff or timeout; {options.name} is one")
+        body = encode_body(job, self._kept)
         if len(body) > MAX_FRAME_BYTES - _FRAME_ALLOWANCE:
             raise BodyTooLarge(
                 f"a {options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"

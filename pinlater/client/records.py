@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.errors import BodyInvalid
 from pinlater.kept import Progress, progress_in
+from pinlater.policy import Policy, policy_in
 from pinlater.state import JobState
 
 
@@ -140,6 +142,14 @@ class JobInfo(NamedTuple):
     def progress(self) -> Progress | None:
         """How far the job said that it is; None if it said nothing, is done, or the body was not asked for."""
         return None if self.state is JobState.SUCCEEDED else progress_in(self.body)
+
+    @property
+    def policy(self) -> Policy | None:
+        """What its enqueue said about its attempts; None if it said nothing, or the body was not asked for."""
+        try:
+            return None if self.body is None else policy_in(self.body)
+        except BodyInvalid:
+            return None
 
 
 class Page(NamedTuple):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from pinlater.backoff import Backoff
 from pinlater.client.calls import Call
 from pinlater.client.client import Client
 from pinlater.client.records import ClaimedJob
@@ -149,13 +150,23 @@ class InlineClient(Client):
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Run many jobs, one after the other; return how many."""
         count = 0
         for count, job in enumerate(jobs, 1):
             self.enqueue(
-                job, queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, status=status
+                job,
+                queue=queue,
+                priority=priority,
+                attempts=attempts,
+                delay=delay,
+                run_at=run_at,
+                status=status,
+                backoff=backoff,
+                timeout=timeout,
             )
             if progress is not None:
                 progress(count)

@@ -88,4 +88,4 @@ class TimeLimits:
             raise self._error()
 
     def _error(self) -> JobTimeout:
-        return JobTimeout(f"it ran for longer than its class's timeout of {self._seconds:g} s")
+        return JobTimeout(f"it ran for longer than its timeout of {self._seconds:g} s")

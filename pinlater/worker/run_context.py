@@ -18,6 +18,7 @@ from pinlater.follow_ups import follow_up_key
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress, kept_in, with_progress
 from pinlater.next_run import NextRun
+from pinlater.policy import may_have_policy, options_with_policy
 from pinlater.sleeping import moment_after, sleep_until
 from pinlater.steps import Steps
 from pinlater.uses import Uses
@@ -50,6 +51,10 @@ class RunContext(JobContext):
 
     Attributes:
         next_run: what the job has said of its next run.
+        options: those of the job's class, changed by what its enqueue said.
+
+    Raises:
+        BodyInvalid: what its enqueue said cannot be read.
     """
 
     next_run: NextRun | None = None
@@ -66,7 +71,8 @@ class RunContext(JobContext):
         self._patience_seconds = patience_seconds
         self._next_save: float | None = None
         self._sent_at: float | None = None
-        self._last_body = batch.bodies[position]
+        self._last_body = body = batch.bodies[position]
+        self.options = options_with_policy(job, body) if may_have_policy(body) else job.job_options
 
     def __str__(self) -> str:
         return f"{self.descriptor} attempt {self.attempt}/{self.attempts_allowed}"
@@ -94,15 +100,15 @@ class RunContext(JobContext):
             raise JobInterrupted
         now = time.monotonic()
         if self._next_save is None:
-            self._next_save = now + self._job.job_options.heartbeat
+            self._next_save = now + self.options.heartbeat
         if flush:
             self._save(self._patience_seconds)
         elif now < self._next_save:
             return
         elif not self._save(0.0):  # the job does not wait for a server
-            self._next_save = now + min(self._job.job_options.heartbeat, _AGAIN_SECONDS)
+            self._next_save = now + min(self.options.heartbeat, _AGAIN_SECONDS)
             return
-        self._next_save = now + self._job.job_options.heartbeat
+        self._next_save = now + self.options.heartbeat
 
     def _take_step(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -122,7 +128,7 @@ class RunContext(JobContext):
         if self._sent_at is None:
             self._sent_at = now
         beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
-        if now >= self._sent_at + beats * self._job.job_options.heartbeat:
+        if now >= self._sent_at + beats * self.options.heartbeat:
             self._send(with_progress(self._last_body, progress), 0.0)  # the record may be amid a change
 
     def sleep_for(self, seconds: float, *, name: str) -> None:
@@ -178,7 +184,7 @@ class RunContext(JobContext):
 
     @cached_property
     def _steps(self) -> Steps:
-        return Steps(self, self._kept, lambda: self._job.job_options, self._save_surely, self._save_awaited)
+        return Steps(self, self._kept, lambda: self.options, self._save_surely, self._save_awaited)
 
     @cached_property
     def _sleep_uses(self) -> Uses:

@@ -16,7 +16,7 @@ from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.codec import JobCodec
 from pinlater.delays import delay_ms, milliseconds
 from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry, interruption_in
-from pinlater.job import Job
+from pinlater.job import Job, JobOptions
 from pinlater.next_run import NextRun
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
@@ -62,7 +62,7 @@ class Runner:
         self._running = running
         self._now = now
         self._pid = getpid()
-        self._notes: dict[tuple[type[Job], int], tuple[int, int]] = {}
+        self._notes: dict[tuple[type[Job], int], tuple[int, int, JobOptions]] = {}
 
     def run(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; return None if it succeeded.
@@ -74,15 +74,15 @@ class Runner:
         """
         try:
             job = self._decode(queue_of(batch.descriptors[position]), batch.bodies[position])
+            context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
             return self._unreadable(batch, position, error)
-        context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         self._note(job, context, batch, position, now_ns)
         self._running.job = context
         try:
-            if job.job_options.is_limited:
-                batch.area.kill_ns[position] = now_ns + int((job.job_options.hard_seconds or 0.0) * 1e9)
-                self._limits.run(job.job_options, partial(self._call, job, context))
+            if context.options.is_limited:
+                batch.area.kill_ns[position] = now_ns + int((context.options.hard_seconds or 0.0) * 1e9)
+                self._limits.run(context.options, partial(self._call, job, context))
             else:
                 self._call(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
@@ -108,9 +108,9 @@ class Runner:
         """Show on the board what runs, and what is to happen should the process die of it."""
         key = (type(job), context.attempt)
         noted = self._notes.get(key)
-        if noted is None:
-            after_ms = delay_ms(job.job_options.backoff, context.attempt)
-            noted = self._notes[key] = (self._numbers.get(job.job_options.name, 0), after_ms)
+        if noted is None or noted[2] is not context.options:
+            after_ms = delay_ms(context.options.backoff, context.attempt)
+            noted = self._notes[key] = (self._numbers.get(job.job_options.name, 0), after_ms, context.options)
         area = batch.area
         area.kinds[position], area.since_ns[position] = noted[0], now_ns
         area.delays[position] = noted[1] if context.attempt < context.attempts_allowed else 0
@@ -122,13 +122,13 @@ class Runner:
         if isinstance(error, Discard):
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
             return Failure(in_words(header, error, with_traceback=False), is_final=True)
-        if job.job_options.gives_up_on(error):
+        if context.options.gives_up_on(error):
             log.error("%s given up: %s", job.job_options.name, text_of(error), exc_info=error)
             return Failure(in_words(header, error), is_final=True)
         if isinstance(error, Retry) and error.after is not None:
             after_ms = milliseconds(error.after)
         else:
-            after_ms = delay_ms(job.job_options.backoff, context.attempt)
+            after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
         is_planned = isinstance(error, Retry)
         _log_failure(job, context, error, after_ms, with_traceback=not is_planned)
         return Failure(in_words(header, error, with_traceback=not is_planned), after_ms)

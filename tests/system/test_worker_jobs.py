@@ -78,7 +78,7 @@ def test_a_job_past_its_timeout_fails_and_its_process_goes_on(start, client, fol
     for job in jobs:
         found = info(client, job)
         assert found.state is JobState.FAILED
-        assert found.status.count("JobTimeout: it ran for longer than its class's timeout of 0.3 s") == 3, found.status
+        assert found.status.count("JobTimeout: it ran for longer than its timeout of 0.3 s") == 3, found.status
     assert worker.log.count("started") == 2, worker.log
 
 

@@ -240,6 +240,42 @@ def test_enqueue_prints_the_descriptor(tool_run, server):
     assert job.runAfterTimestampMillis is None
 
 
+def test_enqueue_says_how_attempts_go(tool_run, server, stdin):
+    server.answer = enqueued
+    options = ("--backoff", "linear:first=1,step=2", "--job-timeout", "30")
+    assert tool_run("enqueue", "email", '{"job": "A"}', *options)[0] == 0
+    stdin(b'{"job": "A"}\n{"job": "B"}\n')
+    assert tool_run("enqueue", "email", "--json-lines", "-", *options)[0] == 0
+    bodies = [json.loads(job.body) for number in (0, 1) for job in request(server, number).jobs]
+    linear = {"kind": "linear", "first": 1, "step": 2, "cap": 3600, "jitter": 0}
+    assert bodies == [{"job": name, "$policy": {"backoff": linear, "timeout": 30}} for name in "AAB"]
+
+
+@pytest.mark.parametrize(
+    "backoff",
+    [
+        "",
+        "constant",
+        "sometimes:first=1",
+        "constant:seconds=x",
+        "constant:seconds=-1",
+        "constant:seconds=1,cap=2",
+        "constant:60",
+    ],
+)
+def test_a_backoff_that_is_none(tool_run, server, backoff):
+    status, _, err = tool_run("enqueue", "email", "{}", "--backoff", backoff)
+    assert status == 2
+    assert "Write constant:seconds=60" in err
+    assert server.calls == []
+
+
+def test_a_body_without_place_for_a_backoff(tool_run, server):
+    status, _, err = tool_run("enqueue", "email", "text", "--backoff", "constant:seconds=1")
+    assert (status, server.calls) == (1, [])
+    assert "only a body that is a JSON object" in err
+
+
 def test_enqueue_a_file_byte_for_byte(tool_run, server, tmp_path):
     server.answer = enqueued
     (tmp_path / "photo").write_bytes(bytes(range(256)))
@@ -361,6 +397,16 @@ def test_lookup_of_many_jobs_does_not_ask_for_their_bodies(tool_run, server):
     tool_run("lookup", *map(str, range(16)))
     tool_run("lookup", *map(str, range(17)))
     assert [request(server, number).includeBody for number in (0, 1)] == [True, False]
+
+
+def test_lookup_shows_what_the_enqueue_said_of_attempts(tool_run, server):
+    body = b'{"$policy":{"backoff":{"kind":"constant","seconds":60},"timeout":30}}'
+    server.answer = lambda _: {"a": info("a", body=body)}
+    assert (
+        "policy         backoff constant:seconds=60,jitter=0  timeout 30 s" in tool_run("lookup", "a")[1].splitlines()
+    )
+    shown = json.loads(tool_run("lookup", "a", "--json")[1])
+    assert shown["policy"] == {"backoff": {"kind": "constant", "seconds": 60, "jitter": 0}, "timeout": 30}
 
 
 def test_lookup_raw_writes_the_body_alone(server, capsysbinary):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from pinlater.client.tool.backoffs import BACKOFF, parse_backoff
 from pinlater.client.tool.command import PRIORITY, Session, command
 from pinlater.client.tool.output import print_json, some_jobs
 from pinlater.job import RawJob
+
+if TYPE_CHECKING:
+    from pinlater.backoff import Backoff
 
 
 @command(
@@ -18,6 +22,7 @@ from pinlater.job import RawJob
     examples="""
     pinlater enqueue email '{"job": "SendWelcomeEmail", "user_id": 42}'
     pinlater enqueue email --delay 3600 --priority 2 '{"job": "SendWelcomeEmail", "user_id": 42}'
+    pinlater enqueue email --backoff exponential:first=2,cap=600 '{"job": "SendWelcomeEmail", "user_id": 42}'
     pinlater enqueue thumbnails --file photo.jpg
     zcat jobs.jsonl.gz | pinlater enqueue email --json-lines -
     """,
@@ -33,6 +38,13 @@ from pinlater.job import RawJob
 @click.option(
     "--attempts", type=click.IntRange(min=1), default=4, show_default=True, help="Attempts in all, the first included."
 )
+@click.option("--backoff", type=parse_backoff, metavar=BACKOFF, help="Delay before further attempts.  [default: class]")
+@click.option(
+    "--job-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time that a run may take.  [default: class]",
+)
 @click.option("--unique", metavar="KEY", help="Store nothing while a job of the queue with this key waits or runs.")
 @click.pass_obj
 def enqueue(
@@ -44,6 +56,8 @@ def enqueue(
     file: BinaryIO | None,
     json_lines: BinaryIO | None,
     unique: str | None,
+    backoff: Backoff | None,
+    job_timeout: float | None,
     **options: Any,
 ) -> None:
     """Put jobs into a queue.
@@ -57,9 +71,10 @@ def enqueue(
     if json_lines is not None:
         if unique is not None:
             raise click.UsageError("--unique is the key of one job; it does not go with --json-lines.")
-        _enqueue_lines(session, queue, json_lines, options)
+        _enqueue_lines(session, queue, _with_policy(_checked(json_lines), backoff, job_timeout), options)
         return
-    content = file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape")
+    given = file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape")
+    [content] = _with_policy([given], backoff, job_timeout)
     with session.client() as client:
         descriptor = client.enqueue(RawJob(body=content), queue=queue, unique=unique, **options).descriptor
     if session.as_json:
@@ -68,8 +83,17 @@ def enqueue(
         click.echo(descriptor)
 
 
-def _enqueue_lines(session: Session, queue: str, lines: Iterable[bytes], options: dict[str, Any]) -> None:
-    jobs = (RawJob(body=line) for line in _checked(lines))
+def _with_policy(bodies: Iterable[bytes], backoff: Backoff | None, timeout: float | None) -> Iterator[bytes]:
+    """Yield bodies with what is said of their attempts; the tool knows no job classes, only what their bodies are."""
+    from pinlater.kept import with_policy
+    from pinlater.policy import policy_of
+
+    policy = policy_of(backoff, timeout)
+    yield from bodies if policy is None else (with_policy(body, policy) for body in bodies)
+
+
+def _enqueue_lines(session: Session, queue: str, bodies: Iterable[bytes], options: dict[str, Any]) -> None:
+    jobs = (RawJob(body=body) for body in bodies)
     with session.client() as client:
         number = client.enqueue_many(jobs, queue=queue, progress=_progress(), **options)
     if sys.stderr.isatty():

@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinlater.client.tool.backoffs import policy_text
 from pinlater.client.tool.command import PRIORITY, STATES, Session, command, parse_state
 from pinlater.client.tool.output import (
     Table,
     body_text,
     job_json,
     moment,
+    policy_json,
     print_bytes,
     print_fields,
     print_json,
@@ -28,8 +30,8 @@ from pinlater.state import JobState
 if TYPE_CHECKING:
     from pinlater.client.records import JobInfo
 
-_MOST_WITH_PROGRESS = 16
-"""It stands in the bodies; those of many jobs can be more than anyone asked for."""
+_MOST_WITH_BODIES = 16
+"""These stand in the bodies; those of many jobs can be more than anyone asked for."""
 
 _PAGE_SIZE = 100
 
@@ -49,13 +51,13 @@ _PAGE_SIZE = 100
 def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw: bool) -> int:
     """Show jobs by their descriptors.
 
-    Of up to 16 jobs, it shows how far they say they are.
+    Of up to 16 jobs, it shows how far they say they are, and what their enqueue said of their attempts.
 
     Exit status 1 when one of them is not there; finished jobs are collected after a while.
     """
-    with_progress = len(descriptors) <= _MOST_WITH_PROGRESS
+    with_bodies = len(descriptors) <= _MOST_WITH_BODIES
     with session.client() as client:
-        found = client.lookup(descriptors, include_body=body or raw or with_progress)
+        found = client.lookup(descriptors, include_body=body or raw or with_bodies)
     infos = [found[descriptor] for descriptor in dict.fromkeys(descriptors) if descriptor in found]
     _print_infos(session, infos, body=body, raw=raw)
     missing = [descriptor for descriptor in descriptors if descriptor not in found]
@@ -69,13 +71,16 @@ def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: boo
         print_bytes(b"".join(info.body or b"" for info in infos))
     elif session.as_json:
         for info in infos:
-            progress = info.progress
-            shown = job_json(info if body else info._replace(body=None))
-            print_json({**shown, "progress": progress_json(progress)} if progress else shown)
+            print_json(job_json(info if body else info._replace(body=None)) | _kept_json(info))
     elif len(infos) == 1:
         print_fields(_fields(infos[0], body=body))
     elif infos:
         _table().print([_row(info) for info in infos])
+
+
+def _kept_json(info: JobInfo) -> dict[str, Any]:
+    kept = {} if info.progress is None else {"progress": progress_json(info.progress)}
+    return kept if info.policy is None else {**kept, "policy": policy_json(info.policy)}
 
 
 def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
@@ -88,6 +93,8 @@ def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
     yield "claim", visible(info.claim or "-")
     if info.progress:
         yield "progress", progress_text(info.progress)
+    if info.policy:
+        yield "policy", policy_text(info.policy)
     yield "status", visible(info.status or "-")
     if body and info.body is not None:
         yield "body", body_text(info.body)

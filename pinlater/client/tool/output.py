@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from pinlater.client.records import JobInfo
     from pinlater.kept import Progress
+    from pinlater.policy import Policy
 
 _BAR_WIDTH = 20
 _GAP = "  "
@@ -70,6 +71,14 @@ def job_json(info: JobInfo) -> dict[str, Any]:
 def progress_json(progress: Progress) -> dict[str, Any]:
     """Return how far a job is, for programs."""
     return {"done": progress.done, "total": progress.total, "note": progress.note}
+
+
+def policy_json(policy: Policy) -> dict[str, Any]:
+    """Return what an enqueue said of a job's attempts, for programs."""
+    import msgspec
+
+    found: dict[str, Any] = msgspec.to_builtins(policy)
+    return found
 
 
 def progress_text(progress: Progress) -> str:
