@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import sys
 
-from pinlater_supervisor import Child
+from pinlater_supervisor import Child, rss_bytes
 
 from pinlater import __version__
 from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.worker.modules import load_job_classes, make_codec
-from pinlater.worker.options import Options
+from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
 from pinlater.worker.solo import SoloProcess
 
 BURST_PATIENCE_SECONDS = 5.0
+_ROOM = 0.9
+"""Part of a limit of memory that a process may take before its first job. Limits are spread down to that, too."""
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,7 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
     try:
         codec = make_codec(load_job_classes(options.modules), options.queues)
         process = SoloProcess(child, options, pool, codec, shared)
+        refuse_tight_memory(options, rss_bytes(child.pid))
     except ConfigError as error:
         _complain(shared, str(error))
         return EXIT_CONFIG
@@ -43,6 +46,25 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
         _say_hello(options, codec)
     process.work()
     return 0
+
+
+def refuse_tight_memory(options: Options, size_bytes: int) -> None:
+    """Refuse limits that a process would pass by being there, and be replaced for over and over.
+
+    Args:
+        options: with the limits.
+        size_bytes: resident memory of a process before its first job.
+
+    Raises:
+        ConfigError: and what a process takes.
+    """
+    for field in ("max_rss_bytes", "rss_ceiling_bytes"):
+        limit = getattr(options, field)
+        if limit is not None and size_bytes > limit * _ROOM:
+            raise ConfigError(
+                f"{LIMIT_NAMES[field]} of {limit / 1e6:.0f} MB leaves no room for jobs: a process takes "
+                f"{size_bytes / 1e6:.0f} MB before the first one; allow more"
+            )
 
 
 def _complain(shared: Shared, text: str) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from math import inf
 
-from pinlater_supervisor import TIME_OUT, Child, ChildExit, Pool, Supervisor
+from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool, Supervisor
 
 from pinlater.worker.boot import run_job_process
 from pinlater.worker.holding import layout_for, read_holding
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.notices import Facts
-from pinlater.worker.options import Options
+from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
 
@@ -63,6 +64,11 @@ def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:
         size=pool.processes,
         title=f"pinlater-worker: {pool.name}",
         restart=not options.burst,
+        max_age_seconds=options.max_age_seconds,
+        max_rss_bytes=options.max_rss_bytes,
+        rss_ceiling_bytes=options.rss_ceiling_bytes,
+        recycle_seconds=inf,  # a job that takes long is not to blame for the age of its process
+        limit_names=LIMIT_NAMES,
     )
 
 
@@ -85,7 +91,7 @@ def _post(ended: ChildExit, area: bytes, shared: Shared) -> None:
 
 def was_interrupted(ended: ChildExit) -> bool:
     """Tell whether a process ended because we wanted it to, so that its job is not to blame."""
-    if ended.killed_by_master == TIME_OUT:
+    if ended.killed_by_master in {TIME_OUT, MEMORY_CEILING}:
         return False
     was_ended_by_us = ended.killed_by_master is not None or ended.is_clean
     return ended.stopping and (was_ended_by_us or ended.signal in {signal.SIGTERM, signal.SIGQUIT})

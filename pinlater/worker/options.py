@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from pinlater.client.servers import ServerSet
 from pinlater.worker.pools import JobPool
 
+LIMIT_NAMES = {
+    "max_age_seconds": "--max-age",
+    "max_rss_bytes": "--max-memory",
+    "rss_ceiling_bytes": "--memory-ceiling",
+}
+"""Field of the options -> the option that sets it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -20,6 +27,9 @@ class Options:
         lease_seconds: life of a claim that is not renewed.
         drain_seconds: time for running jobs when the worker is told to stop.
         max_jobs: a process is replaced after this many jobs; None: never.
+        max_age_seconds: a process is replaced, when its job is done, once it is that old; None: never.
+        max_rss_bytes: likewise, once it has that much resident memory; None: never.
+        rss_ceiling_bytes: a process that has so much is killed, and its job has failed; None: never.
         threads: jobs that each process runs at once, in threads; None: not in threads.
         concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
     """
@@ -31,6 +41,9 @@ class Options:
     lease_seconds: float = 30.0
     drain_seconds: float = 30.0
     max_jobs: int | None = None
+    max_age_seconds: float | None = None
+    max_rss_bytes: int | None = None
+    rss_ceiling_bytes: int | None = None
     threads: int | None = None
     concurrency: int | None = None
 

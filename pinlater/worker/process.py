@@ -106,9 +106,13 @@ class JobProcess(ABC):
 
     @property
     def _is_done(self) -> bool:
-        if self._most_jobs is not None and self._jobs_done >= self._most_jobs:
+        if self._has_run_enough:
             return True
         return self._burst is not None and self._fetcher.came_back_empty and self._burst.is_over
+
+    @property
+    def _has_run_enough(self) -> bool:
+        return self._most_jobs is not None and self._jobs_done >= self._most_jobs
 
     # Fetching
 
@@ -165,6 +169,8 @@ class JobProcess(ABC):
 
     def _leave(self) -> None:
         """Give back what was not started and settle the rest; what fails is left to the keeper."""
+        if self._has_run_enough:
+            log.info("--max-jobs: %d jobs were run; a new process follows", self._jobs_done)
         self._fetcher.give_back_all()
         deadline = time.monotonic() + _LEAVE_SECONDS
         while not (self._is_clean or self._child.stopping_now or time.monotonic() >= deadline):

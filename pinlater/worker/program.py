@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.worker.sizes import size
 
 if TYPE_CHECKING:
     from pinlater.worker.options import Options
@@ -97,6 +98,24 @@ def main() -> None:
     "--max-jobs", type=click.IntRange(1), metavar="N", help="Replace a process after N jobs.  [default: never]"
 )
 @click.option(
+    "--max-age",
+    type=click.FloatRange(1),
+    metavar="SECONDS",
+    help="Replace a process of that age, between jobs.  [default: never]",
+)
+@click.option(
+    "--max-memory",
+    type=size,
+    metavar="SIZE",
+    help="Replace a process that has grown to SIZE, such as 300M or 2G, between jobs.  [default: never]",
+)
+@click.option(
+    "--memory-ceiling",
+    type=size,
+    metavar="SIZE",
+    help="Kill a process that has grown to SIZE; the job that ran has failed.  [default: none]",
+)
+@click.option(
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
 )
 @click.version_option(__version__, prog_name="pinlater-worker")
@@ -109,6 +128,9 @@ def worker(  # noqa: PLR0917 - click calls it
     lease: float,
     drain: float,
     max_jobs: int | None,
+    max_age: float | None,
+    max_memory: int | None,
+    memory_ceiling: int | None,
     log_level: str,
 ) -> None:
     """Run the jobs of PinLater queues.
@@ -117,8 +139,11 @@ def worker(  # noqa: PLR0917 - click calls it
     the path of a .py file. Of a package, all modules are loaded.
     """
     _refuse_idle_processes(queues)
-    if burst and max_jobs is not None:
-        raise click.UsageError("--max-jobs has no use with --burst, whose processes end by themselves.")
+    for name, value in (("--max-jobs", max_jobs), ("--max-age", max_age), ("--max-memory", max_memory)):
+        if burst and value is not None:
+            raise click.UsageError(f"{name} has no use with --burst, whose processes end by themselves.")
+    if memory_ceiling is not None and max_memory is not None and memory_ceiling <= max_memory:
+        raise click.UsageError("--memory-ceiling has to be above --max-memory, which nothing could reach otherwise.")
     try:
         options = _options(modules, servers, queues, processes)
     except ConfigError as error:
@@ -138,6 +163,9 @@ def worker(  # noqa: PLR0917 - click calls it
                 lease_seconds=lease,
                 drain_seconds=drain,
                 max_jobs=max_jobs,
+                max_age_seconds=max_age,
+                max_rss_bytes=max_memory,
+                rss_ceiling_bytes=memory_ceiling,
             )
         )
     )

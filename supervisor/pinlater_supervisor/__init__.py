@@ -5,7 +5,8 @@ It knows nothing of what the children do. See README.md beside the package.
 
 from pinlater_supervisor.birth import ThreadsRunningError
 from pinlater_supervisor.child import Child
-from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, TIME_OUT, ChildExit
+from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, MEMORY_CEILING, TIME_OUT, ChildExit
+from pinlater_supervisor.memory import rss_bytes
 from pinlater_supervisor.pool import Pool
 from pinlater_supervisor.supervisor import Supervisor
 from pinlater_supervisor.watch import DUMP_SECONDS
@@ -14,10 +15,12 @@ __all__ = [
     "DUMP_SECONDS",
     "EX_CONFIG",
     "EX_UNAVAILABLE",
+    "MEMORY_CEILING",
     "TIME_OUT",
     "Child",
     "ChildExit",
     "Pool",
     "Supervisor",
     "ThreadsRunningError",
+    "rss_bytes",
 ]

@@ -8,7 +8,7 @@ from time import monotonic_ns
 
 RUNNING, DRAINING, STOPPING_NOW = 0, 1, 2
 
-_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _LOOK_AT, _HEARD = range(7)
+_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _LOOK_AT, _HEARD, _WEIGHT = range(8)
 _TEXT = 64
 _TEXT_MAX_BYTES = 512
 _NEVER = 2**64 - 1
@@ -35,8 +35,14 @@ class Cell:
     def is_ready(self) -> bool:
         return self._words[_READY] != 0
 
-    def set_ready(self) -> None:
+    @property
+    def ready_rss_bytes(self) -> int:
+        """Resident memory that the child had when it became ready, before any work."""
+        return self._words[_WEIGHT]
+
+    def set_ready(self, rss_bytes: int) -> None:
         self.beat()
+        self._words[_WEIGHT] = rss_bytes
         self._words[_READY] = 1
 
     @property

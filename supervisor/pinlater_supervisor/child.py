@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pinlater_supervisor import signals
 from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
+from pinlater_supervisor.memory import rss_bytes
 
 Hook = Callable[[], object]
 
@@ -62,7 +63,7 @@ class Child:
 
     def ready(self) -> None:
         """Tell the master that boot is over. Deaths before this count as failures to start."""
-        self._cell.set_ready()
+        self._cell.set_ready(rss_bytes(self.pid))
         signals.ring(self._doorbell)
 
     def beat(self) -> None:

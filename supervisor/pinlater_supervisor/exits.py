@@ -16,6 +16,8 @@ EX_UNAVAILABLE = 69
 """A child that leaves with this before it is ready, in the first start, lacks something it needs."""
 TIME_OUT = "time-out"
 """Why a child was killed that had asked for it with `Child.kill_at`."""
+MEMORY_CEILING = "memory ceiling"
+"""Why a child was killed that had more memory than `Pool.rss_ceiling_bytes`."""
 EX_SOFTWARE = 70
 """The machinery itself failed."""
 EX_CONFIG = 78
@@ -38,6 +40,7 @@ class ChildExit:
         was_ready: whether it had called `Child.ready()`.
         stopping: whether the master had asked it to stop.
         killed_by_master: why the master killed it, None if it did not.
+        kill_detail: what the master had measured then, for people.
         oom_suspected: whether the kernel's count of out-of-memory kills in our cgroup grew.
     """
 
@@ -52,6 +55,7 @@ class ChildExit:
     was_ready: bool
     stopping: bool
     killed_by_master: str | None = None
+    kill_detail: str = ""
     oom_suspected: bool = False
 
     @property
@@ -76,7 +80,7 @@ class ChildExit:
 
     def _remark(self) -> str:
         if self.killed_by_master is not None:
-            return self.killed_by_master
+            return ": ".join(filter(None, (self.killed_by_master, self.kill_detail)))
         if self.signal == signal.SIGKILL:
             return "out of memory" if self.oom_suspected else "perhaps out of memory"
         if self.code == EX_CONFIG and not self.was_ready:

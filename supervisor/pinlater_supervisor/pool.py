@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ class Pool:
         ready_seconds: longest time from the fork to `Child.ready()` before the child is killed.
         max_age_seconds: a child older than this is drained and replaced.
         max_rss_bytes: a child with more resident memory than this is drained and replaced.
-        rss_ceiling_bytes: a child with more resident memory than this is killed at once.
+        rss_ceiling_bytes: a ready child with more resident memory than this is killed at once.
+        recycle_seconds: what a child that is replaced for age or memory has to finish its work; inf: as long as that
+            takes; None: what the supervisor gives in all other cases.
+        limit_names: name of a limit above -> how the log is to call it, such as the option that set it.
         recycle_jitter: limits of age and memory are spread by up to this fraction, so that children
             started together are not replaced together.
         restart: whether a child that ends with 0 is replaced; a crashed one is replaced in any case.
@@ -44,6 +47,8 @@ class Pool:
     max_age_seconds: float | None = None
     max_rss_bytes: int | None = None
     rss_ceiling_bytes: int | None = None
+    recycle_seconds: float | None = None
+    limit_names: Mapping[str, str] = field(default_factory=dict)
     recycle_jitter: float = 0.1
     restart: bool = True
     overlap: bool = True
@@ -53,7 +58,13 @@ class Pool:
             raise ValueError(f"pool {self.name!r}: size is {self.size}, it must be 0 or more")
         if not 0 <= self.recycle_jitter < 1:
             raise ValueError(f"pool {self.name!r}: recycle_jitter is {self.recycle_jitter}, not in [0, 1)")
+        if self.recycle_seconds is not None and not self.recycle_seconds >= 0:
+            raise ValueError(f"pool {self.name!r}: recycle_seconds is {self.recycle_seconds}, it starts at 0")
         for limit in ("hang_seconds", "ready_seconds", "max_age_seconds", "max_rss_bytes", "rss_ceiling_bytes"):
             value = getattr(self, limit)
             if value is not None and value <= 0:
                 raise ValueError(f"pool {self.name!r}: {limit} is {value}, it must be above 0 (None: no limit)")
+
+    def called(self, limit: str) -> str:
+        """How the log calls a limit."""
+        return self.limit_names.get(limit, limit)

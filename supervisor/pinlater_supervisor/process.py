@@ -32,6 +32,7 @@ class Process:
         stretch: its own factor on the pool's limits of age and memory, a little below 1.
         retire_reason: why it was asked to stop, None if it was not.
         killed: why the master killed it, None if it did not.
+        kill_detail: what it had measured then, for people.
     """
 
     def __init__(self, pool: Pool, slot: int, generation: int, cell: Cell, stretch: float = 1.0) -> None:
@@ -49,11 +50,11 @@ class Process:
         self._nudges_left = 0
         self.kill_reason = ""
         self.memory_check_at = 0.0
-        self.is_weighed = False
         self.is_born_heavy = False
         self.is_dumped = False
         self.retire_reason: str | None = None
         self.killed: str | None = None
+        self.kill_detail = ""
 
     def __str__(self) -> str:
         return f"{self.pool.name}[{self.slot}] pid {self.pid}"
@@ -105,9 +106,10 @@ class Process:
         if moment < self.kill_at:
             self.kill_at, self.kill_reason = moment, reason
 
-    def kill(self, reason: str) -> None:
+    def kill(self, reason: str, detail: str = "") -> None:
         """End it and all it started that is still in its process group."""
-        self.killed = self.killed or reason
+        if self.killed is None:
+            self.killed, self.kill_detail = reason, detail
         self.hurry_at = self.kill_at = self.nudge_at = inf
         descendants.kill_below(self.pid)
         with suppress(ProcessLookupError, PermissionError):

@@ -92,7 +92,7 @@ class Supervisor:
         self.on_reload = on_reload
         self.on_reopen = on_reopen
         self._crews = [Crew(pool) for pool in pools]
-        self._watch = Watch(self._retire)
+        self._watch = Watch(self._recycle)
         self._drain: Drain | None = None
         self._has_started = False
         self._is_reloading = False
@@ -211,6 +211,7 @@ class Supervisor:
             was_ready=process.is_ready,
             stopping=process.is_stopping,
             killed_by_master=process.killed,
+            kill_detail=process.kill_detail,
             oom_suspected=self._oom.has_grown() and number == SIGKILL and process.killed is None,
         )
 
@@ -279,13 +280,14 @@ class Supervisor:
         for process in self._processes():
             process.cell.close()
 
-    def _retire(self, process: Process, reason: str) -> None:
+    def _recycle(self, process: Process, reason: str) -> None:
+        seconds = process.pool.recycle_seconds
+        self._retire(process, reason, self.drain_seconds if seconds is None else seconds)
+
+    def _retire(self, process: Process, reason: str, seconds: float | None = None) -> None:
+        seconds = self.drain_seconds if seconds is None else seconds
         log.info("%s: asked to stop: %s", process, reason)
-        process.ask_to_stop(
-            reason,
-            deadline=monotonic() + self.drain_seconds,
-            warning_seconds=warning_seconds(self.drain_seconds),
-        )
+        process.ask_to_stop(reason, deadline=monotonic() + seconds, warning_seconds=warning_seconds(seconds))
 
     # Answers to signals
 

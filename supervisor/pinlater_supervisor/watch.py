@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from pinlater_supervisor import memory
-from pinlater_supervisor.exits import TIME_OUT
+from pinlater_supervisor.exits import MEMORY_CEILING, TIME_OUT
 
 if TYPE_CHECKING:
     from pinlater_supervisor.process import Process
@@ -20,14 +20,14 @@ DUMP_SECONDS = 0.5
 MEMORY_SECONDS = 1.0
 """Between two looks at a child's memory."""
 
-Retire = Callable[["Process", str], None]
+Recycle = Callable[["Process", str], None]
 
 
 class Watch:
     """Looks at children when something may be due. Every rule tells when it wants to look again."""
 
-    def __init__(self, retire: Retire) -> None:
-        self._retire = retire
+    def __init__(self, recycle: Recycle) -> None:
+        self._recycle = recycle
         self._rules = (
             self._deadline,
             self._hearing,
@@ -96,15 +96,15 @@ class Watch:
             return inf
         due = process.started_at + limit * process.stretch
         if now >= due:
-            self._retire(process, f"reached its age of {limit:g} s")
+            self._recycle(process, f"{process.pool.called('max_age_seconds')}: reached its age of {limit:g} s")
             return inf
         return due
 
     def _weight(self, process: Process, now: float) -> float:
         pool = process.pool
-        if pool.max_rss_bytes is None and pool.rss_ceiling_bytes is None:
+        if (pool.max_rss_bytes is None and pool.rss_ceiling_bytes is None) or not process.is_ready:
             return inf
-        if now >= process.memory_check_at or (process.is_ready and not process.is_weighed):
+        if now >= process.memory_check_at:
             process.memory_check_at = now + MEMORY_SECONDS
             self._weigh(process, memory.rss_bytes(process.pid))
         return process.memory_check_at
@@ -112,25 +112,26 @@ class Watch:
     def _weigh(self, process: Process, rss_bytes: int) -> None:
         ceiling, limit = process.pool.rss_ceiling_bytes, process.pool.max_rss_bytes
         if ceiling is not None and rss_bytes > ceiling:
-            kill(process, f"memory ceiling of {ceiling / 1e6:.0f} MB")
-        elif limit is not None and process.is_ready and not process.is_stopping:
+            name = process.pool.called("rss_ceiling_bytes")
+            kill(process, MEMORY_CEILING, f"{rss_bytes / 1e6:.0f} MB, {name} is {ceiling / 1e6:.0f} MB")
+        elif limit is not None and not process.is_stopping:
             self._weigh_against(process, rss_bytes, limit * process.stretch)
 
     def _weigh_against(self, process: Process, rss_bytes: int, limit: float) -> None:
-        if process.is_weighed and rss_bytes > limit and not process.is_born_heavy:
-            self._retire(process, f"grew to {rss_bytes / 1e6:.0f} MB of memory")
-        elif not process.is_weighed and rss_bytes > limit:
+        name, at_start = process.pool.called("max_rss_bytes"), process.cell.ready_rss_bytes
+        if at_start <= limit < rss_bytes:
+            self._recycle(process, f"{name}: grew to {rss_bytes / 1e6:.0f} MB of memory")
+        elif at_start > limit and not process.is_born_heavy:
             # A replacement would be as big: recycling would go round and round.
             process.is_born_heavy = True
             log.error(
-                "%s: takes %.0f MB when it starts, more than its limit of %.0f MB; raise max_rss_bytes. "
+                "%s: takes %.0f MB when it starts, more than its limit of %.0f MB; raise %s. "
                 "It is not recycled for its memory",
-                *(process, rss_bytes / 1e6, limit / 1e6),
+                *(process, at_start / 1e6, limit / 1e6, name),
             )
-        process.is_weighed = True
 
 
-def kill(process: Process, reason: str) -> None:
+def kill(process: Process, reason: str, detail: str = "") -> None:
     """Kill a child with a line in the log."""
-    log.error("%s: killed: %s", process, reason)
-    process.kill(reason)
+    log.error("%s: killed: %s", process, ": ".join(filter(None, (reason, detail))))
+    process.kill(reason, detail)

@@ -1,6 +1,7 @@
 """Children that hang, grow or age."""
 
 import os
+import re
 import signal
 
 
@@ -92,12 +93,13 @@ def test_a_child_is_recycled_by_age_beside_its_replacement(start):
         def told(ended):
             say("exit", ended.stopping, ended.killed_by_master, ended.code)
 
-        supervise(Pool(name="jobs", run=worker, max_age_seconds=0.3), on_exit=told)
+        limits = {"max_age_seconds": 0.3, "limit_names": {"max_age_seconds": "--old"}}
+        supervise(Pool(name="jobs", run=worker, **limits), on_exit=told)
     """)
     for _ in range(2):
         master.expect("ready jobs")
         assert master.expect("exit")[1:] == ["True", "None", "0"]
-    assert "reached its age" in master.log
+    assert "asked to stop: --old: reached its age of 0.3 s" in master.log
     assert master.stop() == 0
 
 
@@ -115,7 +117,7 @@ def test_a_child_that_grew_is_recycled(start):
         supervise(Pool(name="jobs", run=run, max_rss_bytes=80_000_000, recycle_jitter=0))
     """)
     assert "exited with 0" in " ".join(master.expect("exit jobs 0"))
-    assert "of memory" in master.log
+    assert "asked to stop: max_rss_bytes: grew to" in master.log
     assert master.stop() == 0
 
 
@@ -137,8 +139,58 @@ def test_the_memory_ceiling_kills(start):
                 ballast = bytearray(120_000_000)
             wait(child)
 
-        supervise(Pool(name="jobs", run=run, rss_ceiling_bytes=80_000_000))
+        names = {"rss_ceiling_bytes": "--ceiling"}
+        supervise(Pool(name="jobs", run=run, rss_ceiling_bytes=80_000_000, limit_names=names))
     """)
-    assert "killed by SIGKILL (memory ceiling of 80 MB)" in " ".join(master.expect("exit jobs 0"))
+    assert re.search(
+        r"killed by SIGKILL \(memory ceiling: \d+ MB, --ceiling is 80 MB\)", " ".join(master.expect("exit jobs 0"))
+    )
     master.expect("ready")
     assert master.stop() == 0
+
+
+def test_a_child_over_the_ceiling_before_it_is_ready_is_not_killed_for_that(start):
+    master = start("""
+        def run(child):
+            ballast = bytearray(120_000_000)
+            time.sleep(1.5)
+            del ballast
+            worker(child)
+
+        supervise(Pool(name="jobs", run=run, rss_ceiling_bytes=80_000_000))
+    """)
+    master.expect("ready jobs 0")
+    assert master.stop() == 0
+
+
+def test_recycling_can_wait_for_a_task_as_long_as_it_takes(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            if os.path.exists(sys.argv[0] + ".old"):
+                return worker(child)
+            open(sys.argv[0] + ".old", "w").close()
+            wait(child)
+            time.sleep(1.5)
+            say("finished", child.draining, child.stopping_now)
+
+        supervise(Pool(name="jobs", run=run, max_age_seconds=0.3, recycle_seconds=float("inf")), drain_seconds=0.2)
+    """)
+    assert master.expect("finished")[1:] == ["True", "False"]
+    assert "exited with 0" in " ".join(master.expect("exit jobs 0"))
+    assert master.stop() == 0
+
+
+def test_a_stop_sets_a_deadline_to_what_recycling_would_have_waited_for(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            wait(child)
+            say("drained")
+            time.sleep(600)
+
+        supervise(Pool(name="jobs", run=run, max_age_seconds=0.3, recycle_seconds=float("inf")), drain_seconds=0.5)
+    """)
+    master.expect("drained")
+    assert master.stop() == 0
+    assert "killed by SIGKILL (drain deadline)" in "\n".join(master.said)

@@ -77,6 +77,7 @@ class TestWords:
             ({"signal": 9}, "killed by SIGKILL (perhaps out of memory)"),
             ({"signal": 9, "oom_suspected": True}, "killed by SIGKILL (out of memory)"),
             ({"signal": 9, "killed_by_master": "drain deadline"}, "killed by SIGKILL (drain deadline)"),
+            ({"signal": 9, "killed_by_master": "a", "kill_detail": "b"}, "killed by SIGKILL (a: b)"),
             ({"signal": 11}, "killed by SIGSEGV"),
             ({"signal": 40}, "killed by signal 40"),
             ({"code": 0}, "exited with 0"),
@@ -152,7 +153,7 @@ class TestCrew:
             process.pid = 1000 + len(crew.members)
             crew.members[process.pid] = process
             if ready:
-                process.cell.set_ready()
+                process.cell.set_ready(0)
 
     def slots(self, crew):
         return [process.slot for process in crew.surplus()]
@@ -163,9 +164,9 @@ class TestCrew:
         assert crew.missing(0.0) == 2
         self.add(crew, 2, ready=False)
         assert self.slots(crew) == []
-        crew.members[1002].cell.set_ready()
+        crew.members[1002].cell.set_ready(0)
         assert self.slots(crew) == [0]
-        crew.members[1003].cell.set_ready()
+        crew.members[1003].cell.set_ready(0)
         assert self.slots(crew) == [0, 1]
 
     def test_of_two_old_generations_the_one_that_works_stays(self):

@@ -79,6 +79,7 @@ def test_processes_are_replaced_after_some_jobs_and_none_is_lost(start, client, 
     assert len(set(ran(folder))) == len(ran(folder)) == 2000
     assert worker.stop() == 0
     assert worker.log.count("jobs[0] pid") > 4
+    assert worker.log.count("--max-jobs: ") > 2
 
 
 # Deaths

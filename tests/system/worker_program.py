@@ -23,6 +23,9 @@ with open("imported.txt", "a") as file:
     file.write(f"{os.getpid()}\\n")
 
 
+ballast = []
+
+
 def write(line):
     with open("ran.txt", "a") as file:
         file.write(f"{line}\\n")
@@ -106,6 +109,20 @@ class Hands(Job, queue="holds"):
         time.sleep(1)
         with Client(self.server) as client:
             client.enqueue(Touch(number=7))
+
+
+class Fills(Job, queue="holds", backoff=SOON):
+    megabytes: int
+    seconds: float = 0
+    file: str = "jobs.py"
+
+    def run(self, context):
+        write(f"fill {context.attempt} {os.getpid()}")
+        while not os.path.exists(self.file):
+            time.sleep(0.01)
+        ballast.append(b"x" * (self.megabytes * 1_000_000))
+        time.sleep(self.seconds)
+        write(f"filled {context.attempt}")
 
 
 class Forks(Job, queue="forks"):

@@ -4,7 +4,7 @@ import signal
 import time
 
 import pytest
-from pinlater_supervisor import TIME_OUT, ChildExit
+from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, ChildExit
 
 from pinlater.client.servers import ServerSet
 from pinlater.errors import ServerUnavailable, UnknownError
@@ -406,7 +406,8 @@ def ended(**facts):
         ({"code": 0, "stopping": True}, True),
         ({"signal": signal.SIGKILL, "stopping": True}, False),
         ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": "drain deadline"}, True),
-        ({"signal": signal.SIGKILL, "killed_by_master": "memory ceiling of 1 MB"}, False),
+        ({"signal": signal.SIGKILL, "killed_by_master": MEMORY_CEILING}, False),
+        ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": MEMORY_CEILING}, False),
         ({"signal": signal.SIGTERM, "stopping": True}, True),
         ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": TIME_OUT}, False),
     ],

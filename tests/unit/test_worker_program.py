@@ -60,6 +60,12 @@ def test_all_options(run):
     assert (options.lease_seconds, options.drain_seconds, options.max_jobs) == (5.0, 0.0, 9)
 
 
+def test_limits_of_a_process(run):
+    options = run("a", "--max-age", "3600", "--max-memory", "300m", "--memory-ceiling", "2GB").options
+    assert (options.max_age_seconds, options.max_rss_bytes, options.rss_ceiling_bytes) == (3600, 300_000_000, 2 * 10**9)
+    assert run("a", "--burst", "--memory-ceiling", "400000k").options.rss_ceiling_bytes == 400_000_000
+
+
 def test_servers_of_the_environment(run, monkeypatch):
     monkeypatch.setenv("PINLATER_SERVERS", "there:1234")
     assert [str(address) for address in run("a").options.servers.addresses()] == ["there:1234"]
@@ -89,6 +95,14 @@ def test_a_wrong_set_up_is_one_line_and_78(run, arguments, message):
         ("a", "--unknown"),
         ("a", "--burst", "--max-jobs", "3"),
         ("a", "--processes", "2", "--queue", "x=1"),
+        ("a", "--burst", "--max-age", "60"),
+        ("a", "--burst", "--max-memory", "1G"),
+        ("a", "--max-age", "0"),
+        ("a", "--max-memory", "much"),
+        ("a", "--max-memory", "0"),
+        ("a", "--max-memory", "-1M"),
+        ("a", "--memory-ceiling", "1T"),
+        ("a", "--memory-ceiling", "1G", "--max-memory", "1G"),
     ],
 )
 def test_wrong_usage_is_2(run, arguments):
