@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 
 from pinlater_supervisor import Child, rss_bytes
 
@@ -19,6 +20,9 @@ from pinlater.worker.solo import SoloProcess
 BURST_PATIENCE_SECONDS = 5.0
 _ROOM = 0.9
 """Part of a limit of memory that a process may take before its first job. Limits are spread down to that, too."""
+LEAVE_SECONDS = 5.0
+"""How long a process that has settled everything may take to leave. Jobs' libraries register what is to be done then,
+and ``multiprocessing`` waits for processes that jobs have left behind."""
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +49,7 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
     if shared.banner.take():
         _say_hello(options, codec)
     process.work()
+    child.kill_at(time.monotonic() + LEAVE_SECONDS)
     return 0
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 from contextvars import ContextVar
+from typing import TextIO
 
 _LINE = "%(asctime)s.%(msecs)03d %(levelname)s %(process)d%(job)s %(message)s"
+
+
+_STDERR = 2
 
 
 class Running:
@@ -43,8 +46,16 @@ class JobFormatter(logging.Formatter):
         return super().format(record)
 
 
+def _own_stderr() -> TextIO | None:
+    """Return a stream to stderr that stays open when a job closes ``sys.stderr``; None if there is no stderr."""
+    try:
+        return open(_STDERR, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    except OSError:
+        return None
+
+
 def set_up(level: str) -> None:
     """Let the whole program log to stderr from ``level`` up."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_own_stderr())
     handler.setFormatter(JobFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from os import getpid
 from time import monotonic_ns, time
@@ -169,7 +170,8 @@ def _leave_fork(error: BaseException | None) -> NoReturn:
         code = int(error is not None)
     if code and not isinstance(error, SystemExit):
         log.error("a process that a job forked died", exc_info=error)
-    sys.stdout.flush()
+    with suppress(OSError, ValueError, AttributeError):  # the job may have closed it
+        sys.stdout.flush()
     os._exit(code & 0xFF)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic_ns
 
-from pinlater_supervisor import Child
+from pinlater_supervisor import Child, hear_again
 
 from pinlater.codec import JobCodec
 from pinlater.worker.batch import Batch
@@ -82,6 +82,7 @@ class SoloProcess(JobProcess):
             if now >= flush_at:
                 self._settler.flush()
                 flush_at = now + _FLUSH_NS
+        hear_again(child)  # whatever these jobs did to signals: the next ones and a stop must not suffer from it
         self._settler.give_back(batch, batch.unstarted)
         self._count(batch.next - first, (now - began) / 1e9)
         if self._burst is not None:

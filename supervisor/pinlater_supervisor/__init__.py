@@ -6,6 +6,7 @@ It knows nothing of what the children do. See README.md beside the package.
 from pinlater_supervisor.birth import ThreadsRunningError
 from pinlater_supervisor.child import Child
 from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, MEMORY_CEILING, TIME_OUT, ChildExit
+from pinlater_supervisor.hearing import hear_again
 from pinlater_supervisor.memory import rss_bytes
 from pinlater_supervisor.pool import Pool
 from pinlater_supervisor.supervisor import Supervisor
@@ -22,5 +23,6 @@ __all__ = [
     "Pool",
     "Supervisor",
     "ThreadsRunningError",
+    "hear_again",
     "rss_bytes",
 ]

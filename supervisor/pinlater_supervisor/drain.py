@@ -72,10 +72,9 @@ class Drain:
             process.kill_by(now + self._quick_seconds, "quick stop")
 
     def cut_off(self) -> None:
-        """Kill everything, now."""
-        for crew in self._crews:
-            for process in crew.members.values():
-                kill(process, "stop was asked for again")
+        """Kill those whose turn it is; the later ones, who tidy up after them, keep their short grace."""
+        for process in self._stage():
+            kill(process, "stop was asked for again")
 
     def _enter(self, now: float) -> None:
         self._is_entered = True

@@ -21,6 +21,20 @@ _STDERR = 2
 def hear(child: Child) -> None:
     """Replace the handlers inherited from the master; signals are still blocked."""
     _hear_nothing()
+    _listen(child)
+    faulthandler.enable(_STDERR)
+    faulthandler.register(DUMP_SIGNAL, _STDERR, all_threads=True)
+    _Forking().register()
+
+
+def hear_again(child: Child) -> None:
+    """Undo what the child's work did to signals: took their handlers, blocked them, left an alarm clock running."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _listen(child)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*signals.HANDLED, signal.SIGALRM))
+
+
+def _listen(child: Child) -> None:
     # Only the master decides when a child stops, whatever a terminal sends to all. Handlers that do
     # nothing, since programs that the child starts would inherit the disposition "ignored".
     signal.signal(signal.SIGINT, signals.noted)
@@ -30,9 +44,6 @@ def hear(child: Child) -> None:
     signal.signal(signal.SIGTERM, child.heard_term)
     signal.signal(signal.SIGQUIT, child.heard_quit)
     signal.signal(signal.SIGUSR1, child.heard_reopen)
-    faulthandler.enable(_STDERR)
-    faulthandler.register(DUMP_SIGNAL, _STDERR, all_threads=True)
-    _Forking().register()
 
 
 def _hear_nothing() -> None:

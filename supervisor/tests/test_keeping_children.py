@@ -163,6 +163,27 @@ def test_children_are_set_up_to_be_left_alone(start):
     assert master.stop() == 0
 
 
+def test_a_child_hears_again_what_its_work_has_silenced(start):
+    master = start("""
+        from pinlater_supervisor import hear_again
+
+        def run(child):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            hear_again(child)
+            time.sleep(0.1)
+            worker(child)
+
+        supervise(Pool(name="jobs", run=run), drain_seconds=600)
+    """)
+    pid = int(master.expect("ready")[3])
+    os.kill(pid, signal.SIGTERM)
+    master.expect("drained")
+    assert "exited with 0" in " ".join(master.expect("exit jobs 0"))
+    assert master.stop() == 0
+
+
 def test_what_a_child_forks_does_not_answer_for_it(start):
     master = start("""
         import multiprocessing

@@ -133,6 +133,21 @@ def test_a_second_term_is_quick_and_a_third_immediate(start):
     assert master.wait() == 0
 
 
+def test_a_pool_that_tidies_up_has_its_grace_when_all_others_are_killed(start):
+    master = start(
+        DEAF
+        + """
+        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=worker, stop_order=1), drain_seconds=600)
+    """
+    )
+    master.expect_all("ready", "ready keeper")
+    for words in ("stopping quickly", "stop was asked for again"):
+        master.send(signal.SIGINT)
+        master.expect_log(words)
+    master.expect("drained keeper")
+    assert master.wait() == 0
+
+
 def test_a_stop_reaches_a_child_that_was_stopped(start):
     master = start('supervise(Pool(name="jobs", run=worker), drain_seconds=0.5)')
     os.kill(int(master.expect("ready")[3]), signal.SIGSTOP)
