@@ -72,6 +72,14 @@ class MemoryShard:
             kept.append(JobRecord(names[-1], 0, 1, 1, "", 0, job.run_after_ms or 0, 0, None, job.body))
         return names
 
+    async def import_jobs(self, queue, jobs):
+        kept = await self._called("import", queue)
+        self._number += len(jobs)
+        numbers = range(self._number - len(jobs) + 1, self._number + 1)
+        names = [f"{queue}:s{self.name}:p1:{number}" for number in numbers]
+        kept += [job._replace(descriptor=name) for job, name in zip(jobs, names, strict=True)]
+        return names
+
     async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False):
         kept = await self._called("dequeue", queue)
         taken = [ClaimedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
@@ -120,6 +128,14 @@ class MemoryShard:
         gone = kept[:limit]
         del kept[:limit]
         return len(gone)
+
+    async def retry_these_jobs(self, queue, jobs, attempts, run_after_ms):
+        await self._called("retry these", queue)
+        return len(jobs)
+
+    async def delete_these_jobs(self, queue, jobs, state):
+        await self._called("delete these", queue)
+        return len(jobs)
 
     async def reap_expired(self, limit, *, server_age_ms, quiet_ms):
         await self._called("reap")

@@ -16,6 +16,7 @@ from pinlater.server.backends.contract import Claim, JobFilter, Position
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.fleet.health import MOST_IN_A_ROW, WINDOW, Health
 from pinlater.server.rules import read_continuation, write_continuation
+from pinlater.wire.messages import FAILED
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
 
@@ -72,6 +73,57 @@ def test_what_may_have_been_stored_is_not_stored_again(fleet):
     with pytest.raises(ShardConnectionFailed, match="under way"):
         fleet.enqueue_jobs(QUEUE, [new_job()])
     assert len(fleet.asked_for("enqueue")) == 1
+
+
+def test_a_unique_key_always_means_the_same_shard(fleet):
+    keys = [f"key {number}" for number in range(30)]
+    homes = []
+    for key in keys:
+        names = [fleet.enqueue_jobs(QUEUE, [new_job(unique_key=key)]) for _ in range(3)]
+        (home,) = {JobDescriptor.parse(name).shard for (name,) in names}
+        homes.append(home)
+    assert set(homes) == {"1", "2", "3"}
+    together = fleet.enqueue_jobs(QUEUE, [new_job(unique_key=key) for key in keys])
+    assert [JobDescriptor.parse(name).shard for name in together] == homes
+    fleet.update(*specs_of("1", "2", "3", "4"))
+    fleet.create_queue(QUEUE)
+    moved = [JobDescriptor.parse(fleet.enqueue_jobs(QUEUE, [new_job(unique_key=key)])[0]).shard for key in keys]
+    assert all(after in {before, "4"} for before, after in zip(homes, moved, strict=True))
+
+
+def test_jobs_with_keys_are_stored_before_those_that_may_not_be_stored_twice(fleet):
+    jobs = [new_job(b"plain"), *[new_job(unique_key=f"key {number}") for number in range(9)]]
+    names = fleet.enqueue_jobs(QUEUE, jobs)
+    bodies = [record.body for record in fleet.lookup_jobs([*map(JobDescriptor.parse, names)], include_body=True)]
+    assert bodies == [job.body for job in jobs]
+    fleet.asked.clear()
+    for shard in fleet.shards.values():
+        shard.error = ShardConnectionFailed("gone")
+    with pytest.raises(ShardConnectionFailed):
+        fleet.enqueue_jobs(QUEUE, jobs)
+    assert len(fleet.asked_for("enqueue")) == 1
+
+
+def test_a_key_whose_shard_is_dead_goes_to_no_other(fleet):
+    (name,) = fleet.enqueue_jobs(QUEUE, [new_job(unique_key="one")])
+    home = fleet.shards[JobDescriptor.parse(name).shard]
+    home.error = ShardUnreachable("gone")
+    with pytest.raises(ShardUnreachable):
+        fleet.enqueue_jobs(QUEUE, [new_job(unique_key="one")])
+    home.error = None
+    assert len(fleet.enqueue_jobs(QUEUE, [new_job(unique_key="one")])) == 1
+
+
+def test_imported_jobs_are_spread_too(fleet):
+    names = fleet.enqueue_jobs(QUEUE, [new_job()])
+    records = fleet.lookup_jobs([JobDescriptor.parse(names[0])], include_body=True) * 3
+    records[1] = records[1]._replace(unique_key="one")
+    records[2] = records[2]._replace(unique_key="one", state=FAILED)
+    imported = fleet.import_jobs(QUEUE, records)
+    shards = [JobDescriptor.parse(name).shard for name in imported]
+    (again,) = fleet.import_jobs(QUEUE, records[1:2])
+    assert JobDescriptor.parse(again).shard == shards[1]
+    assert shards[0] == shards[2], "a finished job has no key any more"
 
 
 def test_no_shard_that_takes_jobs_is_a_clear_error(fleet):
@@ -172,6 +224,31 @@ def test_lookups_come_back_in_the_order_asked(fleet):
 
 
 # Sums
+
+
+def test_chosen_jobs_are_retried_and_deleted_where_they_are(fleet):
+    names = [JobDescriptor.parse(name) for name in fill(fleet, 2, 0, 1)]
+    for call, verb in (
+        (lambda jobs, queue=QUEUE: fleet.retry_these_jobs(queue, jobs, 1, None), "retry these"),
+        (lambda jobs, queue=QUEUE: fleet.delete_these_jobs(queue, jobs, FAILED), "delete these"),
+    ):
+        fleet.asked.clear()
+        assert call(names) == 3
+        assert sorted(fleet.asked_for(verb)) == ["1", "3"]
+        assert call([]) == 0
+        with pytest.raises(QueueNotFound):
+            call([], queue="missing")
+        with pytest.raises(QueueNotFound):
+            call(names, queue="missing")
+        with pytest.raises(UnknownError, match="nowhere"):
+            call([names[0]._replace(shard="nowhere")])
+        fleet.run(fleet.shards["3"].delete_queue(QUEUE))
+        assert call(names) == 2
+        fleet.shards["1"].error = ShardConnectionFailed("gone")
+        with pytest.raises(ShardConnectionFailed):
+            call(names)
+        fleet.shards["1"].error = None
+        fleet.run(fleet.shards["3"].create_queue(QUEUE))
 
 
 def test_numbers_are_summed(fleet):

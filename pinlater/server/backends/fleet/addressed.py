@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.descriptor import JobDescriptor
@@ -12,6 +12,7 @@ from pinlater.errors import QueueNotFound, UnknownError
 from pinlater.server.backends.contract import Ack, Checkpoint, JobRecord, Settled
 from pinlater.server.backends.fleet.asking import Call
 from pinlater.server.backends.fleet.roster import Roster
+from pinlater.server.backends.fleet.shard import Shard
 
 _I = TypeVar("_I", Ack, Checkpoint)
 
@@ -73,6 +74,29 @@ async def lookup(roster: Roster, jobs: Sequence[JobDescriptor], *, include_body:
         for place, record in zip(own, found, strict=True):
             records[place] = record
     return records
+
+
+async def count(
+    roster: Roster, jobs: Sequence[JobDescriptor], call: Callable[[Shard, list[JobDescriptor]], Awaitable[int]]
+) -> int:
+    """Sum what the jobs' shards say of them; without jobs, every shard is asked, lest a missing queue go unnoticed.
+
+    Raises:
+        UnknownError: a descriptor names no shard that there is; nothing was done.
+        ServiceError: of a shard; the other shards have done their part.
+    """
+    groups: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
+    for job in jobs:
+        groups[job.shard].append(job)
+    members = [roster.named(name) for name in groups] or roster.well()
+    results = await asyncio.gather(
+        *(member.ask(lambda shard: call(shard, groups[shard.name])) for member in members), return_exceptions=True
+    )
+    missing = [result for result in results if isinstance(result, QueueNotFound)]
+    for error in results:
+        if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
+            raise error
+    return sum(result for result in results if not isinstance(result, BaseException))
 
 
 def _by_shard(items: Iterable[_I]) -> dict[str, list[_I]]:

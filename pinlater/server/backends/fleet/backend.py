@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -27,13 +26,14 @@ from pinlater.server.backends.contract import (
     Position,
     Settled,
 )
-from pinlater.server.backends.fleet import addressed, scanning
-from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn, no_healthy_shards
+from pinlater.server.backends.fleet import addressed, scanning, storing
+from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn
 from pinlater.server.backends.fleet.gathered import Gathered
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
-from pinlater.server.backends.fleet.shard import Shard, ShardSpec, ShardUnreachable
+from pinlater.server.backends.fleet.shard import Shard, ShardSpec
 from pinlater.server.backends.fleet.store_clock import StoreClock
+from pinlater.wire.messages import IN_PROGRESS, PENDING
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +44,10 @@ CLOCK_SECONDS = 5.0
 class FleetBackend:
     """Jobs spread over shards.
 
-    A batch of new jobs goes to one shard, taken at random. What names a job goes to the job's shard. A dequeue asks
-    the shards in random order until it has enough. Everything else is asked of all shards, and what they say is
-    put together; a shard that does not answer is left out then, and left alone for a while.
+    A batch of new jobs goes to one shard, taken at random; jobs with a unique key go where the key says. What names a
+    job goes to the job's shard. A dequeue asks the shards in random order until it has enough. Everything else is
+    asked of all shards, and what they say is put together; a shard that does not answer is left out then, and left
+    alone for a while.
 
     Make it within the event loop that is to use it, then ``update`` it.
 
@@ -105,24 +106,32 @@ class FleetBackend:
     # The life of jobs
 
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
-        members = [member for member in self._roster.enqueueable() if member.is_well]
-        random.shuffle(members)
-        for member in members:
-            try:
-                return await self._enqueue_at(member, queue, jobs)
-            except ShardUnreachable:  # nothing was stored: another shard may have them
-                continue
-        raise no_healthy_shards()
+        keys = [job.unique_key for job in jobs]
+        return await storing.store(
+            self._roster,
+            jobs,
+            keys,
+            lambda member, some: self._store_at(member, queue, lambda shard: shard.enqueue_jobs(queue, some)),
+        )
 
-    async def _enqueue_at(self, member: Member, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+        keys = [job.unique_key if job.state in {PENDING, IN_PROGRESS} else None for job in jobs]
+        return await storing.store(
+            self._roster,
+            jobs,
+            keys,
+            lambda member, some: self._store_at(member, queue, lambda shard: shard.import_jobs(queue, some)),
+        )
+
+    async def _store_at(self, member: Member, queue: str, call: Call[list[str]]) -> list[str]:
         try:
-            return await member.ask(lambda shard: shard.enqueue_jobs(queue, jobs))
+            return await member.ask(call)
         except QueueNotFound:
             if not await self._is_elsewhere(queue, member):
                 raise
         log.info("shard %s did not have queue %s yet", member.name, queue)
         await member.ask(lambda shard: shard.create_queue(queue))
-        return await member.ask(lambda shard: shard.enqueue_jobs(queue, jobs))
+        return await member.ask(call)
 
     async def _is_elsewhere(self, queue: str, member: Member) -> bool:
         """Whether a shard lacks a queue because it is new, or was ill when the queue was made."""
@@ -209,6 +218,16 @@ class FleetBackend:
 
         await ask_in_turn(self._roster.well(), lambda shard: call(shard, left), is_enough)
         return limit - left
+
+    async def retry_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+    ) -> int:
+        return await addressed.count(
+            self._roster, jobs, lambda shard, own: shard.retry_these_jobs(queue, own, attempts, run_after_ms)
+        )
+
+    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
+        return await addressed.count(self._roster, jobs, lambda shard, own: shard.delete_these_jobs(queue, own, state))
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         answers = await ask_all(
