@@ -184,7 +184,7 @@ class Worker:
 
     @property
     def log(self):
-        return self.log_file.read_text()
+        return self.log_file.read_text(errors="replace")
 
     def wait(self, seconds=30):
         return self.process.wait(seconds)

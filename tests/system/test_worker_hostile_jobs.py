@@ -1,0 +1,384 @@
+"""Jobs that do their worst, one after the other in the same worker: it costs their own attempts, and nobody else's.
+
+Beside each of them run ordinary jobs, which have to be done once each, at their first attempt.
+"""
+
+import os
+import signal
+import sys
+
+import psutil
+import pytest
+
+from pinlater import Client, JobState
+from pinlater.client import NewJob
+from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+JOBS = """
+import asyncio, ctypes, locale, multiprocessing, os, resource, signal, subprocess, sys, threading, time
+from pathlib import Path
+from pinlater import Constant, Job
+
+RAN = Path("ran.txt").absolute()
+
+
+def write(line):
+    with RAN.open("a") as file:
+        file.write(f"{line}\\n")
+
+
+class Touch(Job, queue="touch"):
+    number: int
+
+    def run(self, context):
+        write(f"touch {self.number}")
+
+
+class Nap(Job, queue="touch"):
+    async def run(self, context):
+        await asyncio.sleep(0.4)
+        write("nap")
+
+
+class Hostile(Job, queue="hostile", attempts=2, backoff=Constant(0.05)):
+    how: str
+
+    def run(self, context):
+        write(f"{self.how} {context.attempt} {os.getpid()}")
+        return globals()[self.how](context)
+
+
+class HostileLater(Hostile, queue="hostile"):
+    async def run(self, context):
+        return super().run(context)
+
+
+# Those that end their process
+
+
+def segfaults(context):
+    ctypes.string_at(0)
+
+
+def aborts(context):
+    os.abort()
+
+
+def exits_at_once(context):
+    os._exit(3)
+
+
+def runs_out_of_memory(context):
+    os.kill(os.getpid(), signal.SIGKILL)  # what the kernel does
+
+
+def kills_its_group(context):
+    subprocess.Popen(["sleep", "1000"])
+    os.killpg(0, signal.SIGKILL)
+
+
+# Those that raise
+
+
+def fills_memory(context):
+    former = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (64 << 20), former[1]))
+    try:
+        hoard = []
+        while True:
+            hoard.append(bytearray(1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, former)
+
+
+def recurses(context):
+    recurses(context)
+
+
+def leaves(context):
+    sys.exit("no number")
+
+
+def interrupts(context):
+    raise KeyboardInterrupt
+
+
+def ends_as_a_generator(context):
+    raise GeneratorExit
+
+
+def cancels(context):
+    raise asyncio.CancelledError
+
+
+class Bare(BaseException):
+    def __init__(self, lock):
+        super().__init__()
+        self.lock = lock  # so it cannot be pickled
+
+    def __str__(self):
+        raise KeyboardInterrupt
+
+    __repr__ = __str__
+
+
+def raises_something_unspeakable(context):
+    raise Bare(threading.Lock())
+
+
+def raises_what_is_no_text(context):
+    raise ValueError("caf\\udce9 \\0 \\x1b[31m")
+
+
+def raises_megabytes(context):
+    raise ValueError("x" * 5_000_000)
+
+
+def closes_its_streams(context):
+    sys.stdout.close()
+    sys.stderr.close()
+    print("nobody reads this")
+
+
+# Those that succeed, but leave something behind
+
+
+def returns_what_nobody_can_carry(context):
+    return threading.Lock(), (number for number in range(3)), lambda: None
+
+
+def logs_binary(context):
+    sys.stdout.buffer.write(os.urandom(5_000_000))
+    sys.stdout.flush()
+    context.log.error("%r\\udce9\\0", os.urandom(1_000_000))
+    context.log.error("%d", "no number")
+
+
+def leaves_threads(context):
+    for is_daemon in (True, False):
+        threading.Thread(target=time.sleep, args=(10_000,), daemon=is_daemon).start()
+
+
+def leaves_processes(context):
+    for has_left in (False, True):
+        write(f"left {subprocess.Popen(['sleep', '10000'], start_new_session=has_left).pid}")
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(10_000)
+    write(f"left {pid}")
+
+
+def blocks_signals(context):
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def takes_signals(context):
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def closes_the_loop(context):
+    asyncio.get_event_loop_policy().get_event_loop().close()
+
+
+def moves_house(context):
+    os.chdir("/")
+    os.umask(0o777)
+    os.environ.clear()
+    locale.setlocale(locale.LC_ALL, "C")
+    sys.setrecursionlimit(sys.getrecursionlimit() * 2)
+
+
+def sets_an_alarm(context):
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+
+
+def closes_all_files(context):
+    os.closerange(0, 4096)
+
+
+def waits_for_a_process(context):
+    multiprocessing.get_context("fork").Process(target=time.sleep, args=(10_000,)).start()
+"""
+
+ENDING = {
+    "segfaults": "killed by SIGSEGV",
+    "aborts": "killed by SIGABRT",
+    "exits_at_once": "exited with 3",
+    "runs_out_of_memory": "killed by SIGKILL (perhaps out of memory)",
+    "kills_its_group": "killed by SIGKILL",
+}
+RAISING = {
+    "fills_memory": "MemoryError",
+    "recurses": "RecursionError: maximum recursion depth exceeded",
+    "leaves": "SystemExit: no number",
+    "interrupts": "KeyboardInterrupt",
+    "ends_as_a_generator": "GeneratorExit",
+    "cancels": "CancelledError",
+    "raises_something_unspeakable": "Bare: (its text cannot be had: KeyboardInterrupt)",
+    "raises_what_is_no_text": "ValueError: caf\\udce9",
+    "raises_megabytes": "ValueError: xxx",
+}
+LEAVING = [
+    "returns_what_nobody_can_carry",
+    "logs_binary",
+    "leaves_threads",
+    "blocks_signals",
+    "takes_signals",
+    "moves_house",
+]
+
+
+class Crew:
+    """A worker, and the ordinary jobs beside the hostile ones."""
+
+    def __init__(self, folder, client, worker):
+        self.folder = folder
+        self.client = client
+        self.worker = worker
+        self._numbers = iter(range(10**6))
+
+    @property
+    def pids(self):
+        return {child.pid for child in self.worker.children("jobs")}
+
+    def harass(self, how, kind="Hostile"):
+        """Run a hostile job among others; return what became of it, and the pids of its attempts."""
+        body = b'{"job": "%s", "how": "%s"}' % (kind.encode(), how.encode())
+        before = self._touches()
+        [job] = self.client.enqueue_jobs("hostile", [NewJob(body, attempts=2)])
+        others = before + self._touches()
+        finished = {JobState.SUCCEEDED, JobState.FAILED}
+        wait_for(lambda: info(self.client, job).state in finished, what=lambda: self.worker.log[-5000:])
+        self.expect_unharmed(others)
+        return info(self.client, job), self._attempts(how)
+
+    def _touches(self):
+        return [put(self.client, "Touch", "touch", number=next(self._numbers)) for _ in range(10)]
+
+    def expect_unharmed(self, others):
+        for job in others:
+            found = await_state(self.client, job, JobState.SUCCEEDED)
+            assert found.attempts_remaining == 3, found
+        touched = [line for line in ran(self.folder) if line.startswith("touch")]
+        assert len(touched) == len(set(touched))
+        for queue in ("touch", "hostile"):
+            wait_for(lambda queue=queue: self.client.count(queue, JobState.IN_PROGRESS) == 0)
+        assert self.worker.process.poll() is None, self.worker.log
+
+    def _attempts(self, how):
+        lines = [line.split() for line in ran(self.folder) if line.startswith(f"{how} ")]
+        assert [line[1] for line in lines[-2:]] in (["1", "2"], ["1"]), lines
+        return [int(line[2]) for line in lines]
+
+    def close(self):
+        self.worker.end()
+        for line in ran(self.folder):
+            if line.startswith("left ") and psutil.pid_exists(int(line.split()[1])):
+                os.kill(int(line.split()[1]), signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def start_crew(server, tmp_path_factory):
+    crews = []
+    with Client(server.address) as client:
+        for queue in ("touch", "hostile"):
+            client.create_queue(queue)
+
+        def start_crew(*arguments):
+            folder = tmp_path_factory.mktemp("crew")
+            (folder / "hostile.py").write_text(JOBS)
+            worker = Worker(folder, "hostile", "--server", server.address, *arguments)
+            crews.append(Crew(folder, client, worker))
+            worker.await_log("for queue")
+            return crews[-1]
+
+        yield start_crew
+        for crew in crews:
+            crew.close()
+
+
+@pytest.fixture(scope="module")
+def crew(start_crew):
+    return start_crew("--processes", 2, "--drain", 60)
+
+
+@pytest.mark.parametrize(("how", "evidence"), ENDING.items())
+def test_a_job_that_ends_its_process(crew, how, evidence):
+    found, pids = crew.harass(how)
+    assert (found.state, found.attempts_remaining) == (JobState.FAILED, 0)
+    assert found.status.count(evidence) == 2, found.status
+    assert len(set(pids)) == 2
+    assert not crew.pids & set(pids)
+    wait_for(lambda: len(crew.pids) == 2)
+
+
+@pytest.mark.parametrize("kind", ["Hostile", "HostileLater"])
+@pytest.mark.parametrize(("how", "words"), RAISING.items())
+def test_a_job_that_raises(crew, how, words, kind):
+    wait_for(lambda: len(crew.pids) == 2)
+    before = crew.pids
+    found, _ = crew.harass(how, kind)
+    assert (found.state, found.attempts_remaining) == (JobState.FAILED, 0)
+    assert found.status.count(f" s] {words}") == 2, found.status
+    assert crew.pids == before
+
+
+@pytest.mark.parametrize("how", LEAVING)
+def test_a_job_that_leaves_something_behind(crew, how):
+    wait_for(lambda: len(crew.pids) == 2)
+    before = crew.pids
+    found, pids = crew.harass(how)
+    assert (found.state, found.attempts_remaining, len(pids)) == (JobState.SUCCEEDED, 2, 1)
+    assert crew.pids == before
+
+
+@pytest.mark.parametrize("how", ["sets_an_alarm", "closes_the_loop"])
+def test_a_later_job_does_not_pay_for_an_earlier_one(crew, how):
+    wait_for(lambda: len(crew.pids) == 2)
+    before = crew.pids
+    crew.expect_unharmed([put(crew.client, "Nap", "touch") for _ in range(4)])
+    found, _ = crew.harass(how)
+    assert found.state is JobState.SUCCEEDED
+    crew.expect_unharmed([put(crew.client, "Nap", "touch") for _ in range(4)])
+    assert crew.pids == before
+
+
+def test_the_log_goes_on_after_a_job_has_closed_its_streams(crew):
+    wait_for(lambda: len(crew.pids) == 2)
+    before = crew.pids
+    found, [pid, _] = crew.harass("closes_its_streams")
+    assert found.status.count("ValueError: I/O operation on closed file") == 2, found.status
+    assert crew.pids == before
+    assert f"{pid} [{found.descriptor} attempt 1/2] Hostile failed" in crew.worker.log
+
+
+def test_a_job_that_closes_the_files_of_its_process(crew):
+    found, pids = crew.harass("closes_all_files")
+    assert (found.state, found.attempts_remaining, len(pids)) == (JobState.SUCCEEDED, 2, 1)
+    wait_for(lambda: len(crew.pids) == 2 and not crew.pids & set(pids), what=lambda: crew.worker.log)
+
+
+def test_after_all_that_it_stops_and_leaves_no_process(crew):
+    wait_for(lambda: len(crew.pids) == 2)
+    crew.harass("leaves_processes")
+    left = [int(line.split()[1]) for line in ran(crew.folder) if line.startswith("left ")]
+    processes = psutil.Process(crew.worker.process.pid).children(recursive=True)
+    assert {*left, *crew.pids} <= {process.pid for process in processes}
+    assert crew.worker.stop() == 0
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert alive == []
+    assert "drain deadline" not in crew.worker.log
+
+
+def test_what_jobs_leave_behind_does_not_hold_up_the_end_of_a_process(start_crew):
+    crew = start_crew("--processes", 1, "--max-jobs", 5)
+    for how in ("waits_for_a_process", "leaves_threads"):
+        wait_for(lambda: len(crew.pids) == 1)
+        found, [pid] = crew.harass(how)
+        assert (found.state, found.attempts_remaining) == (JobState.SUCCEEDED, 2)
+        wait_for(lambda pid=pid: not psutil.pid_exists(pid))
+    assert crew.worker.stop() == 0

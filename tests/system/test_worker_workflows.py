@@ -1,0 +1,150 @@
+"""Workflows in real workers, killed at every place there is: each step that was finished has run once."""
+
+import sys
+from collections import Counter
+
+import pytest
+
+from pinlater import JobState
+from tests.system.worker_program import await_state, put, ran, wait_for
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+JOBS = """
+import os, signal, time
+from pinlater import Constant, Job
+
+SOON = Constant(0.05)
+
+
+def write(line):
+    with open("ran.txt", "a") as file:
+        file.write(f"{line}\\n")
+
+
+def die_at(places, place):
+    if places and places[0] == place:
+        write(f"killed {place}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Flow(Job, queue="steps", backoff=SOON):
+    name: str
+    kills: list[str]  # one an attempt
+
+    def run(self, context):
+        kills = self.kills[context.attempt - 1 :]
+        total = 0
+        for number in (1, 2, 3):
+            die_at(kills, f"before {number}")
+            total = context.step(f"add {number}", self.add, kills, total, number)
+        die_at(kills, "after 3")
+        write(f"{self.name} result {total}")
+
+    def add(self, kills, total, number):
+        write(f"{self.name} begin {number}")
+        die_at(kills, f"in {number}")
+        write(f"{self.name} end {number}")
+        return total + number
+
+
+class FlowLater(Flow, queue="steps"):
+    async def run(self, context):
+        super().run(context)
+
+
+class Walk(Job, queue="counts", backoff=SOON, heartbeat=0):
+    name: str
+    kill: int
+    cursor: int = 0
+
+    def run(self, context):
+        for item in context.iterate(range(5)):
+            write(f"{self.name} {item}")
+            if item == self.kill and context.attempt == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Stroll(Job, queue="counts", backoff=SOON, heartbeat=0.2):
+    cursor: int = 0
+
+    def run(self, context):
+        for item in context.iterate(range(60)):
+            write(f"stroll {item}")
+            time.sleep(0.02)
+            if item == 50 and context.attempt == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Nap(Job, queue="sleeps", backoff=SOON):
+    name: str
+    kills: list[str]
+
+    def run(self, context):
+        kills = self.kills[context.attempt - 1 :]
+        write(f"{self.name} run")
+        die_at(kills, "before")
+        context.sleep_for(1, name="nap")
+        die_at(kills, "after")
+        write(f"{self.name} up")
+"""
+
+PLACES = [f"{when} {number}" for number in (1, 2, 3) for when in ("before", "in")] + ["after 3"]
+
+
+@pytest.fixture
+def worker(start, folder):
+    (folder / "flows.py").write_text(JOBS)
+    return start("--processes", 4, "--lease", 40, modules=("flows",))
+
+
+def lines_of(folder, name):
+    return [line.removeprefix(f"{name} ") for line in ran(folder) if line.startswith(f"{name} ")]
+
+
+def expect_flow(client, folder, name, job, kills):
+    found = await_state(client, job, JobState.SUCCEEDED, 60)
+    assert found.attempts_remaining == 3 - len(kills), found
+    cut_off = [place.split()[1] for place in kills if place.startswith("in ")]
+    begins = Counter([f"begin {number}" for number in (1, 2, 3)] + [f"begin {number}" for number in cut_off])
+    ends = Counter(f"end {number}" for number in (1, 2, 3))
+    assert Counter(lines_of(folder, name)) == begins + ends + Counter(["result 6"])
+
+
+@pytest.mark.parametrize("kind", ["Flow", "FlowLater"])
+def test_a_workflow_ends_wherever_it_was_killed(client, folder, worker, kind):
+    flows = {f"{kind} at {place}": [place] for place in PLACES}
+    flows[f"{kind} twice"] = ["in 2", "after 3"]
+    jobs = {name: put(client, kind, "steps", name=name, kills=kills) for name, kills in flows.items()}
+    for name, kills in flows.items():
+        expect_flow(client, folder, name, jobs[name], kills)
+    killed = Counter(line for line in ran(folder) if line.startswith("killed"))
+    assert killed == Counter(f"killed {place}" for kills in flows.values() for place in kills)
+    assert worker.stop() == 0
+
+
+def test_a_loop_repeats_only_the_item_that_was_cut_off(client, folder, worker):
+    jobs = {kill: put(client, "Walk", "counts", name=f"walk{kill}", kill=kill) for kill in range(5)}
+    for kill, job in jobs.items():
+        assert await_state(client, job, JobState.SUCCEEDED, 60).attempts_remaining == 2
+        expected = [str(item) for item in (*range(kill + 1), *range(kill, 5))]
+        assert lines_of(folder, f"walk{kill}") == expected
+
+
+def test_a_loop_repeats_at_most_what_its_heartbeat_left_unsaved(client, folder, worker):
+    job = put(client, "Stroll", "counts")
+    assert await_state(client, job, JobState.SUCCEEDED, 60).attempts_remaining == 2
+    items = [int(item) for item in lines_of(folder, "stroll")]
+    assert items[:51] == list(range(51))
+    assert items[51:] == list(range(items[51], 60))
+    assert 51 - items[51] <= 12  # an item takes 0.02 s at least, and 0.2 s pass between two checkpoints
+
+
+def test_a_job_sleeps_once_wherever_it_was_killed(client, folder, worker):
+    naps = {"calm": [], "killed before": ["before"], "killed after": ["after"], "killed twice": ["before", "after"]}
+    jobs = {name: put(client, "Nap", "sleeps", name=name, kills=kills) for name, kills in naps.items()}
+    for name, kills in naps.items():
+        found = await_state(client, jobs[name], JobState.SUCCEEDED, 60)
+        assert found.attempts_remaining == 3 - len(kills)
+        assert lines_of(folder, name) == ["run"] * (2 + len(kills)) + ["up"]
+    wait_for(lambda: worker.log.count("crash") == 4, what=lambda: worker.log)
