@@ -9,6 +9,7 @@ from pinlater.errors import BodyInvalid
 from pinlater.kept import Progress, progress_in
 from pinlater.policy import Policy, policy_in
 from pinlater.state import JobState
+from pinlater.status import FailedAttempt, failed_attempts_in
 
 
 class NewJob(NamedTuple):
@@ -142,6 +143,16 @@ class JobInfo(NamedTuple):
     def progress(self) -> Progress | None:
         """How far the job said that it is; None if it said nothing, is done, or the body was not asked for."""
         return None if self.state is JobState.SUCCEEDED else progress_in(self.body)
+
+    @property
+    def failed_attempts(self) -> list[FailedAttempt]:
+        """The attempts that failed, the oldest first, as far as our workers have written them into the status."""
+        return failed_attempts_in(self.status)[1]
+
+    @property
+    def remark(self) -> str:
+        """What the status says beside that: the text of the enqueue, or all that others have written."""
+        return failed_attempts_in(self.status)[0]
 
     @property
     def policy(self) -> Policy | None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 
 from pinlater.kept import again_in
+from pinlater.status import failed_attempts_in
 
 MOST_CRASHES = 3
 """A job is given up after so many crashes, whatever attempts remain."""
-STATUS_ROOM = 5000
-"""Characters of a custom status that servers keep; what is appended beyond them is lost."""
 
-_MARK = re.compile(r"^\[\S+ \d+\] crash (\d{1,9})\b", re.MULTILINE)
+_CRASH = re.compile(r"crash (\d{1,9})\b", re.ASCII)
 
 
 def crashes_in(status: str) -> int:
     """Return how many crashes a custom status tells of."""
-    return max(map(int, _MARK.findall(status)), default=0)
+    _, failed = failed_attempts_in(status)
+    marks = (_CRASH.match(each.error) for each in failed if each.attempt is None)
+    return max((int(mark[1]) for mark in marks if mark), default=0)
 
 
 def is_poison(crashes: int, body: bytes) -> bool:
@@ -39,7 +40,7 @@ def crash_mark(where: str, crashes: int, evidence: str, *, is_final: bool) -> st
     """Return the line that a crash leaves in the status.
 
     Args:
-        where: host and process.
+        where: moment, host and process.
         crashes: how many there were, with this one.
         evidence: how the process ended.
         is_final: whether the job is given up for it.

@@ -7,7 +7,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from pinlater.worker.crashes import STATUS_ROOM, crash_mark, crashes_in, is_poison
+from pinlater.status import STATUS_ROOM, place
+from pinlater.worker.crashes import crash_mark, crashes_in, is_poison
 from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, HeldBatch, HeldJob
 from pinlater.worker.messenger import Claimed, Lost, Messenger
 from pinlater.worker.notices import Notice
@@ -70,7 +71,7 @@ def _in_state(notice: Notice, state: int) -> list[Claimed]:
 
 def _lost(notice: Notice) -> list[Lost]:
     return [
-        Lost(job.descriptor, batch.claim, _UNHEARD, job.delay_ms, state == DISCARDED)
+        Lost(job.descriptor, batch.claim, f"[{_where(notice)}] {_UNHEARD}", job.delay_ms, state == DISCARDED)
         for state in (FAILED, DISCARDED)
         for batch, job in notice.holding.in_state(state)
     ]
@@ -114,7 +115,8 @@ def _suspect(notice: Notice, batch: HeldBatch, job: HeldJob, suspects: int) -> L
 
 
 def _where(notice: Notice) -> str:
-    return f"{socket.gethostname()} {notice.facts.pid}"
+    since_seconds = (time.monotonic_ns() - notice.facts.died_ns) / 1e9
+    return place(socket.gethostname(), notice.facts.pid, time.time() - since_seconds)
 
 
 def _evidence(notice: Notice, job: HeldJob) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MOST_STATUS_CHARACTERS = 1500
+from pinlater.status import block, place, room_of
 
 _HOST = socket.gethostname()
 _MOST_FRAMES = 8
@@ -50,17 +52,23 @@ Outcome = Failure | Interruption
 """What is not a success; a success has no details, and is None."""
 
 
-def attempt_header(attempt: int, attempts_allowed: int, seconds: float) -> str:
-    """Return the beginning of a status: which attempt, where, how long."""
-    return f"[attempt {attempt}/{attempts_allowed} {_HOST} {os.getpid()} {seconds:.2f} s]"
+def in_words(
+    attempt: int, attempts_allowed: int, seconds: float, error: BaseException, *, with_traceback: bool = True
+) -> str:
+    """Return what a failed attempt leaves in the job's status; see ``pinlater.status``.
 
-
-def in_words(header: str, error: BaseException, *, with_traceback: bool = True) -> str:
-    """Return the status of a failure: one line that says it, then the end of the traceback."""
-    text = " ".join(text_of(error).split())
-    first = f"{header} {type(error).__name__}{': ' if text else ''}{text}"[: MOST_STATUS_CHARACTERS // 2]
-    trace = _trace_of(error, MOST_STATUS_CHARACTERS - len(first) - 2) if with_traceback else ""
-    return _sendable(f"{first}\n{trace}\n" if trace else f"{first}\n")
+    Args:
+        attempt: its number.
+        attempts_allowed: attempts in all.
+        seconds: how long it ran.
+        error: what it raised.
+        with_traceback: whether it matters where.
+    """
+    header = f"attempt {attempt}/{attempts_allowed} {place(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
+    text = _sendable(text_of(error))
+    said = f"{type(error).__name__}{': ' if text.strip() else ''}{text}"
+    frames = [_sendable(frame) for frame in _frames_of(error)] if with_traceback else []
+    return block(header, said, frames, room_of(attempt, attempts_allowed))
 
 
 def text_of(error: BaseException) -> str:
@@ -76,7 +84,9 @@ def _sendable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _trace_of(error: BaseException, room: int) -> str:
+def _frames_of(error: BaseException) -> Iterator[str]:
+    """Yield the frames of a traceback without the marks below their lines: the room is for more of them."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _OURS]
-    lines = traceback.format_list(frames[-_MOST_FRAMES:])
-    return "".join(lines).rstrip()[-room:]
+    for frame in frames[-_MOST_FRAMES:]:
+        where = f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
+        yield f"{where}\n    {frame.line}" if frame.line else where

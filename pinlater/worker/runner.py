@@ -23,7 +23,7 @@ from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.coroutines import Coroutines
 from pinlater.worker.limits import KillAt, TimeLimits, never_kill
-from pinlater.worker.outcome import Failure, Interruption, Outcome, attempt_header, in_words, text_of
+from pinlater.worker.outcome import Failure, Interruption, Outcome, in_words, text_of
 from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
 
@@ -119,20 +119,20 @@ class Runner:
     def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> Outcome:
         if isinstance(error, JobInterrupted):
             return self._interrupted(job, context, error, since_ns)
-        header = attempt_header(context.attempt, context.attempts_allowed, (monotonic_ns() - since_ns) / 1e9)
+        tell = partial(in_words, context.attempt, context.attempts_allowed, (monotonic_ns() - since_ns) / 1e9, error)
         if isinstance(error, Discard):
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
-            return Failure(in_words(header, error, with_traceback=False), is_final=True)
+            return Failure(tell(with_traceback=False), is_final=True)
         if context.options.gives_up_on(error):
             log.error("%s given up: %s", job.job_options.name, text_of(error), exc_info=error)
-            return Failure(in_words(header, error), is_final=True)
+            return Failure(tell(), is_final=True)
         if isinstance(error, Retry) and error.after is not None:
             after_ms = milliseconds(error.after)
         else:
             after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
         is_planned = isinstance(error, Retry)
         _log_failure(job, context, error, after_ms, with_traceback=not is_planned)
-        return Failure(in_words(header, error, with_traceback=not is_planned), after_ms)
+        return Failure(tell(with_traceback=not is_planned), after_ms)
 
     def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, since_ns: int) -> Outcome:
         try:
@@ -158,8 +158,8 @@ class Runner:
         metadata = batch.metadata[position]
         attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
         log.error("%s cannot be run: %s", batch.descriptors[position], error)
-        header = attempt_header(attempt, metadata.attemptsAllowed, 0.0)
-        return Failure(in_words(header, error, with_traceback=False), delay_ms(DEFAULT_BACKOFF, attempt))
+        status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False)
+        return Failure(status, delay_ms(DEFAULT_BACKOFF, attempt))
 
 
 def _leave_fork(error: BaseException | None) -> NoReturn:

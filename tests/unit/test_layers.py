@@ -17,11 +17,12 @@ SOURCES = {
     "jobs_example": ROOT / "jobs_example",
 }
 
-BASE = {"errors", "state", "password", "backoff", "descriptor", "context"}
+BASE = {"errors", "state", "status", "password", "backoff", "descriptor", "context"}
 MAY_KNOW = {
     "errors": set(),
     "state": set(),
     "password": set(),
+    "status": set(),
     "backoff": set(),
     "context": {"errors", "job"},  # the latter for types alone
     "descriptor": {"errors"},

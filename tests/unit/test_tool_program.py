@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -397,6 +398,50 @@ def test_lookup_of_many_jobs_does_not_ask_for_their_bodies(tool_run, server):
     tool_run("lookup", *map(str, range(16)))
     tool_run("lookup", *map(str, range(17)))
     assert [request(server, number).includeBody for number in (0, 1)] == [True, False]
+
+
+FAILED = (
+    "from the import\n"
+    "[attempt 1/4 2023-11-14T22:13:20Z web1 77 0.52 s] OSError: a\x1bb\n"
+    '  File "/srv/jobs.py", line 12, in run\n    send()\n'
+    "[2023-11-14T22:14:20Z web1 78] crash 1: killed by SIGSEGV\n"
+)
+
+
+def test_lookup_shows_attempts_apart(tool_run, server):
+    server.answer = lambda _: {"a": info("a", status=FAILED), "b": info("b", status=FAILED)}
+    out = tool_run("lookup", "a")[1]
+    fields, first, second = out.split("\n\n")
+    assert "status         from the import" in fields.splitlines()
+    head, *rest = first.splitlines()
+    assert re.fullmatch(r"attempt 1 of 4  2023-11-1\d \S+  web1 77  ran 0\.52 s", head)
+    assert rest == [r"  OSError: a\x1bb", '    File "/srv/jobs.py", line 12, in run', "      send()"]
+    head, *rest = second.splitlines()
+    assert re.fullmatch(r"its process ended  2023-11-1\d \S+  web1 78", head)
+    assert rest == ["  crash 1: killed by SIGSEGV"]
+    assert "crash 1: killed by SIGSEGV" in tool_run("lookup", "a", "b")[1].splitlines()[1]
+
+
+def test_lookup_gives_attempts_to_programs(tool_run, server):
+    server.answer = lambda _: {"a": info("a", status=FAILED)}
+    shown = json.loads(tool_run("lookup", "a", "--json")[1])
+    assert shown["status"] == FAILED
+    assert shown["failed_attempts"][0] == {
+        "error": "OSError: a\x1bb",
+        "traceback": '  File "/srv/jobs.py", line 12, in run\n    send()',
+        "host": "web1",
+        "pid": 77,
+        "at_ms": NOW_MS,
+        "attempt": 1,
+        "attempts_allowed": 4,
+        "seconds": 0.52,
+    }
+
+
+def test_lookup_shows_what_others_wrote_as_it_is(tool_run, server):
+    server.answer = lambda _: {"a": info("a", status="[x] java.lang.Oops\n\tat Foo")}
+    assert r"status         [x] java.lang.Oops\n\tat Foo" in tool_run("lookup", "a")[1].splitlines()
+    assert "failed_attempts" not in tool_run("lookup", "a", "--json")[1]
 
 
 def test_lookup_shows_what_the_enqueue_said_of_attempts(tool_run, server):

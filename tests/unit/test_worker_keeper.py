@@ -232,7 +232,7 @@ def crash_of(bench, before):
 
 
 def test_a_job_is_poison_after_each_third_crash(bench):
-    status, verdicts = "[attempt 1/9 host 3 0.00 s] ValueError: crash 7\n", []
+    status, verdicts = "[attempt 1/9 2026-01-02T03:04:05Z host 3 0.00 s] ValueError: crash 7\n", []
     for crash in range(1, 7):
         lost = crash_of(bench, status)
         status += lost.status
@@ -244,10 +244,10 @@ def test_a_job_is_poison_after_each_third_crash(bench):
 
 def test_a_job_that_runs_again_and_again_is_no_poison(bench):
     bench.messenger.body = b'{"job":"Tidy","$again":{"due_ms":1}}'
-    lost = crash_of(bench, "[here 1] crash 2: oops\n")
+    lost = crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n")
     assert ("crash 3:" in lost.status, lost.is_final) == (True, False)
     bench.messenger.body = b"\xff"
-    assert crash_of(bench, "[here 1] crash 2: oops\n").is_final
+    assert crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n").is_final
 
 
 def test_crashes_are_counted_though_the_status_is_full(bench):
@@ -349,7 +349,7 @@ def test_of_several_that_ran_each_has_failed_and_none_has_crashed(crowd):
     areas = crowd.hold_each(RUNNING, RUNNING, SUCCEEDED)
     areas[0].delays[0] = 5000
     crowd.hold_each(HELD, first=4)
-    crowd.messenger.kept = dict.fromkeys(names(2), "[here 1] crash 2: oops\n")
+    crowd.messenger.kept = dict.fromkeys(names(2), "[2026-01-02T03:04:05Z here 1] crash 2: oops\n")
     crowd.die()
     failed, succeeded, returned = crowd.turn()
     assert [(lost.descriptor, lost.delay_ms, lost.is_final) for lost in failed[1]] == [
@@ -359,7 +359,7 @@ def test_of_several_that_ran_each_has_failed_and_none_has_crashed(crowd):
     for lost in failed[1]:
         assert "crash of one of 2 jobs that ran: the process died while it ran SendMail" in lost.status
         assert "killed by SIGSEGV" in lost.status
-        assert crashes_in("[here 1] crash 2: oops\n" + lost.status) == 2, "no step towards poison"
+        assert crashes_in("[2026-01-02T03:04:05Z here 1] crash 2: oops\n" + lost.status) == 2, "no step towards poison"
     assert (succeeded, returned) == (("succeeded", ["mail:s1:p1:3"]), ("give back", ["mail:s1:p1:4"]))
 
 

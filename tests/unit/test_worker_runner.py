@@ -14,9 +14,10 @@ from pinlater.codec import JobCodec, encode_body
 from pinlater.delays import LONGEST_DELAY_SECONDS
 from pinlater.errors import Discard, JobInterrupted, Retry
 from pinlater.job import Job
+from pinlater.status import room_of
 from pinlater.worker import logs
 from pinlater.worker.coroutines import Coroutines
-from pinlater.worker.outcome import MOST_STATUS_CHARACTERS, Failure, Interruption, in_words
+from pinlater.worker.outcome import Failure, Interruption, in_words
 from pinlater.worker.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 
@@ -268,9 +269,10 @@ def test_a_status_is_never_too_long():
 
     with pytest.raises(ValueError) as caught:
         deep(50)
-    text = in_words("[attempt 1/2]", caught.value)
-    assert len(text) <= MOST_STATUS_CHARACTERS
-    assert text.startswith("[attempt 1/2] ValueError: xxx")
+    text = in_words(1, 2, 0.5, caught.value)
+    assert len(text) <= room_of(1, 2).whole
+    assert text.startswith("[attempt 1/2 20")
+    assert " 0.50 s] ValueError: xxx" in text
     assert 'raise ValueError("x" * 5000)' in text
 
 
@@ -287,7 +289,7 @@ class Unspeakable(Exception):
     ],
 )
 def test_a_status_is_always_one_that_can_be_sent(error, text):
-    assert in_words("[attempt 1/2]", error).encode() == f"[attempt 1/2] {text}\n".encode()
+    assert in_words(1, 2, 0.0, error).encode().endswith(f" 0.00 s] {text}\n".encode())
 
 
 LINE = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello %s", ("you",), None)

@@ -11,6 +11,7 @@ import click
 
 from pinlater.client.tool.backoffs import policy_text
 from pinlater.client.tool.command import PRIORITY, STATES, Session, command, parse_state
+from pinlater.client.tool.failures import failures_json, print_failures, status_line
 from pinlater.client.tool.output import (
     Table,
     body_text,
@@ -51,7 +52,8 @@ _PAGE_SIZE = 100
 def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw: bool) -> int:
     """Show jobs by their descriptors.
 
-    Of up to 16 jobs, it shows how far they say they are, and what their enqueue said of their attempts.
+    Of a single job, it shows each attempt that failed in a block of its own; of up to 16 jobs, how far they say they
+    are, and what their enqueue said of their attempts.
 
     Exit status 1 when one of them is not there; finished jobs are collected after a while.
     """
@@ -74,13 +76,16 @@ def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: boo
             print_json(job_json(info if body else info._replace(body=None)) | _kept_json(info))
     elif len(infos) == 1:
         print_fields(_fields(infos[0], body=body))
+        print_failures(infos[0])
     elif infos:
         _table().print([_row(info) for info in infos])
 
 
 def _kept_json(info: JobInfo) -> dict[str, Any]:
-    kept = {} if info.progress is None else {"progress": progress_json(info.progress)}
-    return kept if info.policy is None else {**kept, "policy": policy_json(info.policy)}
+    kept: dict[str, Any] = {} if info.progress is None else {"progress": progress_json(info.progress)}
+    if info.policy is not None:
+        kept["policy"] = policy_json(info.policy)
+    return {**kept, "failed_attempts": failures_json(info)} if info.failed_attempts else kept
 
 
 def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
@@ -95,7 +100,7 @@ def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
         yield "progress", progress_text(info.progress)
     if info.policy:
         yield "policy", policy_text(info.policy)
-    yield "status", visible(info.status or "-")
+    yield "status", visible(info.remark.strip() or "-")
     if body and info.body is not None:
         yield "body", body_text(info.body)
 
@@ -112,7 +117,7 @@ def _row(info: JobInfo) -> list[str]:
         moment(info.created_at_ms),
         moment(info.run_after_ms),
         moment(info.updated_at_ms),
-        visible(info.status),
+        status_line(info),
     ]
 
 
