@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pinlater.client.client import Client
     from pinlater.client.connection import Connection
     from pinlater.client.handle import AsyncJobHandle, JobHandle
-    from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+    from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
     from pinlater.client.servers import ServerSet
 
 _HOMES = {
@@ -29,6 +29,7 @@ _HOMES = {
     "JobInfo": "records",
     "NewJob": "records",
     "Page": "records",
+    "QueueSettings": "records",
     "ServerSet": "servers",
 }
 
@@ -46,6 +47,7 @@ __all__ = [
     "JobInfo",
     "NewJob",
     "Page",
+    "QueueSettings",
     "ServerSet",
 ]
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
 from pinlater.client.calls import Call, Calls
-from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
 from pinlater.state import JobState
 
 T = TypeVar("T")
@@ -33,6 +33,23 @@ class AsyncVerbs(ABC):
     async def queue_names(self) -> set[str]:
         """Do what ``Verbs.queue_names`` does."""
         return await self._execute(self._calls.queue_names())
+
+    async def queue_settings(self) -> dict[str, QueueSettings]:
+        """Do what ``Verbs.queue_settings`` does."""
+        return await self._execute(self._calls.queue_settings())
+
+    async def change_queue(
+        self,
+        name: str,
+        *,
+        paused: bool | None = None,
+        jobs_per_second: float | None = None,
+        max_running: int | None = None,
+    ) -> None:
+        """Do what ``Verbs.change_queue`` does."""
+        await self._execute(
+            self._calls.change_queue(name, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running)
+        )
 
     async def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
         """Do what ``Verbs.enqueue_jobs`` does."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pinlater.client import conversion
-from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
 from pinlater.state import JobState
 from pinlater.wire import messages
 from pinlater.wire.messages import CONTINUATION_START, RequestContext, arguments_of
@@ -82,6 +82,15 @@ class Calls:
 
     def queue_names(self) -> Call[set[str]]:
         return self._call("getQueueNames", conversion.names, safe_to_repeat=True)
+
+    def queue_settings(self) -> Call[dict[str, QueueSettings]]:
+        return self._call("getQueueSettings", conversion.queue_settings, safe_to_repeat=True)
+
+    def change_queue(
+        self, name: str, *, paused: bool | None, jobs_per_second: float | None, max_running: int | None
+    ) -> Call[None]:
+        request = messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running)
+        return self._call("changeQueueSettings", conversion.nothing, safe_to_repeat=True, request=request)
 
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[str]]:
         return self.enqueue_structs(queue, [conversion.job_struct(job) for job in jobs])

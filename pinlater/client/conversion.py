@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pinlater.client.records import Ack, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+from pinlater.client.records import Ack, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
 from pinlater.errors import ProtocolError
 from pinlater.state import JobState
 from pinlater.wire import messages
@@ -156,6 +156,14 @@ def info_struct(info: JobInfo) -> messages.PinLaterJobInfo:
         info.body,
         info.unique,
     )
+
+
+def queue_settings(reply: Any) -> dict[str, QueueSettings]:
+    """Take the settings of all queues."""
+    return {
+        queue: QueueSettings(bool(one.isPaused), one.maxJobsPerSecond, one.maxRunning, bool(one.isFromFile))
+        for queue, one in _there(reply).items()
+    }
 
 
 def page(reply: Any) -> Page:

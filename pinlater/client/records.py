@@ -163,6 +163,22 @@ class JobInfo(NamedTuple):
             return None
 
 
+class QueueSettings(NamedTuple):
+    """What holds a queue's jobs back.
+
+    Attributes:
+        is_paused: nothing is handed out.
+        jobs_per_second: most jobs handed out a second, by all servers together; None: no limit.
+        max_running: most jobs claimed at once; None: no limit.
+        is_from_file: the server's file of rate limits names the queue; what it says of the first two wins.
+    """
+
+    is_paused: bool = False
+    jobs_per_second: float | None = None
+    max_running: int | None = None
+    is_from_file: bool = False
+
+
 class Page(NamedTuple):
     """One answer to a scan.
 

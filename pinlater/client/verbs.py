@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pinlater.client.calls import Call, Calls
-from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page
+from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
 from pinlater.state import JobState
 
 T = TypeVar("T")
@@ -46,6 +46,37 @@ class Verbs(ABC):
     def queue_names(self) -> set[str]:
         """Return the names of all queues."""
         return self._execute(self._calls.queue_names())
+
+    def queue_settings(self) -> dict[str, QueueSettings]:
+        """Return what holds back the jobs of each queue.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return self._execute(self._calls.queue_settings())
+
+    def change_queue(
+        self,
+        name: str,
+        *,
+        paused: bool | None = None,
+        jobs_per_second: float | None = None,
+        max_running: int | None = None,
+    ) -> None:
+        """Pause or resume a queue, or limit it; all servers of the store heed it within a second.
+
+        Args:
+            name: the queue.
+            paused: whether nothing is to be handed out; None leaves it as it is.
+            jobs_per_second: most jobs handed out a second; 0 takes the limit away, None leaves it as it is.
+            max_running: most jobs claimed at once; likewise.
+
+        Raises:
+            ProtocolError: as of ``queue_settings``.
+        """
+        self._execute(
+            self._calls.change_queue(name, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running)
+        )
 
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
         """Store jobs, all or none; return their descriptors in the same order.

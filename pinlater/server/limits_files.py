@@ -1,12 +1,13 @@
-"""Keeps the rate limits as the queue config and the server set say, also while these change."""
+"""Keeps the limits as the queue config, the server set and the store say, also while these change."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from pinlater.server.backends.contract import QueueSettings
 from pinlater.server.limits_formats import count_servers, queue_rates
 from pinlater.server.rate_limits import RateLimits
 from pinlater.server.settings import Settings
@@ -31,6 +32,7 @@ class LimitsFiles:
         self._limits = limits
         self._on_change = on_change
         self._rates: dict[str, float] = {}
+        self._stored: Mapping[str, QueueSettings] = {}
         self._server_count = 1
         self._processes = settings.server_processes
         self._files: list[WatchedFile] = []
@@ -42,6 +44,23 @@ class LimitsFiles:
     def watches(self) -> list[Coroutine[Any, Any, Any]]:
         """Return what has to run for changes to be noticed: one coroutine for each file."""
         return [file.watch() for file in self._files]
+
+    def store_says(self, stored: Mapping[str, QueueSettings]) -> None:
+        """Put the settings of the store into force; where the file names a queue, it wins."""
+        if stored != self._stored:
+            self._stored = stored
+            self._apply()
+
+    def names(self, queue: str) -> bool:
+        """Whether the file names a queue."""
+        return queue in self._rates
+
+    def overridden(self, queue: str, stored: QueueSettings) -> QueueSettings:
+        """Return the settings that are in force for a queue, given those of the store."""
+        rate = self._rates.get(queue)
+        if rate is None:
+            return stored
+        return stored._replace(is_paused=rate <= 0, jobs_per_second=rate if rate > 0 else None)
 
     def _add(self, path: Path, read: Callable[[bytes, Path], None]) -> None:
         file = WatchedFile(path, lambda content: read(content, path))
@@ -62,5 +81,12 @@ class LimitsFiles:
         self._apply()
 
     def _apply(self) -> None:
-        self._limits.update(self._rates, self._server_count * self._processes)
+        stored = {queue: rate for queue, one in self._stored.items() if (rate := _rate(one)) is not None}
+        most = {queue: one.max_running for queue, one in self._stored.items() if one.max_running is not None}
+        self._limits.update(stored | self._rates, self._server_count * self._processes, most)
         self._on_change()
+
+
+def _rate(stored: QueueSettings) -> float | None:
+    """Return a rate as the file would have it: 0 pauses."""
+    return 0.0 if stored.is_paused else stored.jobs_per_second

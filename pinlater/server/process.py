@@ -31,6 +31,7 @@ from pinlater.server.rate_limits import RateLimits
 from pinlater.server.reporter import Reporter
 from pinlater.server.service import Service
 from pinlater.server.settings import Settings
+from pinlater.server.stored_limits import StoredLimits
 from pinlater.server.transport import Transport
 
 log = logging.getLogger("pinlater.server")
@@ -74,9 +75,12 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, fold
         limits = RateLimits()
         broker = Broker(backend, limits, clock.now_ms)
         host, port = os.uname().nodename, listener.getsockname()[1]
+        files = LimitsFiles(settings, limits, broker.limits_changed)
+        stored = StoredLimits(backend, files)
         service = Service(
             backend,
             broker,
+            stored,
             settings=settings,
             claims=ClaimNames(host, port, clock.now_ms(), child.slot),
             metrics=metrics,
@@ -86,12 +90,11 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, fold
         metrics.connections.source = lambda: transport.connections
         metrics.parked_dequeues.source = lambda: broker.parked_dequeues
         metrics.store_waiting.source = lambda: backend.waiting
-        files = LimitsFiles(settings, limits, broker.limits_changed)
         reporter = Reporter(folder, metrics, lambda: "the server is stopping" if transport.is_draining else None)
         await reporter.start()
         stack.push_async_callback(reporter.close)
         monitoring = when_on_duty(folder / "monitor.lock", Monitor(backend, broker, settings, metrics).run)
-        for task in (monitoring, *files.watches()):
+        for task in (monitoring, stored.watch(), *files.watches()):
             await stack.enter_async_context(_running(task))
         await transport.listen(listener)
         child.ready()

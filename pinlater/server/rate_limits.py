@@ -60,14 +60,19 @@ class RateLimits:
         self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
         self._paused: frozenset[str] = frozenset()
+        self._max_running: Mapping[str, int] = {}
 
-    def update(self, queue_rates: Mapping[str, float], server_count: int = 1) -> None:
+    def update(
+        self, queue_rates: Mapping[str, float], server_count: int = 1, max_running: Mapping[str, int] | None = None
+    ) -> None:
         """Put new limits into force; those that stay the same keep their state.
 
         Args:
             queue_rates: jobs per second of all servers together; 0 or less pauses a queue.
             server_count: servers that share them, at least 1.
+            max_running: most jobs claimed at once, in the whole store.
         """
+        self._max_running = max_running or {}
         now = self._clock()
         self._paused = frozenset(queue for queue, rate in queue_rates.items() if rate <= 0)
         buckets = {}
@@ -91,6 +96,10 @@ class RateLimits:
         bucket = self._buckets.get(queue)
         if bucket is not None:
             bucket.give_back(count, self._clock())
+
+    def max_running(self, queue: str) -> int | None:
+        """Return how many jobs of the queue may be claimed at once; None: any number."""
+        return self._max_running.get(queue)
 
     def is_paused(self, queue: str) -> bool:
         """Whether nothing may be handed out, however long one waits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -24,11 +25,13 @@ from pinlater.server.backends.contract import (
     JobRecord,
     NewJob,
     Position,
+    QueueChange,
 )
 from pinlater.server.calls import CallRefused, missing, require
 from pinlater.wire.messages import (
     CONTINUATION_START,
     STATE_NAMES,
+    PinLaterChangeQueueSettingsRequest,
     PinLaterCheckpointJobRequest,
     PinLaterJob,
     PinLaterJobAckInfo,
@@ -107,6 +110,20 @@ def new_jobs(jobs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> l
             _check_unique_key(key, f"job {len(found)}")
         found.append(NewJob(body, priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, status, key))
     return found
+
+
+def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
+    """Return what a call wants changed.
+
+    Raises:
+        UnknownError: a limit is negative, or no number.
+    """
+    rate, most = request.maxJobsPerSecond, request.maxRunning
+    if rate is not None and not 0 <= rate < math.inf:
+        raise UnknownError(f"a limit of {rate} jobs a second is none; use a number above 0, or 0 for no limit")
+    if most is not None and most < 0:
+        raise UnknownError(f"a limit of {most} running jobs is none; use a number above 0, or 0 for no limit")
+    return QueueChange(request.isPaused, rate, most)
 
 
 def imported_jobs(jobs: Sequence[PinLaterJobInfo], levels: int, max_body_bytes: int) -> list[JobRecord]:

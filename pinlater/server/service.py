@@ -20,6 +20,7 @@ from pinlater.server.calls import CallRefused, missing, require
 from pinlater.server.claims import ClaimNames
 from pinlater.server.metrics import Metrics
 from pinlater.server.settings import Settings
+from pinlater.server.stored_limits import StoredLimits
 from pinlater.wire import messages as wire
 from pinlater.wire.codec import UNKNOWN_METHOD
 
@@ -48,6 +49,7 @@ class Service:
     Args:
         backend: the store.
         broker: on top of it.
+        limits: of queues, as the store keeps them.
         settings: limits and defaults.
         claims: makes claim descriptors.
         metrics: told of what happens.
@@ -58,6 +60,7 @@ class Service:
         self,
         backend: Backend,
         broker: Broker,
+        limits: StoredLimits,
         *,
         settings: Settings,
         claims: ClaimNames,
@@ -66,6 +69,7 @@ class Service:
     ) -> None:
         self._backend = backend
         self._broker = broker
+        self._limits = limits
         self._settings = settings
         self._claims = claims
         self._metrics = metrics
@@ -86,6 +90,8 @@ class Service:
             "deleteJobs": self._delete_jobs,
             "releaseClaims": self._release_claims,
             "importJobs": self._import_jobs,
+            "getQueueSettings": self._queue_settings,
+            "changeQueueSettings": self._change_queue_settings,
         }
 
     async def call(self, method: str, arguments: Any, caller: Caller) -> Answer:
@@ -131,6 +137,7 @@ class Service:
             raise missing("name")
         rules.check_queue_name(arguments.name)
         await self._broker.delete_queue(arguments.name)
+        await self._limits.refresh()
         self._metrics.forget_queue(arguments.name)
         return Answer(None)
 
@@ -145,6 +152,18 @@ class Service:
 
     async def _queue_names(self, _: Any, __: Caller) -> Answer:
         return Answer(await self._backend.queue_names())
+
+    async def _queue_settings(self, _: Any, __: Caller) -> Answer:
+        found = await self._limits.in_force()
+        return Answer(
+            {queue: wire.PinLaterQueueSettings(*one.settings, one.is_from_file) for queue, one in found.items()}
+        )
+
+    async def _change_queue_settings(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        await self._limits.change(request.queueName, rules.queue_change(request))
+        return Answer(None)
 
     # The life of jobs
 
@@ -357,4 +376,4 @@ class Service:
         return Answer(await self._backend.delete_jobs(request.queueName, which, limit))
 
 
-_WITH_REQUEST = wire.METHODS - {"createQueue", "deleteQueue", "getQueueNames"}
+_WITH_REQUEST = wire.METHODS - {"createQueue", "deleteQueue", "getQueueNames", "getQueueSettings"}

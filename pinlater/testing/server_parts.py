@@ -10,11 +10,13 @@ from typing import Self
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.broker import Broker
 from pinlater.server.claims import ClaimNames
+from pinlater.server.limits_files import LimitsFiles
 from pinlater.server.listeners import address_of, listen
 from pinlater.server.metrics import Metrics
 from pinlater.server.rate_limits import RateLimits
 from pinlater.server.service import Service
 from pinlater.server.settings import Settings
+from pinlater.server.stored_limits import StoredLimits
 from pinlater.server.transport import Transport
 
 _DRAIN_SECONDS = 2.0
@@ -51,9 +53,13 @@ class ServerParts:
             self._listener.close()
             raise
         metrics, port = Metrics(), self._listener.getsockname()[1]
-        self._broker = Broker(self._backend, RateLimits(), now_ms)
+        limits = RateLimits()
+        self._broker = Broker(self._backend, limits, now_ms)
+        stored = StoredLimits(self._backend, LimitsFiles(settings, limits, self._broker.limits_changed))
         claims = ClaimNames(os.uname().nodename, port, now_ms())
-        service = Service(self._backend, self._broker, settings=settings, claims=claims, metrics=metrics, now_ms=now_ms)
+        service = Service(
+            self._backend, self._broker, stored, settings=settings, claims=claims, metrics=metrics, now_ms=now_ms
+        )
         self._transport = Transport(service, settings, metrics)
 
     @classmethod

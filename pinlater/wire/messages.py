@@ -40,6 +40,8 @@ PinLaterRetryFailedJobsRequest = idl.PinLaterRetryFailedJobsRequest
 PinLaterDeleteJobsRequest = idl.PinLaterDeleteJobsRequest
 PinLaterReleaseClaimsRequest = idl.PinLaterReleaseClaimsRequest
 PinLaterImportJobsRequest = idl.PinLaterImportJobsRequest
+PinLaterQueueSettings = idl.PinLaterQueueSettings
+PinLaterChangeQueueSettingsRequest = idl.PinLaterChangeQueueSettingsRequest
 PinLaterException = idl.PinLaterException
 
 _ARGUMENTS = {method: getattr(idl.PinLater, method + "_args") for method in METHODS}

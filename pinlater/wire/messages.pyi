@@ -295,6 +295,32 @@ class PinLaterImportJobsRequest:
         jobs: list[PinLaterJobInfo] | None = ...,
     ) -> None: ...
 
+class PinLaterQueueSettings:
+    isPaused: bool
+    maxJobsPerSecond: float | None
+    maxRunning: int | None
+    isFromFile: bool
+    def __init__(
+        self,
+        isPaused: bool = ...,
+        maxJobsPerSecond: float | None = ...,
+        maxRunning: int | None = ...,
+        isFromFile: bool = ...,
+    ) -> None: ...
+
+class PinLaterChangeQueueSettingsRequest:
+    queueName: str | None
+    isPaused: bool | None
+    maxJobsPerSecond: float | None
+    maxRunning: int | None
+    def __init__(
+        self,
+        queueName: str | None = ...,
+        isPaused: bool | None = ...,
+        maxJobsPerSecond: float | None = ...,
+        maxRunning: int | None = ...,
+    ) -> None: ...
+
 class PinLaterException(Exception):
     errorCode: int | None
     message: str | None

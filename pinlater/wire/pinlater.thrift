@@ -215,6 +215,25 @@ struct PinLaterImportJobsRequest {
   2: required list<PinLaterJobInfo> jobs,
 }
 
+// Addition: what holds a queue's jobs back, on all servers of a store.
+struct PinLaterQueueSettings {
+  1: optional bool isPaused = false,
+  // Of all servers together; absent = no limit.
+  2: optional double maxJobsPerSecond,
+  // Jobs that are claimed at once; absent = no limit.
+  3: optional i32 maxRunning,
+  // The server's file of rate limits names the queue, and wins over isPaused and maxJobsPerSecond.
+  4: optional bool isFromFile = false,
+}
+
+// Addition. What is absent stays as it is; a limit of 0 takes the limit away.
+struct PinLaterChangeQueueSettingsRequest {
+  1: required string queueName,
+  2: optional bool isPaused,
+  3: optional double maxJobsPerSecond,
+  4: optional i32 maxRunning,
+}
+
 exception PinLaterException {
   1: required ErrorCode errorCode,
   2: required string message,
@@ -249,5 +268,10 @@ service PinLater {
   i32 releaseClaims(1: RequestContext context, 2: PinLaterReleaseClaimsRequest request)
     throws (1: PinLaterException e),
   PinLaterEnqueueResponse importJobs(1: RequestContext context, 2: PinLaterImportJobsRequest request)
+    throws (1: PinLaterException e),
+  // Of all queues, those without any limit included.
+  map<string, PinLaterQueueSettings> getQueueSettings(1: RequestContext context)
+    throws (1: PinLaterException e),
+  void changeQueueSettings(1: RequestContext context, 2: PinLaterChangeQueueSettingsRequest request)
     throws (1: PinLaterException e),
 }

@@ -183,6 +183,7 @@ QUEUE_CALLS = {
     "deleteJobs": {"jobState": 0},
     "releaseClaims": {"claimSource": "x"},
     "importJobs": {"jobs": []},
+    "changeQueueSettings": {"isPaused": True},
 }
 
 

@@ -51,6 +51,21 @@ def test_a_walk_through_all_commands(tool):
     assert tool("count", "email")[0] == 1
 
 
+def test_pause_limit_and_resume(tool):
+    tool("create-queue", "held")
+    assert json.loads(tool("pause", "held", "--json")[1])["held"]["is_paused"] is True
+    assert tool("dequeue", "held")[0] == 1
+    status, out, _ = tool("limit", "held", "--rate", "2.5", "--running", "3")
+    assert (status, out.splitlines()[1].split()) == (0, ["held", "paused", "2.5", "3", "store"])
+    assert tool("resume", "held")[1].splitlines()[1].split() == ["held", "open", "2.5", "3", "store"]
+    assert tool("limit", "held", "--rate", "0")[0] == 0
+    assert tool("limit")[1].splitlines()[1].split() == ["held", "open", "-", "3", "store"]
+    assert tool("pause", "nowhere")[0] == 1
+    assert tool("limit", "nowhere")[0] == 2
+    assert tool("limit", "--rate", "1")[0] == 2
+    tool("delete-queue", "held")
+
+
 def test_load_there_and_back(tool):
     tool("create-queue", "stress")
     words = ["--num-queries", "40", "--batch-size", "25", "--concurrency", "4", "--json"]

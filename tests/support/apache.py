@@ -29,6 +29,8 @@ RetryRequest      1 queueName string, 2 priority byte, 3 attemptsToAllow i32, 4 
 DeleteRequest     1 queueName string, 2 jobState i32, 3 priority byte, 4 bodyRegexToMatch string, 5 limit i32, 100 jobDescriptors list<string>
 ReleaseRequest    1 queueName string, 2 claimSource string
 ImportRequest     1 queueName string, 2 jobs list<JobInfo>
+QueueSettings     1 isPaused bool, 2 maxJobsPerSecond double, 3 maxRunning i32, 4 isFromFile bool
+ChangeRequest     1 queueName string, 2 isPaused bool, 3 maxJobsPerSecond double, 4 maxRunning i32
 Failure           1 errorCode i32, 2 message string
 """  # noqa: E501 - a table
 
@@ -47,6 +49,8 @@ retryFailedJobs 2 request RetryRequest                   -> i32
 deleteJobs      2 request DeleteRequest                  -> i32
 releaseClaims   2 request ReleaseRequest                 -> i32
 importJobs      2 request ImportRequest                  -> EnqueueResponse
+getQueueSettings                                         -> map<string,QueueSettings>
+changeQueueSettings 2 request ChangeRequest              -> void
 """
 
 _SCALARS = {

@@ -12,9 +12,11 @@ from pinlater.server.backends.contract import (
     JobRecord,
     Page,
     Position,
+    QueueSettings,
     Settled,
 )
 from pinlater.server.backends.fleet import FleetBackend, ShardSpec
+from pinlater.wire.messages import IN_PROGRESS
 
 ADDRESS = ("db1", 3306)
 
@@ -31,6 +33,8 @@ class MemoryShard:
         self.ahead_ms = 0.0
         self.asked = [] if log is None else log
         self.gate = None
+        self.running = 0
+        self.settings = {}
         self._jobs = {}
         self._number = 0
 
@@ -80,11 +84,15 @@ class MemoryShard:
         kept += [job._replace(descriptor=name) for job, name in zip(jobs, names, strict=True)]
         return names
 
-    async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False):
+    async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None):
         kept = await self._called("dequeue", queue)
+        free = limit if max_running is None else max(max_running - self.running, 0)
+        is_held = free < min(limit, len(kept))
+        limit = min(limit, free)
         taken = [ClaimedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
         del kept[:limit]
-        return Dequeued(taken, self.next_due_ms if want_next_due else None, has_more=bool(kept))
+        self.running += len(taken)
+        return Dequeued(taken, self.next_due_ms if want_next_due else None, bool(kept) and not is_held, is_held)
 
     next_due_ms = None
 
@@ -110,7 +118,16 @@ class MemoryShard:
         return [known.get(str(job)) for job in jobs]
 
     async def count_jobs(self, queue, which):
-        return len(await self._called("count", queue))
+        kept = await self._called("count", queue)
+        return self.running if which.state == IN_PROGRESS else len(kept)
+
+    async def queue_settings(self):
+        await self._called("settings")
+        return {queue: self.settings.get(queue, QueueSettings()) for queue in self._jobs}
+
+    async def change_queue_settings(self, queue, change):
+        await self._called("change", queue)
+        self.settings[queue] = self.settings.get(queue, QueueSettings()).changed(change)
 
     async def scan_jobs(self, queue, which, limit, position):
         kept = await self._called("scan", queue)

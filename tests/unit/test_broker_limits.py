@@ -17,7 +17,7 @@ class Backend:
 
     capabilities = Capabilities("fake", is_serial=True)
 
-    async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False):
+    async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None):
         return Dequeued([JOB], None, has_more=True)
 
 

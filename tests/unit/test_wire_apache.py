@@ -21,6 +21,7 @@ THRIFT_NAMES = {
     "RetryRequest": "PinLaterRetryFailedJobsRequest",
     "DeleteRequest": "PinLaterDeleteJobsRequest",
     "ReleaseRequest": "PinLaterReleaseClaimsRequest",
+    "ChangeRequest": "PinLaterChangeQueueSettingsRequest",
     "ImportRequest": "PinLaterImportJobsRequest",
     "Failure": "PinLaterException",
 }

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from pinlater import __version__
-from pinlater.client.tool import claims, delete, enqueue, inspection, load, migrate, queues
+from pinlater.client.tool import claims, delete, enqueue, inspection, limits, load, migrate, queues
 from pinlater.client.tool.command import Group
 from pinlater.errors import (
     EXIT_CONFIG,
@@ -63,6 +63,9 @@ for _command in (
     inspection.scan,
     inspection.retry_failed,
     delete.delete_jobs,
+    limits.pause,
+    limits.resume,
+    limits.limit,
     migrate.migrate_queue,
     queues.hash_admin_password,
     load.load,

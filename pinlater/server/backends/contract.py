@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from pinlater.descriptor import JobDescriptor
 
@@ -61,6 +61,37 @@ class NewJob(NamedTuple):
     unique_key: str | None = None
 
 
+class QueueSettings(NamedTuple):
+    """What holds a queue's jobs back. ``jobs_per_second`` is of all servers together, ``max_running`` in the store."""
+
+    is_paused: bool = False
+    jobs_per_second: float | None = None
+    max_running: int | None = None
+
+    def changed(self, change: QueueChange) -> QueueSettings:
+        """Return them with a change."""
+        return QueueSettings(
+            self.is_paused if change.is_paused is None else change.is_paused,
+            _limit(self.jobs_per_second, change.jobs_per_second),
+            _limit(self.max_running, change.max_running),
+        )
+
+
+class QueueChange(NamedTuple):
+    """A change of queue settings: None leaves a thing as it is, a limit of 0 takes it away."""
+
+    is_paused: bool | None = None
+    jobs_per_second: float | None = None
+    max_running: int | None = None
+
+
+_Number = TypeVar("_Number", float, int)
+
+
+def _limit(present: _Number | None, wanted: _Number | None) -> _Number | None:
+    return present if wanted is None else wanted or None
+
+
 class Claim(NamedTuple):
     """How jobs are claimed: the claim descriptor, and how long it lasts without a sign of life."""
 
@@ -86,11 +117,13 @@ class Dequeued(NamedTuple):
         jobs: in the order (priority, run_after, id).
         next_due_ms: when the next job falls due, if that was asked for and no more are due now.
         has_more: whether more may be due now: the limit was reached, or the answer is full.
+        is_held: whether more may be due now, but as many are claimed as may be at once.
     """
 
     jobs: list[ClaimedJob]
     next_due_ms: int | None
     has_more: bool
+    is_held: bool = False
 
 
 class Ack(NamedTuple):
@@ -197,6 +230,12 @@ class Backend(Protocol):
     async def queue_names(self) -> set[str]:
         """Return the names of all queues."""
 
+    async def queue_settings(self) -> dict[str, QueueSettings]:
+        """Return the settings of all queues."""
+
+    async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
+        """Change settings. They stay until the queue is deleted."""
+
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
         """Nothing -> PENDING. Return descriptors in the order of ``jobs``. Not safe to repeat: stores again.
 
@@ -214,9 +253,19 @@ class Backend(Protocol):
         """
 
     async def dequeue_jobs(
-        self, queue: str, limit: int, claim: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
+        self,
+        queue: str,
+        limit: int,
+        claim: Claim,
+        *,
+        max_bytes: int = MAX_ANSWER_BYTES,
+        want_next_due: bool = False,
+        max_running: int | None = None,
     ) -> Dequeued:
-        """PENDING and due -> IN_PROGRESS under ``claim``, up to ``limit`` jobs and ``max_bytes``, but at least one."""
+        """PENDING and due -> IN_PROGRESS under ``claim``, up to ``limit`` jobs and ``max_bytes``, but at least one.
+
+        Never more than bring the queue's IN_PROGRESS jobs to ``max_running``, whoever claimed them.
+        """
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         """Return what a dequeue would hand out; change nothing."""

@@ -23,6 +23,9 @@ from pinlater.server.backends.contract import (
 from pinlater.server.broker.parking import Caller, ParkedQueue, Wait
 from pinlater.server.rate_limits import RateLimits
 
+_HELD_MS = 500
+"""When a limit of running jobs held jobs back, look again after this."""
+
 
 class DequeueOrder(NamedTuple):
     """What a dequeue wants.
@@ -136,7 +139,14 @@ class Broker:
         arrivals = parked.arrivals
         taken = 0
         try:
-            found = await self._backend.dequeue_jobs(queue, allowed, claim, max_bytes=room, want_next_due=True)
+            found = await self._backend.dequeue_jobs(
+                queue,
+                allowed,
+                claim,
+                max_bytes=room,
+                want_next_due=True,
+                max_running=self._limits.max_running(queue),
+            )
             taken = len(found.jobs)
         except QueueNotFound:
             self._parked.pop(queue, None)  # or anybody could fill the memory with names
@@ -146,6 +156,8 @@ class Broker:
                 self._limits.give_back(queue, allowed - taken)
         if found.has_more:
             parked.wake_next()
+        elif found.is_held:  # jobs may end on another server, which nobody tells us of
+            parked.came_back_short(arrivals, self._now_ms() + _HELD_MS)
         else:
             parked.came_back_short(arrivals, found.next_due_ms)
         return found.jobs
@@ -209,6 +221,7 @@ class Broker:
         if failed and settled.changed:
             for ack in failed:
                 self._at(queue).arrived(1, self._now_ms() + ack.retry_delay_ms)
+        self._let_others_run(queue, settled.changed)
         return settled
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
@@ -216,7 +229,13 @@ class Broker:
         settled = await self._backend.checkpoint_jobs(queue, checkpoints)
         if settled.due_ms is not None:
             self._at(queue).arrived(settled.changed, settled.due_ms)
+            self._let_others_run(queue, settled.changed)
         return settled
+
+    def _let_others_run(self, queue: str, ended: int) -> None:
+        """Where a limit of running jobs holds others back, as many of these may be claimed as have ended."""
+        if ended and self._limits.max_running(queue) is not None:
+            self._at(queue).arrived(ended)
 
     async def release(self, queue: str, source: str) -> int:
         """Give back all that a source holds; see ``Backend.release_claims``."""
@@ -241,8 +260,9 @@ class Broker:
     async def reap(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         """End expired claims; see ``Backend.reap_expired``."""
         expired = await self._backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
-        for queue, retried, _ in expired:
+        for queue, retried, failed in expired:
             self._at(queue).arrived(retried)
+            self._let_others_run(queue, failed)
         return expired
 
     async def delete_queue(self, queue: str) -> None:

@@ -24,9 +24,11 @@ from pinlater.server.backends.contract import (
     NewJob,
     Page,
     Position,
+    QueueChange,
+    QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import addressed, scanning, storing
+from pinlater.server.backends.fleet import addressed, limits, scanning, storing
 from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn
 from pinlater.server.backends.fleet.gathered import Gathered
 from pinlater.server.backends.fleet.member import Member
@@ -103,6 +105,12 @@ class FleetBackend:
         answers = await ask_all(self._roster.well(), lambda shard: shard.queue_names())
         return set().union(*(names for _, names in answers))
 
+    async def queue_settings(self) -> dict[str, QueueSettings]:
+        return await limits.settings_of_all(self._roster.well())
+
+    async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
+        await limits.change_everywhere(list(self._roster), queue, change)
+
     # The life of jobs
 
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
@@ -142,17 +150,31 @@ class FleetBackend:
         return any(queue in names for _, names in answers) and not self._deleting[queue]
 
     async def dequeue_jobs(
-        self, queue: str, limit: int, claim: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
+        self,
+        queue: str,
+        limit: int,
+        claim: Claim,
+        *,
+        max_bytes: int = MAX_ANSWER_BYTES,
+        want_next_due: bool = False,
+        max_running: int | None = None,
     ) -> Dequeued:
+        members = self._roster.well()
         got = Gathered(limit, max_bytes)
-        try:
-            await ask_in_turn(
-                self._roster.well(),
-                lambda shard: shard.dequeue_jobs(
-                    queue, got.wanted, claim, max_bytes=got.room_bytes, want_next_due=want_next_due
-                ),
-                got.take,
+        room = await limits.RoomToRun.count(members, queue, max_running)
+
+        def dequeue(shard: Shard) -> Awaitable[Dequeued]:
+            return shard.dequeue_jobs(
+                queue,
+                got.wanted,
+                claim,
+                max_bytes=got.room_bytes,
+                want_next_due=want_next_due,
+                max_running=room.at(shard.name, len(got.jobs)),
             )
+
+        try:
+            await ask_in_turn(members, dequeue, got.take)
         except ServiceError:
             if not got.jobs:
                 raise

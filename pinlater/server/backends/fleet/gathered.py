@@ -25,6 +25,7 @@ class Gathered:
         self._max_bytes = max_bytes
         self._next_due_ms: int | None = None
         self._has_more = False
+        self._is_held = False
 
     def take(self, found: Dequeued) -> bool:
         """Add what a shard handed out; return whether that is enough."""
@@ -32,6 +33,7 @@ class Gathered:
         self.wanted -= len(found.jobs)
         self.room_bytes -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in found.jobs)
         self._has_more = self._has_more or found.has_more
+        self._is_held = self._is_held or found.is_held
         if found.next_due_ms is not None:
             self._next_due_ms = min(found.next_due_ms, self._next_due_ms or found.next_due_ms)
         if self.wanted <= 0 or self.room_bytes < self._max_bytes / 2:
@@ -42,4 +44,5 @@ class Gathered:
 
     def dequeued(self) -> Dequeued:
         """Return all of it as one answer."""
-        return Dequeued(self.jobs, None if self._has_more else self._next_due_ms, self._has_more)
+        due_ms = None if self._has_more or self._is_held else self._next_due_ms
+        return Dequeued(self.jobs, due_ms, self._has_more and not self._is_held, self._is_held)

@@ -20,6 +20,8 @@ from pinlater.server.backends.contract import (
     NewJob,
     Page,
     Position,
+    QueueChange,
+    QueueSettings,
     Settled,
 )
 
@@ -70,12 +72,23 @@ class Shard(Protocol):
 
     async def queue_names(self) -> set[str]: ...
 
+    async def queue_settings(self) -> dict[str, QueueSettings]: ...
+
+    async def change_queue_settings(self, queue: str, change: QueueChange) -> None: ...
+
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]: ...
 
     async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]: ...
 
     async def dequeue_jobs(
-        self, queue: str, limit: int, claim: Claim, *, max_bytes: int, want_next_due: bool = False
+        self,
+        queue: str,
+        limit: int,
+        claim: Claim,
+        *,
+        max_bytes: int,
+        want_next_due: bool = False,
+        max_running: int | None = None,
     ) -> Dequeued: ...
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int) -> list[ClaimedJob]: ...

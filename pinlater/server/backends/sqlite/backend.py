@@ -26,9 +26,11 @@ from pinlater.server.backends.contract import (
     NewJob,
     Page,
     Position,
+    QueueChange,
+    QueueSettings,
     Settled,
 )
-from pinlater.server.backends.sqlite import looking, upkeep
+from pinlater.server.backends.sqlite import looking, queues, upkeep
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
@@ -52,6 +54,7 @@ FILE_NAME = "pinlater.db"
 _VERBS = (
     drop,
     create,
+    queues.change,
     settle,
     checkpoint,
     release,
@@ -141,6 +144,12 @@ class SqliteBackend:
     async def queue_names(self) -> set[str]:
         return set(self._queues)
 
+    async def queue_settings(self) -> dict[str, QueueSettings]:
+        return await self._read(queues.settings)
+
+    async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
+        await self._writer.submit(queues.change, queues.ChangeRequest(self._named(queue).id, change))
+
     def _queue(self, queue_id: int, name: str) -> Queue:
         prefixes = tuple(f"{name}:s{SHARD}:p{priority}:" for priority in range(1, self._priority_levels + 1))
         return Queue(queue_id, name, prefixes)
@@ -172,11 +181,18 @@ class SqliteBackend:
         return [f"{at.prefixes[priority - 1]}{local_id}" for priority, local_id in places]
 
     async def dequeue_jobs(
-        self, queue: str, limit: int, claim_as: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
+        self,
+        queue: str,
+        limit: int,
+        claim_as: Claim,
+        *,
+        max_bytes: int = MAX_ANSWER_BYTES,
+        want_next_due: bool = False,
+        max_running: int | None = None,
     ) -> Dequeued:
         at = self._named(queue)
         request = ClaimRequest(
-            at.id, at.prefixes, limit, max_bytes, claim_as.descriptor, claim_as.lease_ms, want_next_due
+            at.id, at.prefixes, limit, max_bytes, claim_as.descriptor, claim_as.lease_ms, want_next_due, max_running
         )
         dequeued: Dequeued = await self._writer.submit(claim, request)
         return dequeued

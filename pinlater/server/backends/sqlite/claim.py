@@ -14,6 +14,7 @@ from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list
 
 _CLAIM = QUERIES["claim_jobs"]
+_CLAIMED = QUERIES["claimed_of_queue"]
 _NEXT_DUE = QUERIES["next_due"]
 
 
@@ -27,6 +28,7 @@ class ClaimRequest(NamedTuple):
     claim: str
     lease_ms: int
     want_next_due: bool
+    max_running: int | None
 
 
 def claim(transaction: Transaction, requests: Sequence[ClaimRequest]) -> list[Dequeued]:
@@ -35,15 +37,24 @@ def claim(transaction: Transaction, requests: Sequence[ClaimRequest]) -> list[De
 
 
 def _claim_one(transaction: Transaction, request: ClaimRequest) -> Dequeued:
-    now, (queue_id, prefixes, limit, max_bytes, claim_as, lease_ms, want_next_due) = transaction.now, request
+    now, (queue_id, prefixes, limit, max_bytes, claim_as, lease_ms, want_next_due, max_running) = (
+        transaction.now,
+        request,
+    )
     jobs: list[ClaimedJob] = []
+    if max_running is not None:
+        free = max_running - int(transaction.rows(_CLAIMED, (queue_id,))[0][0])
+        if free <= 0:
+            return Dequeued(jobs, None, has_more=False, is_held=True)
+        limit = min(limit, free)
     is_cut = False
     for prefix, found in walk_claimable(transaction.rows, queue_id, prefixes, now, limit=limit, max_bytes=max_bytes):
         transaction.run(_CLAIM, (now, claim_as, now + lease_ms, lease_ms, id_list(found.ids)))
         jobs += found.with_bodies(transaction.rows, prefix)
         is_cut = found.is_cut
     if is_cut or len(jobs) >= limit:
-        return Dequeued(jobs, None, has_more=True)
+        is_held = limit < request.limit
+        return Dequeued(jobs, None, has_more=not is_held, is_held=is_held)
     return Dequeued(jobs, _next_due(transaction, request) if want_next_due else None, has_more=False)
 
 

@@ -40,6 +40,10 @@ FROM (
     ORDER BY run_after, id LIMIT ?4
 )
 
+-- name: claimed_of_queue
+-- How many jobs are claimed: a walk over what workers hold now, of all queues; only for those with such a limit.
+SELECT count(*) FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id = ?1
+
 -- name: claim_jobs
 -- Those of them that fit into the answer: ?1 now, ?2 claim, ?3 expires, ?4 lease, ?5 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET state = 1, claim = ?2, claim_expires = ?3, claim_lease = ?4, updated_at = ?1
@@ -235,6 +239,17 @@ SELECT id FROM queues WHERE name IS NULL
 -- name: create_queue
 -- ?1 name, ?2 now.
 INSERT INTO queues (name, created_at) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING
+
+-- name: queue_settings
+SELECT name, is_paused, jobs_per_second, max_running FROM queues WHERE name IS NOT NULL
+
+-- name: settings_of_queue
+-- ?1 queue id.
+SELECT is_paused, jobs_per_second, max_running FROM queues WHERE id = ?1
+
+-- name: change_queue_settings
+-- ?1 queue id, ?2 whether it is paused, ?3 jobs a second, ?4 running at once.
+UPDATE queues SET is_paused = ?2, jobs_per_second = ?3, max_running = ?4 WHERE id = ?1
 
 -- name: queue_id
 SELECT id FROM queues WHERE name = ?1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.server.backends.contract import QueueChange, QueueSettings
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction
 
@@ -25,6 +27,27 @@ def create(transaction: Transaction, requests: Sequence[str]) -> list[int]:
 def _create_one(transaction: Transaction, name: str) -> int:
     transaction.run(QUERIES["create_queue"], (name, transaction.now))
     return int(transaction.rows(QUERIES["queue_id"], (name,))[0][0])
+
+
+class ChangeRequest(NamedTuple):
+    """What is to be changed of a queue's settings."""
+
+    queue_id: int
+    change: QueueChange
+
+
+def change(transaction: Transaction, requests: Sequence[ChangeRequest]) -> list[None]:
+    """Carry out each request."""
+    for queue_id, wanted in requests:
+        for row in transaction.rows(QUERIES["settings_of_queue"], (queue_id,)):
+            transaction.run(QUERIES["change_queue_settings"], (queue_id, *QueueSettings(*row).changed(wanted)))
+    return [None for _ in requests]
+
+
+def settings(connection: sqlite3.Connection) -> dict[str, QueueSettings]:
+    """Return the settings of all queues."""
+    rows = connection.execute(QUERIES["queue_settings"]).fetchall()
+    return {name: QueueSettings(bool(is_paused), rate, most) for name, is_paused, rate, most in rows}
 
 
 def drop(transaction: Transaction, requests: Sequence[str]) -> list[None]:

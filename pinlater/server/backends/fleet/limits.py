@@ -1,0 +1,79 @@
+"""What holds a queue's jobs back, kept on every shard; and how many more may run, counted over all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.server.backends.contract import JobFilter, QueueChange, QueueSettings
+from pinlater.server.backends.fleet.asking import ask_all
+from pinlater.server.backends.fleet.member import Member
+from pinlater.wire.messages import IN_PROGRESS
+
+_UNLIMITED = QueueSettings()
+
+
+async def settings_of_all(members: Sequence[Member]) -> dict[str, QueueSettings]:
+    """Return the settings of all queues; a shard that came later may not know of a queue's limits."""
+    found: dict[str, QueueSettings] = {}
+    for _, settings in await ask_all(members, lambda shard: shard.queue_settings()):
+        found |= {queue: one for queue, one in settings.items() if found.get(queue, _UNLIMITED) == _UNLIMITED}
+    return found
+
+
+async def change_everywhere(members: Sequence[Member], queue: str, change: QueueChange) -> None:
+    """Change the settings on every shard that has the queue.
+
+    Raises:
+        QueueNotFound: none has it.
+        ShardConnectionFailed: not every shard answered; the change has to be repeated.
+        ServiceError: what a shard refused.
+    """
+    results = await asyncio.gather(
+        *(member.ask(lambda shard: shard.change_queue_settings(queue, change)) for member in members),
+        return_exceptions=True,
+    )
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures and all(isinstance(failure, QueueNotFound) for failure in failures) and len(failures) < len(results):
+        return
+    for member, result in zip(members, results, strict=True):
+        if isinstance(result, ShardConnectionFailed):
+            raise ShardConnectionFailed(
+                f"shard {member.name} does not answer and keeps the old settings of queue {queue}; "
+                "change them again when it is back"
+            ) from result
+        if isinstance(result, BaseException):
+            raise result
+
+
+@dataclass(frozen=True, slots=True)
+class RoomToRun:
+    """How many jobs of a queue each shard may hand out when the number of those that run is limited.
+
+    Two servers that count at the same moment may together go past the limit by what they hand out then. With a
+    single shard nothing is counted here: it heeds the limit by itself, and exactly.
+
+    Attributes:
+        max_running: over all shards; None: no limit.
+        running: what ran, by shard, when the dequeue began.
+    """
+
+    max_running: int | None
+    running: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    async def count(cls, members: Sequence[Member], queue: str, max_running: int | None) -> RoomToRun:
+        """Look what runs."""
+        if max_running is None or len(members) <= 1:
+            return cls(max_running)
+        answers = await ask_all(members, lambda shard: shard.count_jobs(queue, JobFilter(IN_PROGRESS)))
+        return cls(max_running, {member.name: count for member, count in answers})
+
+    def at(self, shard: str, taken: int) -> int | None:
+        """Return the limit for one shard, ``taken`` jobs having come from others since."""
+        if self.max_running is None:
+            return None
+        elsewhere = sum(count for name, count in self.running.items() if name != shard)
+        return max(self.max_running - elsewhere - taken, 0)

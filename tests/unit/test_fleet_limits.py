@@ -1,0 +1,68 @@
+"""Several shards as one store: queue settings, and limits of running jobs."""
+
+import pytest
+
+from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.server.backends.contract import Backend, Claim, QueueChange, QueueSettings
+from pinlater.server.backends.fleet import FleetBackend
+from tests.support.bench import QUEUE, new_job
+from tests.unit.fleet_fakes import FleetBench, specs_of
+
+CLAIM = Claim("host:1:1:worker:1", 1000)
+
+
+@pytest.fixture
+def fleet():
+    bench = FleetBench()
+    bench.create_queue(QUEUE)
+    bench.asked.clear()
+    yield bench
+    bench.end()
+
+
+def test_a_fleet_is_a_backend():
+    verbs = {name for name in vars(Backend) if not name.startswith("_")} - {"capabilities"}
+    assert not verbs - set(dir(FleetBackend))
+
+
+def test_settings_are_kept_on_every_shard(fleet):
+    fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True, max_running=5))
+    fleet.change_queue_settings(QUEUE, QueueChange(jobs_per_second=2.5))
+    wanted = QueueSettings(is_paused=True, jobs_per_second=2.5, max_running=5)
+    assert {name: one.settings[QUEUE] for name, one in fleet.shards.items()} == dict.fromkeys("123", wanted)
+    fleet.update(*specs_of("1", "2", "3", "4"))
+    fleet.run(fleet.shards["4"].create_queue(QUEUE))
+    for _ in range(10):  # in whatever order they answer
+        assert fleet.queue_settings() == {QUEUE: wanted}
+
+
+def test_a_shard_that_missed_a_change_is_named(fleet):
+    fleet.shards["2"].error = ShardConnectionFailed("gone")
+    with pytest.raises(ShardConnectionFailed, match="shard 2 does not answer and keeps the old settings"):
+        fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True))
+
+
+def test_settings_of_a_queue_that_is_not_there(fleet):
+    with pytest.raises(QueueNotFound):
+        fleet.change_queue_settings("nowhere", QueueChange(is_paused=True))
+    fleet.run(fleet.shards["1"].create_queue("young"))
+    fleet.change_queue_settings("young", QueueChange(is_paused=True))
+    assert fleet.queue_settings()["young"].is_paused
+
+
+def test_a_limit_of_running_jobs_holds_over_all_shards(fleet):
+    for one in fleet.shards.values():
+        fleet.run(one.enqueue_jobs(QUEUE, [new_job() for _ in range(4)]))
+
+    def take(limit):
+        found = fleet.dequeue_jobs(QUEUE, limit, CLAIM, max_running=7)
+        return len(found.jobs), found.has_more, found.is_held
+
+    assert take(5) == (5, True, False)
+    assert take(5) == (2, False, True)
+    assert take(5) == (0, False, True)
+    fleet.shards["1"].running = 0
+    taken, _, is_held = take(10)
+    assert taken > 0
+    assert is_held
+    assert sum(one.running for one in fleet.shards.values()) == 7
