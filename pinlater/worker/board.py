@@ -9,11 +9,12 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 
+from pinlater.worker.contact import CONTACT_WORDS, Contact, why_out_of_contact
 from pinlater.worker.holding import ALONE, Layout
 from pinlater.worker.slot import Slot
 
 _WORDS_BYTES = 64
-_RETRIES_DUE_MS, _BURST_IS_OVER = range(2)
+_RETRIES_DUE_MS, _BURST_IS_OVER, _CONTACT = range(3)
 
 
 class Board:
@@ -25,6 +26,7 @@ class Board:
 
     Attributes:
         layout: the same.
+        contact: the keeper's with the servers.
     """
 
     def __init__(self, slots: int, layout: Layout = ALONE) -> None:
@@ -32,6 +34,7 @@ class Board:
         header_bytes = -(-(_WORDS_BYTES + slots) // mmap.PAGESIZE) * mmap.PAGESIZE
         memory = memoryview(mmap.mmap(-1, header_bytes + slots * layout.slot_bytes))
         self._words = memory[:_WORDS_BYTES].cast("Q")
+        self.contact = Contact(self._words[_CONTACT : _CONTACT + CONTACT_WORDS])
         self._in_use = memory[_WORDS_BYTES : _WORDS_BYTES + slots]
         self._areas = memory[header_bytes:]
 
@@ -72,3 +75,7 @@ class Board:
     def end_burst(self) -> None:
         """Let all processes know that there is nothing left to do."""
         self._words[_BURST_IS_OVER] = 1
+
+    def why_out_of_contact(self) -> str:
+        """Say for how long no process of the worker has heard a server; "" if all is well."""
+        return why_out_of_contact([self.contact, *(slot.contact for slot in self.slots())])

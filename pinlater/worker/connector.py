@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import ServerUnavailable
+from pinlater.worker.contact import Contact
 
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 1.0
@@ -24,9 +25,16 @@ class Connector:
     Args:
         servers: those that may be used.
         chance: spreads the tries of processes that lost a server together.
+        contact: where success and failure are noted.
+
+    Attributes:
+        contact: the same.
     """
 
-    def __init__(self, servers: ServerSet, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, servers: ServerSet, chance: Callable[[], float] = random.random, contact: Contact | None = None
+    ) -> None:
+        self.contact = contact or Contact()
         self._servers = servers
         self._chance = chance
         self._failures = 0
@@ -60,6 +68,7 @@ class Connector:
     def note_loss(self, error: Exception) -> None:
         """Say that a connection in use was lost."""
         self._is_lost = True
+        self.contact.failed()
         log.warning("lost the server: %s", error)
 
     def _note_success(self, connection: Connection) -> None:
@@ -67,8 +76,10 @@ class Connector:
             log.info("connected to %s", connection.address)
         self._failures = 0
         self._is_lost = False
+        self.contact.heard()
 
     def _note_failure(self, failure: ServerUnavailable) -> None:
         self._failures += 1
+        self.contact.failed()
         if self._failures == 1:
             log.warning("cannot reach %s; retrying", failure)

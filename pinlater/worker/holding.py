@@ -25,8 +25,8 @@ MAX_JOBS = 250
 GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED = range(6)
 """A job: not ours any more; not started; running; the others have ended, which the server does not know yet."""
 
-CHANGES, SENT, SETTLED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS = range(9)
-"""``USED``: how many of the batches were ever filled, so that nobody reads the others."""
+CHANGES, SENT, SETTLED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS, CONTACT = range(10)
+"""``USED``: how many of the batches were ever filled, so that nobody reads the others; ``CONTACT``: two words."""
 WORDS_BYTES = 128
 BATCHES_AT = 16 << 10
 IDENTITY_ROOM = BATCHES_AT - WORDS_BYTES

@@ -41,7 +41,7 @@ class Keeper:
         self._board = board
         self._notices = notices
         self._lease_seconds = options.lease_seconds
-        self._messenger = Messenger(options.servers, f"keeper:{child.pid}")
+        self._messenger = Messenger(options.servers, f"keeper:{child.pid}", board.contact)
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
         self._renew_at = time.monotonic()
         self._returned: dict[str, int] = {}

@@ -10,6 +10,7 @@ from math import inf
 from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool, Supervisor
 
 from pinlater.worker.boot import run_job_process
+from pinlater.worker.endpoint import listen
 from pinlater.worker.holding import layout_for, read_holding
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.notices import Facts
@@ -23,7 +24,12 @@ log = logging.getLogger(__name__)
 
 
 def run_worker(options: Options) -> int:
-    """Run a worker until it is told to stop, or its burst is over; return the exit status."""
+    """Run a worker until it is told to stop, or its burst is over; return the exit status.
+
+    Raises:
+        ConfigError: its health page cannot be served where it was told to.
+    """
+    listener = listen(options.health) if options.health else None
     shared = Shared.for_pools(options.pools, layout_for(options.places))
 
     def run_keeper(child: Child) -> int:
@@ -51,6 +57,8 @@ def run_worker(options: Options) -> int:
         drain_seconds=options.drain_seconds,
         on_exit=note,
         on_reload=shared.renew,
+        listener=listener,
+        unready=shared.board.why_out_of_contact,
     ).run()
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
-from pinlater.errors import QueueNotFound
+from pinlater.errors import CallError, QueueNotFound
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
@@ -23,6 +23,7 @@ from pinlater.wire.messages import (
 )
 from pinlater.worker.batch import queue_of
 from pinlater.worker.connector import Connector
+from pinlater.worker.contact import Contact
 
 _CALL_SECONDS = 5.0
 _MOST_JOBS = 1000
@@ -47,8 +48,8 @@ class Messenger:
     All methods raise ``CallError`` or ``ServiceError`` if the server did not do as it was told.
     """
 
-    def __init__(self, servers: ServerSet, name: str) -> None:
-        self._connector = Connector(servers)
+    def __init__(self, servers: ServerSet, name: str, contact: Contact | None = None) -> None:
+        self._connector = Connector(servers, contact=contact)
         self._connection: Connection | None = None
         self._context = RequestContext(source=f"{name}:{secrets.token_hex(4)}")
 
@@ -104,9 +105,14 @@ class Messenger:
         if self._connection is None or self._connection.is_stale():
             self._connection = self._connector.connect()
         try:
-            return self._connection.call(method, arguments_of(method)(self._context, request), _CALL_SECONDS)
+            reply = self._connection.call(method, arguments_of(method)(self._context, request), _CALL_SECONDS)
         except QueueNotFound:
-            return None
+            reply = None
+        except CallError:
+            self._connector.contact.failed()
+            raise
+        self._connector.contact.heard()
+        return reply
 
 
 def _by_queue(jobs: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:

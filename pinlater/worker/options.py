@@ -30,6 +30,7 @@ class Options:
         max_age_seconds: a process is replaced, when its job is done, once it is that old; None: never.
         max_rss_bytes: likewise, once it has that much resident memory; None: never.
         rss_ceiling_bytes: a process that has so much is killed, and its job has failed; None: never.
+        health: HOST:PORT of the health page; "": there is none.
         threads: jobs that each process runs at once, in threads; None: not in threads.
         concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
     """
@@ -44,6 +45,7 @@ class Options:
     max_age_seconds: float | None = None
     max_rss_bytes: int | None = None
     rss_ceiling_bytes: int | None = None
+    health: str = ""
     threads: int | None = None
     concurrency: int | None = None
 

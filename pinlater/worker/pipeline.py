@@ -121,6 +121,7 @@ class Pipeline:
         except CallError as error:
             self._lose(error)
             return
+        self._connector.contact.heard()
         self._sent.popleft()
         sent.on_reply(reply)
 

@@ -78,7 +78,7 @@ class JobProcess(ABC):
         self._slot.introduce(identity)
         context = self._context = RequestContext(source=identity.source)
         lease = self._lease_seconds = options.lease_seconds
-        self._connector = Connector(options.servers)
+        self._connector = Connector(options.servers, contact=self._slot.contact)
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
         self._settler = Settler(self._pipeline, context, lease, self._expect_retry)
         self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease, turns=Turns(weights))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -116,6 +117,14 @@ def main() -> None:
     help="Kill a process that has grown to SIZE; the job that ran has failed.  [default: none]",
 )
 @click.option(
+    "--health",
+    envvar="PINLATER_WORKER_HEALTH",
+    default="",
+    metavar="[HOST:]PORT",
+    help="Serve /livez and /readyz by HTTP, only here unless HOST is given; port 0 takes any, see the log.  "
+    "[env: PINLATER_WORKER_HEALTH; default: off]",
+)
+@click.option(
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
 )
 @click.version_option(__version__, prog_name="pinlater-worker")
@@ -131,6 +140,7 @@ def worker(  # noqa: PLR0917 - click calls it
     max_age: float | None,
     max_memory: int | None,
     memory_ceiling: int | None,
+    health: str,
     log_level: str,
 ) -> None:
     """Run the jobs of PinLater queues.
@@ -145,30 +155,30 @@ def worker(  # noqa: PLR0917 - click calls it
     if memory_ceiling is not None and max_memory is not None and memory_ceiling <= max_memory:
         raise click.UsageError("--memory-ceiling has to be above --max-memory, which nothing could reach otherwise.")
     try:
-        options = _options(modules, servers, queues, processes)
+        options = replace(
+            _options(modules, servers, queues, processes),
+            burst=burst,
+            lease_seconds=lease,
+            drain_seconds=drain,
+            max_jobs=max_jobs,
+            max_age_seconds=max_age,
+            max_rss_bytes=max_memory,
+            rss_ceiling_bytes=memory_ceiling,
+            health=health,
+        )
+        status = _run(options, log_level.upper())
     except ConfigError as error:
         click.echo(f"pinlater-worker: {error}", err=True)
-        sys.exit(EXIT_CONFIG)
-    from dataclasses import replace
+        status = EXIT_CONFIG
+    sys.exit(status)
 
+
+def _run(options: Options, log_level: str) -> int:
     from pinlater.worker import logs
     from pinlater.worker.master import run_worker
 
-    logs.set_up(log_level.upper())
-    sys.exit(
-        run_worker(
-            replace(
-                options,
-                burst=burst,
-                lease_seconds=lease,
-                drain_seconds=drain,
-                max_jobs=max_jobs,
-                max_age_seconds=max_age,
-                max_rss_bytes=max_memory,
-                rss_ceiling_bytes=memory_ceiling,
-            )
-        )
-    )
+    logs.set_up(log_level)
+    return run_worker(options)
 
 
 def _refuse_idle_processes(queues: tuple[str, ...]) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import msgspec
 
 from pinlater.errors import ConfigError
+from pinlater.worker.contact import CONTACT_WORDS, Contact
 from pinlater.worker.holding import (
     ALONE,
     BATCH_WORDS_BYTES,
     CHANGES,
+    CONTACT,
     COUNT,
     FETCHED_NS,
     HELD,
@@ -97,6 +99,7 @@ class Slot:
 
     Attributes:
         words: counters and times, for stores without a call in between.
+        contact: with the servers; kept when the slot is cleared.
         room: how many jobs a batch can have.
     """
 
@@ -104,6 +107,7 @@ class Slot:
         self._memory = memory
         self._layout = layout
         self.words = memory[:WORDS_BYTES].cast("Q")
+        self.contact = Contact(self.words[CONTACT : CONTACT + CONTACT_WORDS])
         self.room = layout.room
         self._free: list[BatchArea] = []
         self._made = 0

@@ -7,6 +7,7 @@ from pinlater_supervisor.birth import ThreadsRunningError
 from pinlater_supervisor.child import Child
 from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, MEMORY_CEILING, TIME_OUT, ChildExit
 from pinlater_supervisor.hearing import hear_again
+from pinlater_supervisor.listener import HttpListener, Unavailable
 from pinlater_supervisor.memory import rss_bytes
 from pinlater_supervisor.pool import Pool
 from pinlater_supervisor.supervisor import Supervisor
@@ -20,9 +21,11 @@ __all__ = [
     "TIME_OUT",
     "Child",
     "ChildExit",
+    "HttpListener",
     "Pool",
     "Supervisor",
     "ThreadsRunningError",
+    "Unavailable",
     "hear_again",
     "rss_bytes",
 ]

@@ -43,6 +43,12 @@ class Crew:
         return sum(process.is_ready for process in self.members.values() if not process.is_stopping)
 
     @property
+    def why_unready(self) -> str:
+        """What is missing, in words; "" if all children that are wanted are ready."""
+        ready, wanted = self.ready_count, self.wanted
+        return f"pool {self.pool.name}: {ready} of {wanted} children ready" if ready < wanted else ""
+
+    @property
     def is_renewed(self) -> bool:
         """Whether all children wanted of the present generation are ready."""
         return sum(process.is_ready for process in self._current()) >= self.wanted

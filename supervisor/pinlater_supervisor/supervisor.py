@@ -24,6 +24,7 @@ from pinlater_supervisor.exits import (
     peak_rss_bytes,
     split_status,
 )
+from pinlater_supervisor.health import add_health
 from pinlater_supervisor.hearing import DUMP_SIGNAL
 from pinlater_supervisor.memory import OomCounter
 from pinlater_supervisor.notify import Notifier
@@ -33,6 +34,7 @@ from pinlater_supervisor.watch import Watch
 if TYPE_CHECKING:
     from resource import struct_rusage
 
+    from pinlater_supervisor.listener import HttpListener
     from pinlater_supervisor.pool import Pool
     from pinlater_supervisor.process import Process
 
@@ -65,6 +67,8 @@ class Supervisor:
         on_exit: Callable[[ChildExit], object] | None = None,
         on_reload: Callable[[], object] | None = None,
         on_reopen: Callable[[], object] | None = None,
+        listener: HttpListener | None = None,
+        unready: Callable[[], str] | None = None,
     ) -> None:
         """Describe the processes; nothing starts before `run`.
 
@@ -77,6 +81,8 @@ class Supervisor:
             on_exit: called in the master for each child that ended, before its slot is used again.
             on_reload: called in the master on SIGHUP, before the new generation is started.
             on_reopen: called in the master on SIGUSR1, to open its log files anew.
+            listener: serves its pages, and /livez and /readyz, from the master's loop.
+            unready: called for /readyz when all children are ready; why they are not of use yet, "" if they are.
         """
         if not pools:
             raise ValueError("a supervisor needs at least one pool")
@@ -92,6 +98,8 @@ class Supervisor:
         self.on_reload = on_reload
         self.on_reopen = on_reopen
         self._crews = [Crew(pool) for pool in pools]
+        self._listener = listener
+        self._unready = unready
         self._watch = Watch(self._recycle)
         self._drain: Drain | None = None
         self._has_started = False
@@ -124,6 +132,9 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._signals, selectors.EVENT_READ)
         self._selector.register(self._doorbell, selectors.EVENT_READ)
+        if self._listener is not None:
+            add_health(self._listener, self._why_unready)
+            self._listener.attach(self._selector)
         # Children of the program that uses us are its own affair, before and after.
         self._strangers = descendants.children()
         linux.adopt_orphans(True)
@@ -153,6 +164,8 @@ class Supervisor:
 
     def _let_go(self) -> None:
         self._selector.close()
+        if self._listener is not None:
+            self._listener.close()
         self._notifier.close()
         os.close(self._doorbell)
 
@@ -168,12 +181,16 @@ class Supervisor:
             self._drain.advance(now)
         due = [self._watch.look(process, now) for process in self._processes()]
         due += [moment for crew in self._kept() for moment in crew.held_until]
+        if self._listener is not None:
+            due.append(self._listener.look(now))
         self._report()
         return min(self._notifier.beat(now), *due, inf)
 
     def _sleep_until(self, due: float) -> None:
         timeout = None if due == inf else max(0.0, due - monotonic())
-        self._selector.select(timeout)
+        for key, events in self._selector.select(timeout):
+            if key.data is not None:  # else it is only here to wake us
+                key.data(events)
         signals.drain_pipe(self._doorbell)
 
     def _processes(self) -> list[Process]:
@@ -358,7 +375,13 @@ class Supervisor:
         except Exception:
             log.exception("the hook %r failed", hook)
 
-    # What systemd is told
+    # What others are told
+
+    def _why_unready(self) -> str:
+        if self._drain is not None:
+            return "stopping"
+        reasons = [reason for crew in self._crews if (reason := crew.why_unready)]
+        return reasons[0] if reasons else self._unready() if self._unready is not None else ""
 
     def _report(self) -> None:
         if self._drain is not None:

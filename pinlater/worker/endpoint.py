@@ -1,0 +1,26 @@
+"""Where the health page is served."""
+
+from __future__ import annotations
+
+from pinlater_supervisor import HttpListener
+
+from pinlater.errors import ConfigError
+
+_LOOPBACK = "127.0.0.1"
+
+
+def listen(text: str) -> HttpListener:
+    """Return a listener on ``HOST:PORT``; ``PORT`` or ``:PORT`` alone mean loopback, and port 0 any that is free.
+
+    Raises:
+        ConfigError: that is no address, or it cannot be had.
+    """
+    host, _, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
+        raise ConfigError(f"--health {text}: write HOST:PORT, such as 127.0.0.1:9998, or PORT for this machine only")
+    try:
+        return HttpListener(host or _LOOPBACK, int(port))
+    except OSError as error:
+        raise ConfigError(f"--health {text}: cannot listen there: {error.strerror}; choose another address") from error

@@ -1,0 +1,92 @@
+"""The health page of a real worker, while its servers come and go."""
+
+import http.client
+import re
+import signal
+import sys
+
+import pytest
+
+from tests.integration.client_server import RealServer
+from tests.system.worker_program import Worker, put, ran, wait_for
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+
+def page(worker, path):
+    wait_for(lambda: "health at http://" in worker.log, what=lambda: worker.log)
+    connection = http.client.HTTPConnection(re.search(r"health at http://([\d.:]+)", worker.log)[1], timeout=10)
+    connection.request("GET", path)
+    reply = connection.getresponse()
+    found = reply.status, reply.read().decode()
+    connection.close()
+    return found
+
+
+def await_page(worker, path, status, text):
+    def is_there():
+        found = page(worker, path)
+        return found[0] == status and text in found[1]
+
+    wait_for(is_there, what=lambda: (page(worker, path), worker.log))
+
+
+@pytest.fixture
+def worker_of(folder):
+    workers = []
+
+    def start(*arguments):
+        workers.append(Worker(folder, "jobs", "--health", "0", *arguments))
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.end()
+
+
+def test_a_worker_is_ready_while_it_hears_a_server(worker_of, tmp_path):
+    server = RealServer(tmp_path)
+    server.stop()
+    worker = worker_of("--server", server.address, "--queue", "touch=1", "--queue", "fails=1")
+    await_page(worker, "/readyz", 503, "no server was reached yet")
+    assert page(worker, "/livez") == (200, "ok\n")
+    server.start()
+    await_page(worker, "/readyz", 200, "ok")
+    server.stop()
+    await_page(worker, "/readyz", 503, "the last contact with a server failed; none was heard for ")
+    assert page(worker, "/livez") == (200, "ok\n")
+    server.start()
+    await_page(worker, "/readyz", 200, "ok")
+    assert page(worker, "/metrics")[0] == 404
+    assert worker.stop() == 0
+    server.stop()
+
+
+def test_busy_and_stopping_workers_answer(start, client, folder):
+    put(client, "HoldInterpreter", "holds", seconds=3)
+    worker = start("--processes", 1, "--health", "127.0.0.1:0")
+    wait_for(lambda: ran(folder))
+    assert page(worker, "/readyz") == (200, "ok\n")
+    worker.send(signal.SIGTERM)
+    await_page(worker, "/readyz", 503, "stopping")
+    assert page(worker, "/livez") == (200, "ok\n")
+    assert worker.wait() == 0
+
+
+def test_a_pool_that_lacks_a_process_is_named(start, client):
+    worker = start("--queue", "touch=1", "--queue", "fails=1", "--health", "0")
+    await_page(worker, "/readyz", 200, "ok")
+    [process] = worker.children("jobs of fails")
+    process.kill()
+    await_page(worker, "/readyz", 503, "pool jobs of fails: 0 of 1 children ready")
+    await_page(worker, "/readyz", 200, "ok")
+    assert worker.stop() == 0
+
+
+def test_a_port_that_is_taken_ends_the_worker(start):
+    first = start("--processes", 1, "--health", "0")
+    await_page(first, "/livez", 200, "ok")
+    taken = re.search(r"health at http://([\d.:]+)", first.log)[1]
+    second = start("--processes", 1, "--health", taken)
+    assert second.wait() == 78
+    assert f"pinlater-worker: --health {taken}: cannot listen there: Address already in use" in second.log
