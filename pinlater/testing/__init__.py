@@ -4,6 +4,7 @@ There are three ways, each nearer to the real thing than the one before:
 
 1. ``FakeContext``: call ``job.run(FakeContext())`` like any function; no queue, no outcome.
 2. ``run_inline``: a client that runs what it is given at once, through encoding, decoding, retries and outcomes.
+   ``killed_everywhere`` gives such clients that kill the job's process, each at another point.
 3. ``pinlater_server``: a pytest fixture with a real server, and a worker that runs in the test's thread. Installing
    PinLater installs it; ``LocalServer`` is the same without pytest.
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pinlater.testing.attempts import Ending, Outcome
     from pinlater.testing.fake_context import FakeContext
     from pinlater.testing.inline import InlineClient, run_inline
+    from pinlater.testing.kills import killed_everywhere
     from pinlater.testing.local_server import LocalServer
 
 _HOMES = {
@@ -25,10 +27,11 @@ _HOMES = {
     "InlineClient": "inline",
     "LocalServer": "local_server",
     "Outcome": "attempts",
+    "killed_everywhere": "kills",
     "run_inline": "inline",
 }
 
-__all__ = ["Ending", "FakeContext", "InlineClient", "LocalServer", "Outcome", "run_inline"]
+__all__ = ["Ending", "FakeContext", "InlineClient", "LocalServer", "Outcome", "killed_everywhere", "run_inline"]
 
 
 def __getattr__(name: str) -> Any:

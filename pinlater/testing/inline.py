@@ -241,8 +241,11 @@ class InlineClient(Client):
             )
         claimed = ClaimedJob(job.descriptor, job.body, job.attempts_allowed, job.attempts_remaining)
         job.state = JobState.IN_PROGRESS
-        outcome = self._attempts.run(claimed)
+        outcome = self._run_attempt(claimed)
         job.settle(outcome)
         self.outcomes.append(outcome)
         if outcome.runs_again:
             self._due.appendleft(job)
+
+    def _run_attempt(self, claimed: ClaimedJob) -> Outcome:
+        return self._attempts.run(claimed)

@@ -1,0 +1,93 @@
+"""Runs jobs again and again, each time killed at another point, to show that they come to the same end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from pinlater.client.records import ClaimedJob
+from pinlater.job import Job
+from pinlater.testing.attempts import Ending, Outcome
+from pinlater.testing.inline import InlineClient
+
+
+def killed_everywhere(*kinds: type[Job]) -> Iterator[DoomedClient]:
+    """Give one client after the other, each of which kills the process of a job once, at another point.
+
+    ::
+
+        def test_a_report_is_announced_whatever_happens():
+            for client in killed_everywhere(PublishReport):
+                announced.clear()
+                client.enqueue(PublishReport(month="May"))
+                client.assert_succeeded()
+                assert set(announced) == {"May"}, client.killed_at
+
+    The points are those where something is or would be known of the job afterwards: before and after each save, be it
+    of a step or of a checkpoint, and at the end of each attempt, before the word of it is out. The last client kills
+    nothing. A kill spends an attempt, so the job needs one to spare. Clients are those of ``run_inline``; the exception
+    that stands for the kill passes through the job's ``finally`` blocks, which a real one would not.
+
+    Args:
+        kinds: job classes that may be enqueued.
+
+    Raises:
+        ConfigError: two classes share a name.
+    """
+    for point in count(1):
+        with DoomedClient(kinds, point) as client:
+            yield client
+            if client.killed_at is None:
+                return
+
+
+class _Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+class DoomedClient(InlineClient):
+    """Made by ``killed_everywhere``.
+
+    Attributes:
+        killed_at: where it killed a process, such as ``before save 2``; None if it did not.
+
+    Args:
+        kinds: job classes that may be enqueued.
+        point: number of the point at which it kills, 1 for the first.
+    """
+
+    def __init__(self, kinds: Iterable[type[Job]], point: int) -> None:
+        super().__init__(kinds)
+        self.killed_at: str | None = None
+        self._points_left = point
+        self._saves = 0
+        self._is_dead = False
+
+    def _save(self, claimed: ClaimedJob, body: bytes) -> None:
+        self._saves += 1
+        number = self._saves
+        self._pass(f"before save {number}")
+        super()._save(claimed, body)
+        self._pass(f"after save {number}")
+
+    def _run_attempt(self, claimed: ClaimedJob) -> Outcome:
+        allowed, remaining = claimed.attempts_allowed or 1, claimed.attempts_remaining or 1
+        attempt = allowed - remaining + 1
+        try:
+            outcome = super()._run_attempt(claimed)
+            self._pass(f"at the end of attempt {attempt}")
+        except BaseException:
+            if not self._is_dead:
+                raise
+        else:
+            return outcome
+        self._is_dead = False  # the next attempt has a process of its own
+        status = f"its process was killed {self.killed_at}\n"
+        return Outcome(None, claimed.descriptor, attempt, allowed, Ending.FAILED, status=status)
+
+    def _pass(self, where: str) -> None:
+        self._points_left -= 1
+        if self._points_left == 0:
+            self.killed_at, self._is_dead = where, True
+        if self._is_dead:  # still so: a job may have caught it
+            raise _Killed
