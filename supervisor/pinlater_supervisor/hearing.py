@@ -31,7 +31,7 @@ def hear_again(child: Child) -> None:
     """Undo what the child's work did to signals: took their handlers, blocked them, left an alarm clock running."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     _listen(child)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (*signals.HANDLED, signal.SIGALRM))
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _listen(child: Child) -> None:
