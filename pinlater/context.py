@@ -97,6 +97,7 @@ class JobContext(ABC):
         Raises:
             JobInterrupted: as ``checkpoint`` does, before the step starts.
             JobSleeps: to end this attempt, when a ``retrying`` step has failed; let it pass.
+            ValueError: the name ends in ``#`` and a number.
             BodyInvalid: the result is not JSON, or the job is a ``RawJob``, whose body has no place for it.
             BodyTooLarge: as of ``checkpoint``.
         """

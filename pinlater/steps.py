@@ -155,6 +155,7 @@ class Steps:
                 f"step {key!r} returned a coroutine; give it the async function itself, and await the step"
             )
         self._kept.steps[key] = as_json(key, result)
+        self._kept.tries.pop(key, None)
         self.ran.append(key)
         return self._result(key)
 

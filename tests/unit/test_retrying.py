@@ -60,6 +60,7 @@ def test_a_step_that_fails_goes_on_later(attempts):
     assert 29.9 < sleeps(attempts, step) < 40
     assert attempts.attempt().step("a", step, 1, attempts=2, backoff="mine") == [1, {"attempts": 2, "backoff": "mine"}]
     attempts.died()
+    assert attempts.tries == {}
     assert attempts.attempt(2).step("a", pytest.fail) == [1, {"attempts": 2, "backoff": "mine"}]
     assert flaky.calls == 3
 
