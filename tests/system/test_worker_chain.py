@@ -62,7 +62,7 @@ def test_a_follow_up_that_was_sent_by_a_process_that_died_is_the_only_one(worker
     await_state(client, parent, JobState.SUCCEEDED)
     wait_for(lambda: "touch 1" in ran(folder), what=lambda: worker.log)
     assert sorted(ran(folder)) == ["parent 1", "parent 2", "touch 1"]
-    assert client.count("touch", JobState.SUCCEEDED) + client.count("touch", JobState.IN_PROGRESS) == 1
+    wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 1, what=lambda: worker.log)
     assert client.count("touch", JobState.PENDING, future=True) == 0
 
 
