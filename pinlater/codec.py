@@ -77,6 +77,11 @@ class JobCodec:
                 )
 
     @property
+    def kinds(self) -> list[type[Job]]:
+        """All classes."""
+        return list(self._kinds.values())
+
+    @property
     def queues(self) -> list[str]:
         """The queues of all classes, sorted."""
         return sorted({kind.job_options.queue for kind in self._kinds.values()})

@@ -232,7 +232,8 @@ class JobContext(ABC):
 
         It is the same job, with the same descriptor and its record as it is at the end of this attempt. Its next run
         begins afresh: all attempts, no steps, sleeps or follow-ups done. Nothing happens at the call itself; the
-        last one of an attempt counts, and none if the attempt fails.
+        last one of an attempt counts, and none if the attempt fails. For a periodic job it takes the place of the next
+        tick; those after that come as ever.
 
         Args:
             after: seconds, counted from the end of this attempt.
@@ -246,4 +247,7 @@ class JobContext(ABC):
     @property
     @abstractmethod
     def scheduled_for(self) -> datetime | None:
-        """The moment that this run of a rescheduled job was planned for; None in the first run."""
+        """The moment that this run was planned for: the tick of a periodic job, or what ``reschedule`` said.
+
+        On the clock of the class's ``timezone``, otherwise in UTC. None in the first run of any other job.
+        """

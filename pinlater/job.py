@@ -22,12 +22,14 @@ from pinlater.errors import Discard, Retry
 
 if TYPE_CHECKING:
     from pinlater.context import JobContext
+    from pinlater.schedule import Schedule
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 """What a queue may be called (wire contract §6.1)."""
 
 
 LONGEST_LIMIT_SECONDS = 366 * 86400.0
+_LONGEST_KEY = 200
 KILL_SLACK_SECONDS = 10.0
 """How long after its timeout a job is killed that did not heed it."""
 
@@ -51,6 +53,10 @@ class JobOptions:
         backoff_on: exceptions after which another backoff than ``backoff`` holds, for them and their subclasses:
             ``backoff_on={RateLimited: Constant(60)}``. Of several classes, here and in ``give_up_on``, the nearest
             one counts. A process that dies knows no exception; then it is ``backoff``.
+        cron: makes the class periodic: workers see to it that there is one job of it, which runs at the ticks of this
+            expression (minute, hour, day of the month, month, day of the week).
+        timezone: whose wall clock ``cron`` is about.
+        every: or seconds between two ticks, which are the whole multiples of it since 1970 (UTC).
     """
 
     name: str
@@ -63,6 +69,9 @@ class JobOptions:
     kill_after: float | None = None
     give_up_on: tuple[type[Exception], ...] = ()
     backoff_on: Mapping[type[Exception], Backoff] = field(default_factory=dict)
+    cron: str | None = None
+    timezone: str = "UTC"
+    every: float | None = None
 
     def __post_init__(self) -> None:
         if not QUEUE_NAME.fullmatch(self.queue):
@@ -77,6 +86,7 @@ class JobOptions:
         if not isinstance(self.give_up_on, tuple) or not all(map(_is_exception, self.give_up_on)):
             raise TypeError(f"job {self.name}: give_up_on={self.give_up_on!r} must be a tuple of exception classes")
         self._check_backoff_on()
+        self._check_schedule()
 
     def _check_backoff_on(self) -> None:
         if not isinstance(self.backoff_on, Mapping) or not all(
@@ -88,6 +98,14 @@ class JobOptions:
         for kind in self.give_up_on:
             if kind in self.backoff_on:
                 raise TypeError(f"job {self.name}: {kind.__name__} stands in give_up_on and in backoff_on; choose one")
+
+    def _check_schedule(self) -> None:
+        try:
+            schedule = self.schedule
+        except ValueError as error:
+            raise TypeError(f"job {self.name}: {error}") from None
+        if schedule is not None and len(f"{self.name} {schedule.text}") > _LONGEST_KEY:
+            raise TypeError(f"job {self.name}: its name and its schedule have more than {_LONGEST_KEY} characters")
 
     def _check_limits(self) -> None:
         for name, seconds in (("timeout", self.timeout), ("kill_after", self.kill_after)):
@@ -110,6 +128,15 @@ class JobOptions:
     def _nearest(self, error: BaseException) -> type[Exception] | None:
         named = {*self.give_up_on, *self.backoff_on}
         return next((kind for kind in type(error).__mro__ if kind in named), None)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """When jobs of the class run by themselves; None of an ordinary class."""
+        if self.cron is None and self.every is None and self.timezone == "UTC":
+            return None
+        from pinlater.schedule import schedule_of  # for those who have one: it brings time zones and cronsim along
+
+        return schedule_of(self.cron, self.every, self.timezone)
 
     @property
     def is_limited(self) -> bool:
@@ -157,7 +184,27 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             options.setdefault("queue", _default_queue(options["name"]))
             inherited = getattr(kind, "job_options", None)
             kind.job_options = replace(inherited, **options) if inherited else JobOptions(**options)
+            if kind.job_options.schedule is not None:
+                _check_plantable(kind)
         return kind
+
+
+def _check_plantable(kind: Any) -> None:
+    """Return if workers can make the job of a periodic class by themselves.
+
+    Raises:
+        TypeError: they would not know what to put into its fields, or where to keep its schedule.
+    """
+    if issubclass(kind, RawJob):
+        raise TypeError(f"job {kind.__name__}: the body of a RawJob has no place for a schedule; use a Job")
+    fields, defaults = kind.__struct_fields__, kind.__struct_defaults__
+    padded = (msgspec.NODEFAULT,) * (len(fields) - len(defaults)) + defaults
+    bare = [name for name, default in zip(fields, padded, strict=True) if default is msgspec.NODEFAULT]
+    if bare:
+        raise TypeError(
+            f"job {kind.__name__}: it has a schedule, so workers make it without arguments; give a default to "
+            + ", ".join(bare)
+        )
 
 
 class Job(msgspec.Struct, kw_only=True, metaclass=_JobType):

@@ -12,6 +12,9 @@ from pinlater.policy import POLICY_FIELD, Policy
 
 _PREFIX = "$"
 
+KEPT_END = b"}}"
+"""All that is kept are objects, so a body ends with this if anything is; a look at it costs next to nothing."""
+
 
 class Progress(msgspec.Struct, frozen=True):
     """How far a job has come; see ``JobContext.progress``.
@@ -42,15 +45,17 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Again(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of a job that was rescheduled; see ``JobContext.reschedule``.
+    """Of a job that was rescheduled, or planted by a schedule; see ``JobContext.reschedule``.
 
     Attributes:
         due_ms: epoch milliseconds that its present run was planned for.
         run: how many runs it has had before.
+        schedule: of a periodic job: text of the schedule that it was planted for.
     """
 
     due_ms: int
     run: int = 0
+    schedule: str = ""
 
 
 class Kept(msgspec.Struct, omit_defaults=True):
@@ -63,7 +68,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
         policy: what the enqueue said about attempts, instead of the class.
         tries: name of a step that failed -> the attempt of the job, and how often the step has failed within it.
         enqueued: name of a follow-up job -> its descriptor.
-        again: of a job that was rescheduled.
+        again: of a job that was rescheduled, or planted by a schedule.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -81,9 +86,11 @@ class Kept(msgspec.Struct, omit_defaults=True):
 
     def for_next_run(self, due_ms: int) -> Kept:
         """Return what the next run begins with: nothing of this one's but that it was there, and what was enqueued."""
-        return Kept(policy=self.policy, again=Again(due_ms, self.run + 1))
+        schedule = "" if self.again is None else self.again.schedule
+        return Kept(policy=self.policy, again=Again(due_ms, self.run + 1, schedule))
 
 
+_AGAIN_MARK = b'"$again"'
 _kept_decoder = msgspec.json.Decoder(Kept)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -103,6 +110,8 @@ def progress_in(body: bytes | None) -> Progress | None:
 
 def again_in(body: bytes) -> Again | None:
     """Return what a job that was rescheduled knows of its runs, by its body; None of any other."""
+    if _AGAIN_MARK not in body:  # costs less than decoding
+        return None
     try:
         return kept_in(body).again
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -113,6 +122,12 @@ def with_kept(body: bytes, kept: Kept) -> bytes:
     """Add to a body that nothing is kept in yet."""
     added = msgspec.json.encode(kept)
     return body if added == b"{}" else body[:-1] + b"," + added[1:]
+
+
+def renewed(body: bytes, kept: Kept) -> bytes:
+    """Return a body with the same fields, and with nothing kept but ``kept``."""
+    fields = {name: value for name, value in _fields_decoder.decode(body).items() if not name.startswith(_PREFIX)}
+    return with_kept(msgspec.json.encode(fields), kept)
 
 
 def with_progress(body: bytes, progress: Progress) -> bytes:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 _END_OF_TIME = 1e11
 """Epoch seconds, of the year 5138."""
+
+
+class Plan(Protocol):
+    """Knows when a job runs next."""
+
+    def due_ms(self, now_seconds: float) -> int:
+        """Return the epoch milliseconds of the run, when the attempt ends at ``now_seconds``."""
 
 
 class NextRun(NamedTuple):

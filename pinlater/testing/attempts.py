@@ -11,7 +11,7 @@ from typing import Self
 
 from pinlater.client.records import ClaimedJob
 from pinlater.codec import JobCodec
-from pinlater.errors import JobInterrupted
+from pinlater.errors import Discard, JobInterrupted
 from pinlater.job import Job
 from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse, PinLaterJob
 from pinlater.worker.batch import Batch
@@ -61,6 +61,7 @@ class Outcome:
         retry_delay: seconds that a worker would wait before the next attempt.
         body: what an interrupted job goes on from, or a rescheduled one begins its next run with.
         run_after_ms: of a job that sleeps or was rescheduled, when it goes on; epoch milliseconds.
+        next_attempts: of a job that has another run: its attempts, as the server is told of them.
     """
 
     job: Job | None
@@ -73,10 +74,13 @@ class Outcome:
     retry_delay: float = 0.0
     body: bytes | None = None
     run_after_ms: int | None = None
+    next_attempts: int | None = None
 
     @property
     def runs_again(self) -> bool:
         """Whether the job has another attempt; a rescheduled one has another run instead."""
+        if self.next_attempts is not None:
+            return False
         if self.ending is Ending.FAILED:
             return self.attempt < self.attempts_allowed
         return self.ending is Ending.INTERRUPTED
@@ -116,7 +120,7 @@ class Attempts:
 
     def run(self, claimed: ClaimedJob) -> Outcome:
         """Run one attempt."""
-        self._watched.job = self._watched.error = self._runner.error = None
+        self._watched.job = self._watched.error = self._runner.error = self._runner.context = None
         self._saver.keep = lambda body: self._save(claimed, body)
         batch = self._batch(claimed)
         try:
@@ -139,14 +143,32 @@ class Attempts:
     def _outcome(self, claimed: ClaimedJob, ended: RunnersOutcome | None) -> Outcome:
         allowed, remaining = claimed.attempts_allowed or 1, claimed.attempts_remaining or 1
         job, error = self._watched.job, self._runner.error or self._watched.error
-        facts = (job, claimed.descriptor, allowed - remaining + 1, allowed)
+        attempt = allowed - remaining + 1
+        if self._runner.context is not None:  # of a periodic job, the server is told of more than there are
+            allowed = self._runner.context.attempts_allowed
+        facts = (job, claimed.descriptor, attempt, allowed)
         if isinstance(ended, Failure):
             ending = Ending.DISCARDED if ended.is_final else Ending.FAILED
             return Outcome(*facts, ending, error, ended.status, ended.delay_ms / 1000)
         if isinstance(ended, Interruption):
-            ending = Ending.INTERRUPTED if ended.attempts is None else Ending.RESCHEDULED
-            return Outcome(*facts, ending, error, body=ended.body, run_after_ms=ended.run_after_ms)
+            return Outcome(
+                *facts,
+                _ending_of(ended, error),
+                error,
+                ended.status,
+                body=ended.body,
+                run_after_ms=ended.run_after_ms,
+                next_attempts=ended.attempts,
+            )
         return Outcome(*facts, Ending.SUCCEEDED)
+
+
+def _ending_of(ended: Interruption, error: BaseException | None) -> Ending:
+    if ended.attempts is None:
+        return Ending.INTERRUPTED
+    if error is None and not ended.status:
+        return Ending.RESCHEDULED
+    return Ending.DISCARDED if isinstance(error, Discard) else Ending.FAILED
 
 
 class _WatchedCodec(JobCodec):
@@ -165,9 +187,16 @@ class _WatchedCodec(JobCodec):
 
 
 class _WatchedRunner(Runner):
-    """Remembers what the job raised last."""
+    """Remembers what the job raised last, and the context that it had."""
 
     error: BaseException | None = None
+    context: RunContext | None = None
+
+    def _attempt(
+        self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int
+    ) -> RunnersOutcome | None:
+        self.context = context
+        return super()._attempt(job, context, batch, position, now_ns)
 
     def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> RunnersOutcome:
         if not isinstance(error, _OF_A_JOB):

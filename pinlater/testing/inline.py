@@ -79,7 +79,7 @@ class _Kept:
             self.attempts_remaining -= 1
         elif outcome.ending is Ending.DISCARDED:
             self.attempts_remaining = 0
-        self.was_rescheduled = outcome.ending is Ending.RESCHEDULED
+        self.was_rescheduled = outcome.next_attempts is not None
         if outcome.ending is Ending.SUCCEEDED:
             self.state = JobState.SUCCEEDED
         elif self.was_rescheduled:

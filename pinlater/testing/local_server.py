@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +18,7 @@ from pinlater.testing.clock import MovableClock
 from pinlater.testing.loop_thread import LoopThread
 from pinlater.testing.server_parts import ServerParts
 from pinlater.wire.messages import PinLaterJob
+from pinlater.worker.planter import Seeds
 
 
 class LocalServer:
@@ -66,6 +68,11 @@ class LocalServer:
         """Stop the server, and close the clients that it gave."""
         self._stack.close()
 
+    @property
+    def now(self) -> datetime:
+        """The server's present moment, in UTC."""
+        return datetime.fromtimestamp(self._clock.now_seconds(), UTC)
+
     def client(self, *kinds: type[Job]) -> _ClientInTime:
         """Return a client of this server, and see to it that the queues of ``kinds`` exist.
 
@@ -95,7 +102,8 @@ class LocalServer:
         """Run the jobs that are due, one after the other in this thread; return how each attempt ended.
 
         Jobs are dequeued, acked and saved by real calls. A retry with a delay, or a job that sleeps, is not due before
-        ``advance``.
+        ``advance``. Periodic jobs are planted first, as a worker does, so that they run when ``advance`` has reached
+        their next tick.
 
         Args:
             kinds: job classes that the worker knows.
@@ -110,6 +118,7 @@ class LocalServer:
         outcomes: list[Outcome] = []
         with Attempts(kinds, client.save, client.enqueue_struct, now=self._clock.now_seconds) as attempts:
             first, *others = queues or attempts.codec.queues
+            client.plant(Seeds(attempts.codec.kinds, (first, *others)))
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
                 outcomes.append(attempts.run(claimed[0]))
                 _settle(client, claimed[0], outcomes[-1], self._clock.ahead_ms)
@@ -124,11 +133,17 @@ class _ClientInTime(Client):
 
     def __init__(self, address: str, clock: MovableClock) -> None:
         super().__init__(address)
+        self._clock = clock
         self._calls = _CallsInTime(clock)
 
     def enqueue_struct(self, queue: str, job: PinLaterJob) -> str:
         """Enqueue what a job wants to follow it."""
         return self._execute(self._calls.enqueue_structs(queue, [job]))[0]
+
+    def plant(self, seeds: Seeds) -> None:
+        """Plant periodic jobs in the server's time."""
+        for queue, jobs in seeds.by_queue(self._clock.now_ms()).items():
+            self._execute(Calls(self.source).enqueue_structs(queue, jobs))
 
     def save(self, job: ClaimedJob, body: bytes) -> None:
         """Save what a job's checkpoint says."""
@@ -150,22 +165,23 @@ class _CallsInTime(Calls):
 def _settle(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) -> None:
     """Tell the server, whose clock is ahead of ours, how an attempt ended, as a worker would."""
     queue, ending = _queue_of(job), outcome.ending
-    if ending is Ending.SUCCEEDED:
-        client.ack(queue, succeeded=[Ack(job.descriptor, job.claim)])
-    elif ending is Ending.INTERRUPTED:
-        run_after_ms = job.run_after_ms if outcome.run_after_ms is None else outcome.run_after_ms + ahead_ms
-        returned = Checkpoint(job.descriptor, job.claim, outcome.body, move_to_pending=True, run_after_ms=run_after_ms)
-        client.checkpoint(queue, [returned])
-    elif ending is Ending.RESCHEDULED:
+    if outcome.next_attempts is not None:
         again = Checkpoint(
             job.descriptor,
             job.claim,
             outcome.body,
             move_to_pending=True,
             run_after_ms=outcome.run_after_ms,
-            attempts=outcome.attempts_allowed,
+            attempts=outcome.next_attempts,
+            status=outcome.status,
         )
         client.checkpoint(queue, [again])
+    elif ending is Ending.SUCCEEDED:
+        client.ack(queue, succeeded=[Ack(job.descriptor, job.claim)])
+    elif ending is Ending.INTERRUPTED:
+        run_after_ms = job.run_after_ms if outcome.run_after_ms is None else outcome.run_after_ms + ahead_ms
+        returned = Checkpoint(job.descriptor, job.claim, outcome.body, move_to_pending=True, run_after_ms=run_after_ms)
+        client.checkpoint(queue, [returned])
     else:
         is_final = ending is Ending.DISCARDED
         ack = Ack(job.descriptor, job.claim, outcome.status, outcome.retry_delay, final=is_final)

@@ -41,11 +41,13 @@ class Interruption:
         body: what it goes on from.
         run_after_ms: epoch milliseconds before which it does not; None leaves it its place in the queue.
         attempts: of a job that has run and does so again: attempts of its next run.
+        status: text to put in front of the job's custom status.
     """
 
     body: bytes
     run_after_ms: int | None = None
     attempts: int | None = None
+    status: str = ""
 
 
 Outcome = Failure | Interruption

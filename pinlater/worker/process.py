@@ -28,6 +28,7 @@ from pinlater.worker.holding import DISCARDED, FAILED, SUCCEEDED, Identity
 from pinlater.worker.options import Options
 from pinlater.worker.outcome import Failure, Outcome
 from pinlater.worker.pipeline import Pipeline
+from pinlater.worker.planter import Planter, Seeds
 from pinlater.worker.pools import JobPool
 from pinlater.worker.settler import Settler
 from pinlater.worker.shared import Shared
@@ -82,6 +83,7 @@ class JobProcess(ABC):
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
         self._settler = Settler(self._pipeline, context, lease, self._expect_retry)
         self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease, turns=Turns(weights))
+        self._planter = Planter(self._pipeline, context, Seeds(codec.kinds, identity.queues))
         self._codec = codec
         self._jobs_done = 0
         self._most_jobs = _spread(options.max_jobs)
@@ -123,6 +125,8 @@ class JobProcess(ABC):
             self._fetcher.release_lost()
             if self._fetcher.misses_queue:
                 self._fetcher.create_queues()
+                self._planter.renew()
+            self._planter.plant_when_due()
         except ServerUnavailable:
             return self._connector.delay_seconds
         except (CallError, ServiceError) as error:

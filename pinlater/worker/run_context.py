@@ -16,8 +16,8 @@ from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.follow_ups import follow_up_key
 from pinlater.job import Job, RawJob
-from pinlater.kept import Kept, Progress, kept_in, with_progress
-from pinlater.next_run import NextRun
+from pinlater.kept import Kept, Progress, kept_in, renewed, with_progress
+from pinlater.next_run import NextRun, Plan
 from pinlater.policy import may_have_policy, options_with_policy
 from pinlater.sleeping import moment_after, sleep_until
 from pinlater.steps import Steps
@@ -50,27 +50,28 @@ class RunContext(JobContext):
         patience_seconds: how long to try when there is no server; the life of a claim.
 
     Attributes:
-        next_run: what the job has said of its next run.
+        next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
         options: those of the job's class, changed by what its enqueue said.
 
     Raises:
         BodyInvalid: what its enqueue said cannot be read.
     """
 
-    next_run: NextRun | None = None
+    next_run: Plan | None = None
+    _next_save: float | None = None
+    _sent_at: float | None = None
 
     def __init__(self, job: Job, batch: Batch, position: int, saver: Saver, patience_seconds: float) -> None:
         metadata = batch.metadata[position]
-        self.attempts_allowed: int = metadata.attemptsAllowed
-        self.attempt: int = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
+        allowed = metadata.attemptsAllowed
+        self.attempts_allowed: int = allowed
+        self.attempt: int = allowed - metadata.attemptsRemaining + 1
         self.descriptor: str = batch.descriptors[position]
         self._job = job
         self._batch = batch
         self._position = position
         self._saver = saver
         self._patience_seconds = patience_seconds
-        self._next_save: float | None = None
-        self._sent_at: float | None = None
         self._last_body = body = batch.bodies[position]
         self.options = options_with_policy(job, body) if may_have_policy(body) else job.job_options
 
@@ -175,8 +176,9 @@ class RunContext(JobContext):
     @property
     def scheduled_for(self) -> datetime | None:
         """Return what this run was planned for; see ``JobContext.scheduled_for``."""
-        again = self._kept.again
-        return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, UTC)
+        again, schedule = self._kept.again, self._job.job_options.schedule
+        zone = UTC if schedule is None else schedule.zone
+        return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
 
     @cached_property
     def _kept(self) -> Kept:
@@ -213,6 +215,10 @@ class RunContext(JobContext):
             BodyInvalid: the job holds something that JSON cannot carry.
         """
         return encode_body(self._job, self._kept.for_next_run(due_ms))
+
+    def body_of_next_run_after_failure(self, due_ms: int) -> bytes:
+        """Return the same after a run that failed: with the record that another attempt would have begun with."""
+        return renewed(self._last_body, self._kept.for_next_run(due_ms))
 
     def _save_surely(self) -> bool:
         return self._save(self._patience_seconds)

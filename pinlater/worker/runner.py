@@ -18,7 +18,8 @@ from pinlater.codec import JobCodec
 from pinlater.delays import delay_ms, milliseconds
 from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry, interruption_in
 from pinlater.job import Job, JobOptions
-from pinlater.next_run import NextRun
+from pinlater.kept import KEPT_END, again_in
+from pinlater.next_run import Plan
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.coroutines import Coroutines
@@ -26,6 +27,7 @@ from pinlater.worker.limits import KillAt, TimeLimits, never_kill
 from pinlater.worker.outcome import Failure, Interruption, Outcome, in_words, text_of
 from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
+from pinlater.worker.tick import Tick
 
 log = logging.getLogger(__name__)
 
@@ -73,11 +75,20 @@ class Runner:
             position: its place there.
             now_ns: monotonic time.
         """
+        body = batch.bodies[position]
         try:
-            job = self._decode(queue_of(batch.descriptors[position]), batch.bodies[position])
+            job = self._decode(queue_of(batch.descriptors[position]), body)
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
             return self._unreadable(batch, position, error)
+        if body.endswith(KEPT_END):
+            again = again_in(body)
+            if again is not None and again.schedule:
+                tick = Tick(job, context, again, self._now)
+                return tick.run(partial(self._attempt, job, context, batch, position, now_ns))
+        return self._attempt(job, context, batch, position, now_ns)
+
+    def _attempt(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> Outcome | None:
         self._note(job, context, batch, position, now_ns)
         self._running.job = context
         try:
@@ -145,13 +156,13 @@ class Runner:
         log.info("%s interrupted; it goes on later", job.job_options.name)
         return Interruption(body)
 
-    def _rescheduled(self, job: Job, context: RunContext, next_run: NextRun, since_ns: int) -> Outcome:
+    def _rescheduled(self, job: Job, context: RunContext, next_run: Plan, since_ns: int) -> Outcome:
         due_ms = next_run.due_ms(self._now())
         try:
             body = context.body_of_next_run(due_ms)
         except BodyInvalid as error:
             return self._explain(job, context, error, since_ns)
-        log.info("%s runs again in %.1f s", job.job_options.name, max(due_ms / 1000 - self._now(), 0.0))
+        log.debug("%s runs again in %.1f s", job.job_options.name, max(due_ms / 1000 - self._now(), 0.0))
         return Interruption(body, due_ms, context.attempts_allowed)
 
     def _unreadable(self, batch: Batch, position: int, error: BodyInvalid) -> Failure:

@@ -263,17 +263,19 @@ class Settler:
 
 def _return_of(place: Place, interruption: Interruption | None) -> PinLaterCheckpointJobRequest:
     batch, position = place
-    body = wake_ms = attempts = None
-    if interruption is not None:
-        body, wake_ms, attempts = interruption.body, interruption.run_after_ms, interruption.attempts
-    return PinLaterCheckpointJobRequest(
+    request = PinLaterCheckpointJobRequest(
         jobDescriptor=batch.descriptors[position],
-        newBody=body,
         moveToPending=True,
-        runAfterTimestampMillis=batch.metadata[position].runAfterTimestampMillis if wake_ms is None else wake_ms,
-        numOfAttemptsAllowed=attempts,
+        runAfterTimestampMillis=batch.metadata[position].runAfterTimestampMillis,
         claimDescriptor=batch.claim or None,
     )
+    if interruption is not None:
+        request.newBody = interruption.body
+        request.numOfAttemptsAllowed = interruption.attempts
+        request.prependCustomStatus = interruption.status or None
+        if interruption.run_after_ms is not None:
+            request.runAfterTimestampMillis = interruption.run_after_ms
+    return request
 
 
 def _acks_in(bundle: Bundle) -> int:

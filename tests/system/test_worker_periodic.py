@@ -1,0 +1,117 @@
+"""Periodic jobs in real workers: one run a tick, whatever is killed meanwhile."""
+
+import random
+import sys
+import time
+from collections import defaultdict
+
+import psutil
+import pytest
+
+from pinlater import Client, JobState
+from tests.integration.client_server import RealServer
+from tests.system.worker_program import Worker, ran, wait_for
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+JOBS = """
+import os, time
+from pinlater import Constant, Job
+
+
+def write(line):
+    descriptor = os.open("ran.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"{line}\\n".encode())
+    os.close(descriptor)
+
+
+class Tick(Job, queue="ticks", every=1, attempts=50, backoff=Constant(0.05)):
+    def run(self, context):
+        moment = round(context.scheduled_for.timestamp() * 1000)
+        write(f"begin {moment} {os.getpid()}")
+        time.sleep(0.2)
+        write(f"end {moment} {os.getpid()}")
+"""
+
+TICKS = 12
+
+
+@pytest.fixture
+def server(tmp_path_factory):
+    server = RealServer(tmp_path_factory.mktemp("ticking"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def workers(tmp_path, server):
+    (tmp_path / "jobs.py").write_text(JOBS)
+    workers = [Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1) for _ in range(3)]
+    yield workers
+    for worker in workers:
+        worker.end()
+
+
+def runs(folder, what):
+    """Return tick -> processes that have written this of it, in order."""
+    found = defaultdict(list)
+    for word, moment, pid in map(str.split, ran(folder)):
+        if word == what:
+            found[int(moment)].append(int(pid))
+    return found
+
+
+class Killer:
+    """Kills the process of a job that runs, and remembers whom."""
+
+    def __init__(self, folder):
+        self.killed = set()
+        self._folder = folder
+        self._chance = random.Random(11)
+
+    def strike(self):
+        lines = ran(self._folder)
+        word, _, pid = lines[-1].split() if lines else ("", "", "0")
+        if word == "begin" and int(pid) not in self.killed and self._chance.random() < 0.08:
+            self.killed.add(int(pid))
+            psutil.Process(int(pid)).kill()
+
+
+def test_each_tick_has_one_success_whoever_is_killed(workers, server, tmp_path):
+    killer, is_restarted = Killer(tmp_path), False
+    deadline = time.monotonic() + 120
+    while len(runs(tmp_path, "end")) < TICKS:
+        assert time.monotonic() < deadline, "\n".join(worker.log for worker in workers)
+        time.sleep(0.03)
+        killer.strike()
+        if not is_restarted and len(runs(tmp_path, "end")) >= TICKS // 2:
+            server.kill()
+            server.start()
+            is_restarted = True
+    begun, ended = runs(tmp_path, "begin"), runs(tmp_path, "end")
+    assert killer.killed
+    assert list(begun) == sorted(begun), "no tick comes back"
+    assert all(moment % 1000 == 0 for moment in begun)
+    for pids in begun.values():
+        assert set(pids[:-1]) <= killer.killed, "only those that were killed are repeated"
+    for pids in ended.values():
+        assert set(pids[:-1]) <= killer.killed, "one success; a second only if nobody heard of the first"
+    assert set(begun) - set(ended) <= {max(begun)}, "each tick that began came to its end"
+    with Client(server.address) as client:
+        jobs = [client.count("ticks", state, future=future) for state in JobState for future in (False, True)]
+        assert sum(jobs) <= 2, "one job, seen in one state or, as it moves, in two"
+
+
+def test_a_job_that_somebody_deleted_comes_back(server, tmp_path):
+    (tmp_path / "jobs.py").write_text(JOBS)
+    with Client(server.address) as client:
+        first = Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1)
+        wait_for(lambda: runs(tmp_path, "end"), what=lambda: first.log)
+        first.end()
+        client.delete_queue("ticks", "open sesame")
+        before = len(runs(tmp_path, "end"))
+        second = Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1)
+        try:
+            wait_for(lambda: len(runs(tmp_path, "end")) >= before + 2, what=lambda: second.log)
+        finally:
+            second.end()
