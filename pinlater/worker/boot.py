@@ -29,12 +29,15 @@ log = logging.getLogger(__name__)
 
 def run_job_process(child: Child, options: Options, pool: JobPool, shared: Shared) -> int:
     """Live as a job process of a pool; return the exit status."""
+    if options.reload:
+        sys.dont_write_bytecode = True  # it is told from stale by seconds and size: two quick edits can look the same
     try:
         codec = make_codec(load_job_classes(options.modules), options.queues)
         process = SoloProcess(child, options, pool, codec, shared)
         refuse_tight_memory(options, rss_bytes(child.pid))
     except ConfigError as error:
-        _complain(shared, str(error))
+        if not child.draining:  # else it is old news
+            _complain(shared, str(error))
         return EXIT_CONFIG
     if options.burst and not process.reach_server(BURST_PATIENCE_SECONDS):
         if child.draining:

@@ -16,6 +16,7 @@ from pinlater.worker.keeper import Keeper
 from pinlater.worker.notices import Facts
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
+from pinlater.worker.reloader import watch_modules
 from pinlater.worker.shared import Shared
 
 _KEEPER_HANG_SECONDS = 60.0
@@ -41,6 +42,9 @@ def run_worker(options: Options) -> int:
         if ended.pool in shared.places:
             note_exit(ended, shared)
 
+    def run_reloader(child: Child) -> None:
+        watch_modules(child, options.modules)
+
     pools = [
         *(_job_pool(pool, options, shared) for pool in options.pools),
         Pool(
@@ -51,6 +55,8 @@ def run_worker(options: Options) -> int:
             hang_seconds=_KEEPER_HANG_SECONDS,
         ),
     ]
+    if options.reload:
+        pools.append(Pool(name="reload", run=run_reloader, title="pinlater-worker: reload"))
     return Supervisor(
         pools,
         name="pinlater-worker",
@@ -75,6 +81,7 @@ def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:
         max_age_seconds=options.max_age_seconds,
         max_rss_bytes=options.max_rss_bytes,
         rss_ceiling_bytes=options.rss_ceiling_bytes,
+        awaits_reload=options.reload,
         recycle_seconds=inf,  # a job that takes long is not to blame for the age of its process
         limit_names=LIMIT_NAMES,
     )

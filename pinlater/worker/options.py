@@ -31,6 +31,7 @@ class Options:
         max_rss_bytes: likewise, once it has that much resident memory; None: never.
         rss_ceiling_bytes: a process that has so much is killed, and its job has failed; None: never.
         health: HOST:PORT of the health page; "": there is none.
+        reload: load the modules anew after each edit.
         threads: jobs that each process runs at once, in threads; None: not in threads.
         concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
     """
@@ -46,6 +47,7 @@ class Options:
     max_rss_bytes: int | None = None
     rss_ceiling_bytes: int | None = None
     health: str = ""
+    reload: bool = False
     threads: int | None = None
     concurrency: int | None = None
 

@@ -24,6 +24,7 @@ Examples:
   pinlater-worker my_jobs --queue email:3,sms=4 --queue reports=1
                                                      4 processes for email, mostly, and sms; 1 for reports
   pinlater-worker my_jobs --server queue1.example.com:9010,queue2.example.com:9010
+  pinlater-worker my_jobs --reload                   while you write them
   pinlater-worker my_jobs --burst                    end when there is nothing left to do
   pinlater-worker install-units --help               let systemd run it
 
@@ -124,6 +125,7 @@ def main() -> None:
     help="Serve /livez and /readyz by HTTP, only here unless HOST is given; port 0 takes any, see the log.  "
     "[env: PINLATER_WORKER_HEALTH; default: off]",
 )
+@click.option("--reload", is_flag=True, help="For development: load the modules anew whenever one was edited.")
 @click.option(
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
 )
@@ -141,6 +143,7 @@ def worker(  # noqa: PLR0917 - click calls it
     max_memory: int | None,
     memory_ceiling: int | None,
     health: str,
+    reload: bool,
     log_level: str,
 ) -> None:
     """Run the jobs of PinLater queues.
@@ -148,12 +151,7 @@ def worker(  # noqa: PLR0917 - click calls it
     MODULE is a module or package with job classes, such as my_project.jobs, found from the current directory; or
     the path of a .py file. Of a package, all modules are loaded.
     """
-    _refuse_idle_processes(queues)
-    for name, value in (("--max-jobs", max_jobs), ("--max-age", max_age), ("--max-memory", max_memory)):
-        if burst and value is not None:
-            raise click.UsageError(f"{name} has no use with --burst, whose processes end by themselves.")
-    if memory_ceiling is not None and max_memory is not None and memory_ceiling <= max_memory:
-        raise click.UsageError("--memory-ceiling has to be above --max-memory, which nothing could reach otherwise.")
+    _refuse_contradictions(click.get_current_context())
     try:
         options = replace(
             _options(modules, servers, queues, processes),
@@ -165,6 +163,7 @@ def worker(  # noqa: PLR0917 - click calls it
             max_rss_bytes=max_memory,
             rss_ceiling_bytes=memory_ceiling,
             health=health,
+            reload=reload,
         )
         status = _run(options, log_level.upper())
     except ConfigError as error:
@@ -176,19 +175,29 @@ def worker(  # noqa: PLR0917 - click calls it
 def _run(options: Options, log_level: str) -> int:
     from pinlater.worker import logs
     from pinlater.worker.master import run_worker
+    from pinlater.worker.reloader import refuse_without_watchfiles
 
+    if options.reload:
+        refuse_without_watchfiles()
     logs.set_up(log_level)
     return run_worker(options)
 
 
-def _refuse_idle_processes(queues: tuple[str, ...]) -> None:
-    """Refuse --processes when every --queue has its own.
+def _refuse_contradictions(context: click.Context) -> None:
+    """Refuse options that make no sense together.
 
     Raises:
-        click.UsageError: so it is.
+        click.UsageError: and why.
     """
-    source = click.get_current_context().get_parameter_source("processes")
-    if queues and all("=" in queue for queue in queues) and source is not ParameterSource.DEFAULT:
+    chosen = context.params
+    for name in ("max_jobs", "max_age", "max_memory", "reload"):
+        if chosen["burst"] and chosen[name]:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} has no use with --burst, whose processes end by themselves.")
+    if 0 < (chosen["memory_ceiling"] or 0) <= (chosen["max_memory"] or 0):
+        raise click.UsageError("--memory-ceiling has to be above --max-memory, which nothing could reach otherwise.")
+    is_default = context.get_parameter_source("processes") is ParameterSource.DEFAULT
+    if chosen["queues"] and all("=" in queue for queue in chosen["queues"]) and not is_default:
         raise click.UsageError("--processes has no use: every --queue has processes of its own.")
 
 

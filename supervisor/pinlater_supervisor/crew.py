@@ -22,6 +22,7 @@ class Crew:
         size: how many children there should be, but for those that finished.
         finished: children that ended with 0 in a pool without restart.
         members: all that are not reaped, by pid, oldest first.
+        is_paused: whether nothing is started before the next generation.
         held_until: moments before which one start each is held back, on the monotonic clock.
     """
 
@@ -30,6 +31,7 @@ class Crew:
         self.size = pool.size
         self.generation = 0
         self.finished = 0
+        self.is_paused = False
         self.members: dict[int, Process] = {}
         self._backoff = Backoff(pool.size)
         self.held_until: list[float] = []
@@ -60,6 +62,8 @@ class Crew:
     def missing(self, now: float) -> int:
         """How many children may be started now."""
         self.held_until = [moment for moment in self.held_until if moment > now]
+        if self.is_paused:
+            return 0
         missing = self.wanted - len(self._current()) - len(self.held_until)
         if not self.pool.overlap:
             missing = min(missing, self.wanted - len(self.members))
@@ -79,8 +83,15 @@ class Crew:
     def renew(self) -> None:
         """Want a new generation; what the old one failed at is not held against it."""
         self.generation += 1
+        self.is_paused = False
         self._backoff = Backoff(self.size)
         self.held_until.clear()
+
+    def pause(self, generation: int) -> bool:
+        """Start no more of that generation; whether that is news: it is the present one, and was not paused."""
+        is_news = generation == self.generation and not self.is_paused
+        self.is_paused = self.is_paused or is_news
+        return is_news
 
     def newcomer(self) -> Process:
         """A process that is not forked yet."""

@@ -33,6 +33,8 @@ class Pool:
         recycle_jitter: limits of age and memory are spread by up to this fraction, so that children
             started together are not replaced together.
         restart: whether a child that ends with 0 is replaced; a crashed one is replaced in any case.
+        awaits_reload: whether a child that cannot boot (exit code 78) ends nothing: the pool starts no more until the
+            next reload. For development.
         overlap: whether a replacement may run beside the child it replaces. Children that own something
             exclusively (a file, a port) say no: the old one is gone before the new one starts.
     """
@@ -51,6 +53,7 @@ class Pool:
     limit_names: Mapping[str, str] = field(default_factory=dict)
     recycle_jitter: float = 0.1
     restart: bool = True
+    awaits_reload: bool = False
     overlap: bool = True
 
     def __post_init__(self) -> None:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from pinlater_supervisor import descendants
 from pinlater_supervisor.cell import DRAINING, STOPPING_NOW
+from pinlater_supervisor.exits import ChildExit, peak_rss_bytes, split_status
 from pinlater_supervisor.hearing import DUMP_SIGNAL
 
 if TYPE_CHECKING:
+    from resource import struct_rusage
+
     from pinlater_supervisor.cell import Cell
     from pinlater_supervisor.pool import Pool
 
@@ -115,6 +118,25 @@ class Process:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.signal(signal.SIGKILL)
+
+    def exit(self, status: int, usage: struct_rusage, *, oom_has_killed: bool) -> ChildExit:
+        """How it ended, once it has been reaped."""
+        code, number = split_status(status)
+        return ChildExit(
+            pool=self.pool.name,
+            slot=self.slot,
+            pid=self.pid,
+            generation=self.generation,
+            code=code,
+            signal=number,
+            peak_rss_bytes=peak_rss_bytes(usage),
+            run_seconds=monotonic() - self.started_at,
+            was_ready=self.is_ready,
+            stopping=self.is_stopping,
+            killed_by_master=self.killed,
+            kill_detail=self.kill_detail,
+            oom_suspected=oom_has_killed and number == signal.SIGKILL and self.killed is None,
+        )
 
     def dump(self) -> None:
         """Make it write the stacks of its threads to stderr, also if it was stopped."""

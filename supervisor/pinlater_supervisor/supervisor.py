@@ -7,7 +7,7 @@ import os
 import selectors
 from collections.abc import Callable, Sequence
 from math import inf
-from signal import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2
+from signal import SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,6 @@ from pinlater_supervisor.exits import (
     EX_SOFTWARE,
     EX_UNAVAILABLE,
     ChildExit,
-    peak_rss_bytes,
-    split_status,
 )
 from pinlater_supervisor.health import add_health
 from pinlater_supervisor.hearing import DUMP_SIGNAL
@@ -205,7 +203,7 @@ class Supervisor:
                 self._bury(crews[pid], crews[pid].members[pid], status, usage, now)
 
     def _bury(self, crew: Crew, process: Process, status: int, usage: struct_rusage, now: float) -> None:
-        ended = self._exit_of(process, status, usage)
+        ended = process.exit(status, usage, oom_has_killed=self._oom.has_grown())
         self._say(ended)
         if self.on_exit is not None:
             self._call(self.on_exit, ended)
@@ -213,24 +211,6 @@ class Supervisor:
         process.cell.close()
         crew.note_exit(ended, now)
         self._judge(crew, ended)
-
-    def _exit_of(self, process: Process, status: int, usage: struct_rusage) -> ChildExit:
-        code, number = split_status(status)
-        return ChildExit(
-            pool=process.pool.name,
-            slot=process.slot,
-            pid=process.pid,
-            generation=process.generation,
-            code=code,
-            signal=number,
-            peak_rss_bytes=peak_rss_bytes(usage),
-            run_seconds=monotonic() - process.started_at,
-            was_ready=process.is_ready,
-            stopping=process.is_stopping,
-            killed_by_master=process.killed,
-            kill_detail=process.kill_detail,
-            oom_suspected=self._oom.has_grown() and number == SIGKILL and process.killed is None,
-        )
 
     def _say(self, ended: ChildExit) -> None:
         level = logging.INFO if ended.is_expected else logging.ERROR
@@ -249,14 +229,18 @@ class Supervisor:
         elif ended.code == EX_UNAVAILABLE and not self._has_started:
             self._begin_stop(EX_UNAVAILABLE)
         elif ended.code == EX_CONFIG:
-            self._cannot_boot(crew)
+            self._cannot_boot(crew, ended)
 
-    def _cannot_boot(self, crew: Crew) -> None:
-        if not self._has_started or crew.ready_count == 0:
+    def _cannot_boot(self, crew: Crew, ended: ChildExit) -> None:
+        if crew.pool.awaits_reload:
+            if crew.pause(ended.generation):
+                log.error("pool %s cannot boot; it waits for the next reload", crew.pool.name)
+        elif not self._has_started or crew.ready_count == 0:
             log.error("pool %s cannot boot; stopping", crew.pool.name)
             self._begin_stop(EX_CONFIG)
             return
-        log.error("new children of pool %s cannot boot; those that run go on", crew.pool.name)
+        else:
+            log.error("new children of pool %s cannot boot; those that run go on", crew.pool.name)
         if self._is_reloading:
             self._reloaded()
 

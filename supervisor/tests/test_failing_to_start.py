@@ -126,3 +126,45 @@ def test_a_master_that_fails_leaves_nothing_behind(start):
     master.send(signal.SIGUSR2)
     assert master.wait() == 1
     assert "MemoryError" in master.log
+
+
+PATIENT = """
+        def run(child):
+            if os.path.exists(sys.argv[0] + ".broken"):
+                say("broken", child.generation)
+                return 78
+            worker(child)
+
+        supervise(Pool(name="jobs", size=2, run=run, awaits_reload=True))
+"""
+
+
+def test_a_pool_that_awaits_a_reload_survives_code_that_cannot_boot(start):
+    master = start(PATIENT)
+    old, _ = (master.expect("ready jobs")[3] for _ in range(2))
+    broken = master.path.with_name("program.py.broken")
+    broken.touch()
+    master.send(signal.SIGHUP)
+    master.expect_log("pool jobs cannot boot; it waits for the next reload")
+    os.kill(int(old), signal.SIGKILL)  # nor is it replaced by what cannot boot
+    master.expect("exit jobs")
+    broken.unlink()
+    master.send(signal.SIGHUP)
+    generations = [master.expect("ready jobs")[4] for _ in range(2)]
+    assert generations == ["2", "2"]
+    assert master.stop() == 0
+    assert sum(line.startswith("broken") for line in master.said) <= 2
+
+
+def test_a_pool_that_awaits_a_reload_may_begin_broken(start):
+    master = start(
+        """
+        open(sys.argv[0] + ".broken", "w").close()
+"""
+        + PATIENT
+    )
+    master.expect_log("it waits for the next reload")
+    master.path.with_name("program.py.broken").unlink()
+    master.send(signal.SIGHUP)
+    assert master.expect("ready jobs")[4] == "1"
+    assert master.stop() == 0

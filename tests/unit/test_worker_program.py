@@ -60,10 +60,25 @@ def test_all_options(run):
     assert (options.lease_seconds, options.drain_seconds, options.max_jobs) == (5.0, 0.0, 9)
 
 
+def test_reload_needs_what_watches_files(run, monkeypatch):
+    assert run("a", "--reload").options.reload
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = run("a", "--reload")
+    assert result.exit_code == 78
+    assert result.stderr == "pinlater-worker: --reload needs the package watchfiles: pip install 'pinlater[dev]'\n"
+
+
 def test_limits_of_a_process(run):
     options = run("a", "--max-age", "3600", "--max-memory", "300m", "--memory-ceiling", "2GB").options
     assert (options.max_age_seconds, options.max_rss_bytes, options.rss_ceiling_bytes) == (3600, 300_000_000, 2 * 10**9)
     assert run("a", "--burst", "--memory-ceiling", "400000k").options.rss_ceiling_bytes == 400_000_000
+
+
+def test_health_may_come_from_the_environment(run, monkeypatch):
+    assert run("a").options.health == ""
+    monkeypatch.setenv("PINLATER_WORKER_HEALTH", "0.0.0.0:9998")
+    assert run("a").options.health == "0.0.0.0:9998"
+    assert run("a", "--health", "9997").options.health == "9997"
 
 
 def test_servers_of_the_environment(run, monkeypatch):
@@ -97,6 +112,7 @@ def test_a_wrong_set_up_is_one_line_and_78(run, arguments, message):
         ("a", "--processes", "2", "--queue", "x=1"),
         ("a", "--burst", "--max-age", "60"),
         ("a", "--burst", "--max-memory", "1G"),
+        ("a", "--burst", "--reload"),
         ("a", "--max-age", "0"),
         ("a", "--max-memory", "much"),
         ("a", "--max-memory", "0"),
