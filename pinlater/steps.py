@@ -117,7 +117,7 @@ class Steps:
     def _failed(self, key: str, step: Retrying[..., Any], error: Exception) -> int | None:
         """Count a failed attempt of a step; return when it is tried again, or None if it is not."""
         attempt, failures = self._kept.tries.pop(key, (0, 0))
-        spent = min(failures, step.attempts - 1) + 1 if attempt == self._context.attempt else 1
+        spent = failures + 1 if attempt == self._context.attempt else 1
         if spent >= step.attempts or isinstance(error, JobTimeout) or self._options().gives_up_on(error):
             return None
         self._kept.tries[key] = (self._context.attempt, spent)

@@ -83,7 +83,9 @@ def test_what_a_job_does_to_a_result_stays_with_it(attempts, calls):
     run(attempts.attempt())
     attempts.died()
     run(attempts.attempt(2))
+    attempts.died()
     assert calls == [3, 2, 1]
+    assert attempts.attempt(3).step("list", pytest.fail) == [1, 2, 3]
 
 
 # Coroutine functions
