@@ -12,8 +12,8 @@ from pinlater.policy import POLICY_FIELD, Policy
 
 _PREFIX = "$"
 
-KEPT_END = b"}}"
-"""All that is kept are objects, so a body ends with this if anything is; a look at it costs next to nothing."""
+KEPT_SIGN = ord(_PREFIX)
+"""Nothing is kept in a body without this byte; looking for one byte costs next to nothing."""
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.follow_ups import follow_up_key
 from pinlater.job import Job, RawJob
-from pinlater.kept import Kept, Progress, kept_in, renewed, with_progress
+from pinlater.kept import KEPT_SIGN, Kept, Progress, kept_in, renewed, with_progress
 from pinlater.next_run import NextRun, Plan
 from pinlater.policy import may_have_policy, options_with_policy
 from pinlater.sleeping import moment_after, sleep_until
@@ -51,6 +51,7 @@ class RunContext(JobContext):
 
     Attributes:
         next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
+        may_have_kept: whether it is worth looking for what is kept of the job.
         options: those of the job's class, changed by what its enqueue said.
 
     Raises:
@@ -58,6 +59,7 @@ class RunContext(JobContext):
     """
 
     next_run: Plan | None = None
+    may_have_kept = False
     _next_save: float | None = None
     _sent_at: float | None = None
 
@@ -73,7 +75,11 @@ class RunContext(JobContext):
         self._saver = saver
         self._patience_seconds = patience_seconds
         self._last_body = body = batch.bodies[position]
-        self.options = options_with_policy(job, body) if may_have_policy(body) else job.job_options
+        self.options = job.job_options
+        if KEPT_SIGN in body:
+            self.may_have_kept = True
+            if may_have_policy(body):
+                self.options = options_with_policy(job, body)
 
     def __str__(self) -> str:
         return f"{self.descriptor} attempt {self.attempt}/{self.attempts_allowed}"

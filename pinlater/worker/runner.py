@@ -18,7 +18,7 @@ from pinlater.codec import JobCodec
 from pinlater.delays import delay_ms, milliseconds
 from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry, interruption_in
 from pinlater.job import Job, JobOptions
-from pinlater.kept import KEPT_END, again_in
+from pinlater.kept import again_in
 from pinlater.next_run import Plan
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
@@ -81,7 +81,7 @@ class Runner:
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
             return self._unreadable(batch, position, error)
-        if body.endswith(KEPT_END):
+        if context.may_have_kept:
             again = again_in(body)
             if again is not None and again.schedule:
                 tick = Tick(job, context, again, self._now)
