@@ -81,12 +81,15 @@ class Runner:
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
             return self._unreadable(batch, position, error)
-        if context.may_have_kept:
-            again = again_in(body)
-            if again is not None and again.schedule:
-                tick = Tick(job, context, again, self._now)
-                return tick.run(partial(self._attempt, job, context, batch, position, now_ns))
-        return self._attempt(job, context, batch, position, now_ns)
+        tick = self._tick_of(job, context, body) if context.may_have_kept else None
+        if tick is None:
+            return self._attempt(job, context, batch, position, now_ns)
+        return tick.outcome if tick.is_over else tick.after(self._attempt(job, context, batch, position, now_ns))
+
+    def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | None:
+        """Return the tick that a job was claimed for; None unless a schedule has planted it."""
+        again = again_in(body)
+        return Tick(job, context, again, self._now) if again is not None and again.schedule else None
 
     def _attempt(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> Outcome | None:
         self._note(job, context, batch, position, now_ns)

@@ -39,40 +39,37 @@ class Tick:
 
     Args:
         job: the record.
-        context: of this attempt.
-        again: what it was planted or rescheduled with.
+        context: of this attempt; it is told of the tick's attempts, and of the next one.
+        again: what the job was planted or rescheduled with.
         now: epoch seconds, as the server has them.
+
+    Attributes:
+        is_over: whether the job is not to be run.
+        outcome: what becomes of it then.
     """
 
     def __init__(self, job: Job, context: RunContext, again: Again, now: Callable[[], float]) -> None:
-        self._job = job
-        self._context = context
-        self._again = again
-        self._now = now
-
-    def run(self, attempt: Callable[[], Outcome | None]) -> Outcome | None:
-        """Run an attempt, if the job still has its schedule and the tick its attempts; return what is to follow.
-
-        Args:
-            attempt: runs the job, and has the last word on its next run when it succeeds.
-        """
-        options, context = self._job.job_options, self._context
+        options, claims = job.job_options, context.attempt
         schedule = options.schedule
-        if schedule is None or schedule.text != self._again.schedule:
-            log.info("%s with the schedule %r of another deployment ends", options.name, self._again.schedule)
-            return None
-        claims = context.attempt
-        plan = context.next_run = _TickAfter(schedule, self._again.due_ms)
-        context.attempts_allowed = options.attempts
+        self._job, self._context, self._now = job, context, now
+        self.is_over, self.outcome = True, None
+        if schedule is None or schedule.text != again.schedule:
+            log.info("%s with the schedule %r of another deployment ends", options.name, again.schedule)
+            return
         if claims > options.attempts + SPARE_ATTEMPTS // 2:
             log.error("%s has lost too many claims, or was retried by hand; it ends, and is planted anew", options.name)
-            return None
-        if claims > options.attempts:
-            here = place(socket.gethostname(), os.getpid(), self._now())
-            return self._give_up(plan, f"[{here}] not run: the attempts of this tick are spent\n")
-        outcome = attempt()
-        if isinstance(outcome, Failure) and (outcome.is_final or context.is_last_attempt):
-            return self._give_up(plan, outcome.status)
+            return
+        context.attempts_allowed = options.attempts
+        self._next = context.next_run = _TickAfter(schedule, again.due_ms)
+        self.is_over = claims > options.attempts
+        if self.is_over:
+            here = place(socket.gethostname(), os.getpid(), now())
+            self.outcome = self._give_up(f"[{here}] not run: the attempts of this tick are spent\n")
+
+    def after(self, outcome: Outcome | None) -> Outcome | None:
+        """Return what is to follow an attempt that ended so; one that succeeded was rescheduled already."""
+        if isinstance(outcome, Failure) and (outcome.is_final or self._context.is_last_attempt):
+            return self._give_up(outcome.status)
         if isinstance(outcome, Interruption) and outcome.attempts is not None:
             return replace(outcome, attempts=self._claims_of_next)
         return outcome
@@ -81,8 +78,8 @@ class Tick:
     def _claims_of_next(self) -> int:
         return self._job.job_options.attempts + SPARE_ATTEMPTS
 
-    def _give_up(self, plan: _TickAfter, status: str) -> Interruption:
+    def _give_up(self, status: str) -> Interruption:
         """Leave this tick without a success; the error stays in the status, and the next tick comes."""
-        due_ms = plan.due_ms(self._now())
+        due_ms = self._next.due_ms(self._now())
         body = self._context.body_of_next_run_after_failure(due_ms)
         return Interruption(body, due_ms, self._claims_of_next, status)
