@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
+    from pinlater.backoff import Backoff
     from pinlater.job import Job
 
 _P = ParamSpec("_P")
@@ -196,6 +197,8 @@ class JobContext(ABC):
         attempts: int | None = None,
         delay: float | None = None,
         run_at: datetime | float | None = None,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
     ) -> str:
         """Enqueue a follow-up job, once: its descriptor is kept like the result of a step.
 
@@ -215,6 +218,8 @@ class JobContext(ABC):
             attempts: attempts in all.
             delay: seconds from now before which it does not run.
             run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
+            backoff: delay before further attempts, see ``Client.enqueue``; the job class's unless given, as the next.
+            timeout: seconds that a run may take.
 
         Returns:
             The follow-up's descriptor.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
+from pinlater.backoff import Backoff
 from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import JobCodec, encode_body
 from pinlater.context import JobContext
@@ -152,13 +153,22 @@ class FakeContext(JobContext):
         attempts: int | None = None,
         delay: float | None = None,
         run_at: datetime | float | None = None,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
     ) -> str:
         """Note a follow-up once; see ``JobContext.enqueue``."""
         self._refuse_raw("follow-up jobs")
         use = self._follow_up_uses.next(name)
         key = follow_up_key(self.descriptor, 0, use)
         options = EnqueueOptions(
-            queue=queue, priority=priority, attempts=attempts, delay=delay, run_at=run_at, unique=key
+            queue=queue,
+            priority=priority,
+            attempts=attempts,
+            delay=delay,
+            run_at=run_at,
+            unique=key,
+            backoff=backoff,
+            timeout=timeout,
         )
         if use not in self.enqueued:
             self.enqueued[use] = _decode(job, options.struct(job).body or b"")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
+from pinlater.backoff import Backoff
 from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import encode_body
 from pinlater.context import JobContext
@@ -157,6 +158,8 @@ class RunContext(JobContext):
         attempts: int | None = None,
         delay: float | None = None,
         run_at: datetime | float | None = None,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
     ) -> str:
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
         self._refuse_raw("follow-up jobs")
@@ -169,6 +172,8 @@ class RunContext(JobContext):
                 delay=delay,
                 run_at=run_at,
                 unique=follow_up_key(self.descriptor, self._kept.run, use),
+                backoff=backoff,
+                timeout=timeout,
             )
             enqueued[use] = self._saver.enqueue(options.queue_of(job), options.struct(job), self._patience_seconds)
             self._save_surely()

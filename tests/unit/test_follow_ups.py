@@ -4,11 +4,12 @@ from time import monotonic_ns
 
 import pytest
 
-from pinlater import Job, RawJob
+from pinlater import Constant, Job, RawJob
 from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, QueueNotFound, ServerUnavailable
 from pinlater.follow_ups import follow_up_key
 from pinlater.kept import Again, Kept, kept_in
+from pinlater.policy import Policy, policy_in
 from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.outcome import Failure
 from pinlater.worker.run_context import RunContext
@@ -83,6 +84,17 @@ def test_a_follow_up_is_sent_and_kept(saver):
     assert (struct.numAttemptsAllowed, struct.runAfterTimestampMillis) == (2, 5000)
     assert struct.uniqueKey == "bills:s1:p1:7/0/bob"
     assert kept == {"bob": descriptor} == kept_in(context.body()).enqueued
+
+
+def test_a_follow_up_may_have_a_policy(saver):
+    worker_context(Bill(), saver=saver).enqueue(Mail(), name="a", backoff=Constant(60), timeout=30)
+    assert policy_in(saver.said[0][1].body) == Policy(Constant(60), 30)
+
+
+@pytest.mark.parametrize("kind", [worker_context, FakeContext])
+def test_a_policy_that_cannot_travel_is_refused(kind):
+    with pytest.raises(ValueError, match="timeout=0"):
+        kind(Bill()).enqueue(Mail(), name="a", timeout=0)
 
 
 def test_a_later_attempt_does_not_send_it_again(saver):

@@ -24,7 +24,7 @@ MAY_KNOW = {
     "password": set(),
     "status": set(),
     "backoff": set(),
-    "context": {"errors", "job"},  # the latter for types alone
+    "context": {"backoff", "errors", "job"},  # but for errors, for types alone
     "descriptor": {"errors"},
     "schedule": set(),
     "job": BASE | {"schedule"},
