@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from typing import Any
 
@@ -38,15 +39,18 @@ class Saver:
 
     Attributes:
         is_saving: whether a call is under way.
+        is_open: whether a job runs, which alone may call; threads that it has left behind may not.
     """
 
     is_saving = False
+    is_open = True
 
     def __init__(self, pipeline: Pipeline, connector: Connector, context: RequestContext, child: Child) -> None:
         self._pipeline = pipeline
         self._connector = connector
         self._context = context
         self._child = child
+        self._turn = threading.Lock()
 
     @property
     def is_draining(self) -> bool:
@@ -83,8 +87,14 @@ class Saver:
     def _insist(self, method: str, arguments: object, patience_seconds: float) -> Any:
         """Make a call, again and again if need be; raise what the last one raised."""
         deadline = time.monotonic() + patience_seconds
+        with self._turn:  # a job may have threads, but there is one connection
+            return self._insist_until(deadline, method, arguments)
+
+    def _insist_until(self, deadline: float, method: str, arguments: object) -> Any:
         self.is_saving = True
         try:
+            if not self.is_open:  # looked at after the line above, so that this thread and the process cannot both call
+                raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
             while True:
                 try:
                     self._pipeline.open()
@@ -92,11 +102,18 @@ class Saver:
                 except CallUnsendable:
                     raise
                 except (CallError, ServerError):
-                    if time.monotonic() >= deadline or self._child.stopping_now:
+                    if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
                         raise
                 time.sleep(self._connector.delay_seconds)
         finally:
             self.is_saving = False
+
+    def close(self) -> None:
+        """Let no thread call from here on, once a call that is under way has ended."""
+        self.is_open = False
+        if self.is_saving:
+            with self._turn:
+                pass
 
     def _arguments(self, batch: Batch, position: int, body: bytes) -> object:
         descriptor = batch.descriptors[position]

@@ -26,7 +26,7 @@ class SoloProcess(JobProcess):
 
     def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
-        saver = Saver(self._pipeline, self._connector, self._context, child)
+        self._saver = saver = Saver(self._pipeline, self._connector, self._context, child)
         self._runner = Runner(codec, self._identity.kinds, saver, self._lease_seconds, kill_at=child.kill_at)
 
     def work(self) -> None:
@@ -63,6 +63,7 @@ class SoloProcess(JobProcess):
     def _run(self, batch: Batch) -> None:
         """Run a batch, as far as nothing speaks against it; what is left goes back."""
         states, area, run, child = batch.area.states, batch.area, self._runner.run, self._child
+        saver = self._saver
         began = now = monotonic_ns()
         flush_at, first = now + _FLUSH_NS, batch.next
         if self._burst is not None:
@@ -74,7 +75,9 @@ class SoloProcess(JobProcess):
             if area.is_revoked:  # looked at after the line above, so that keeper and we cannot both take it
                 break
             batch.next = position + 1
+            saver.is_open = True
             outcome = run(batch, position, now)
+            saver.close()
             now = monotonic_ns()
             self._note(batch, position, outcome)
             if isinstance(outcome, Failure):

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linu
 
 JOBS = """
 import asyncio, ctypes, locale, multiprocessing, os, resource, signal, subprocess, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from pinlater import Constant, Job
 
@@ -158,6 +159,28 @@ def logs_binary(context):
     context.log.error("%d", "no number")
 
 
+def saves_in_threads(context):
+    def save(number):
+        for done in range(30):
+            context.checkpoint(flush=True)
+            context.progress(done)
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(save, range(6)))
+
+
+def saves_after_its_end(context):
+    def save():
+        ended = time.monotonic() + 0.5
+        while time.monotonic() < ended:
+            try:
+                context.checkpoint(flush=True)
+            except RuntimeError:
+                pass
+
+    threading.Thread(target=save, daemon=True).start()
+
+
 def leaves_threads(context):
     for is_daemon in (True, False):
         threading.Thread(target=time.sleep, args=(10_000,), daemon=is_daemon).start()
@@ -227,6 +250,8 @@ LEAVING = [
     "returns_what_nobody_can_carry",
     "logs_binary",
     "leaves_threads",
+    "saves_in_threads",
+    "saves_after_its_end",
     "moves_house",
 ]
 

@@ -1,6 +1,9 @@
 """Checkpoints and steps of a running job."""
 
 import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -293,6 +296,59 @@ def test_a_save_is_tried_again(child):
     line = FakeLine(ServerUnavailable("gone"), UnknownError("full"), None)
     assert save(line, child) is True
     assert len(line.calls) == 3
+
+
+class SlowLine(FakeLine):
+    """Counts how many threads use it at once."""
+
+    def __init__(self, *answers):
+        super().__init__(*answers)
+        self.users = self.most_users = 0
+        self.is_used = threading.Event()
+
+    def call(self, method, arguments):
+        self.users += 1
+        self.most_users = max(self.users, self.most_users)
+        self.is_used.set()
+        time.sleep(0.01)
+        try:
+            super().call(method, arguments)
+        finally:
+            self.users -= 1
+
+
+def test_threads_of_a_job_save_one_after_the_other(child):
+    line = SlowLine(*[None] * 8)
+    saver = Saver(line, line, RequestContext("me"), child)
+    batch = batch_of("walk:s1:p1:7")
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: saver.save(batch, 0, b"body", 30.0), range(8))) == [True] * 8
+    assert (len(line.calls), line.most_users) == (8, 1)
+
+
+def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
+    line = SlowLine(None)
+    saver = Saver(line, line, RequestContext("me"), child)
+    batch = batch_of("walk:s1:p1:7")
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(saver.save, batch, 0, b"body", 30.0)
+        line.is_used.wait()
+        saver.close()
+        assert (line.users, len(line.calls)) == (0, 1)
+        assert late.result() is True
+        with pytest.raises(RuntimeError, match="the job has ended"):
+            saver.save(batch, 0, b"body", 30.0)
+    assert len(line.calls) == 1
+
+
+def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
+    line = SlowLine(*[ServerUnavailable("gone")] * 1000)
+    saver = Saver(line, line, RequestContext("me"), child)
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, b"body", 3600.0)
+        line.is_used.wait()
+        saver.close()
+        assert late.result() is False
 
 
 def test_a_save_without_patience_is_tried_once(child):
