@@ -49,6 +49,10 @@ class JobContext(ABC):
 
         Cheap: it is really sent at most once per ``heartbeat`` seconds of the class, or with ``flush``.
 
+        In a worker with ``--threads`` or ``--concurrency`` it is handed over and does not wait for the server, so
+        ``BodyTooLarge`` is raised by the next one. With ``flush`` it waits, until the lease is over if there is no
+        server; with ``--concurrency`` the event loop waits, and all jobs with it.
+
         Raises:
             JobInterrupted: the worker drains; the record is saved and the job goes on elsewhere, no attempt spent.
             BodyInvalid: a field holds something that JSON cannot carry.

@@ -45,7 +45,8 @@ class JobOptions:
         backoff: delay before the next attempt of a failed job.
         priority: 1 is served first.
         heartbeat: seconds between two checkpoints that are really sent; see ``JobContext.checkpoint``.
-        timeout: seconds after which ``JobTimeout`` is raised in a running job, in the main thread of its process.
+        timeout: seconds after which ``JobTimeout`` is raised in a running job, in the thread that runs it. With
+            ``--threads`` a blocking call is not cut short, with ``--concurrency`` only what is awaited is.
         kill_after: seconds after which the process of a running job is killed, whatever it does; unless given,
             10 more than ``timeout``. Either way the attempt has failed.
         give_up_on: exceptions that no further attempt would help: a job that raises one of them, or of their

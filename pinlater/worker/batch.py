@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
+from pinlater.wire.messages import PinLaterDequeueResponse
 from pinlater.worker.holding import GONE, HELD
 from pinlater.worker.slot import BatchArea
 
@@ -55,6 +58,18 @@ class Batch:
         self._unsettled -= 1
         if not self._unsettled:
             self.area.clear()
+
+
+def parts_of(reply: Any, most_jobs: int) -> Iterator[Any]:
+    """Yield replies of up to so many jobs, which make up ``reply``."""
+    if not reply.jobs:
+        return
+    if len(reply.jobs) <= most_jobs:
+        yield reply
+        return
+    jobs, metadata = iter(reply.jobs.items()), reply.jobMetadata
+    while part := dict(itertools.islice(jobs, most_jobs)):
+        yield PinLaterDequeueResponse(part, {descriptor: metadata[descriptor] for descriptor in part})
 
 
 def queue_of(descriptor: str) -> str:

@@ -11,9 +11,10 @@ from pinlater_supervisor import Child, rss_bytes
 from pinlater import __version__
 from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
-from pinlater.worker.modules import load_job_classes, make_codec
+from pinlater.worker.modules import load_job_classes, make_codec, refuse_plain
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
+from pinlater.worker.process import JobProcess
 from pinlater.worker.shared import Shared
 from pinlater.worker.solo import SoloProcess
 
@@ -32,8 +33,11 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
     if options.reload:
         sys.dont_write_bytecode = True  # it is told from stale by seconds and size: two quick edits can look the same
     try:
-        codec = make_codec(load_job_classes(options.modules), options.queues)
-        process = SoloProcess(child, options, pool, codec, shared)
+        kinds = load_job_classes(options.modules)
+        codec = make_codec(kinds, options.queues)
+        if options.concurrency is not None:
+            refuse_plain(kinds, pool.weights or codec.queues)
+        process = _new_process(child, options, pool, codec, shared)
         refuse_tight_memory(options, rss_bytes(child.pid))
     except ConfigError as error:
         if not child.draining:  # else it is old news
@@ -73,6 +77,14 @@ def refuse_tight_memory(options: Options, size_bytes: int) -> None:
                 f"{LIMIT_NAMES[field]} of {limit / 1e6:.0f} MB leaves no room for jobs: a process takes "
                 f"{size_bytes / 1e6:.0f} MB before the first one; allow more"
             )
+
+
+def _new_process(child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> JobProcess:
+    if not options.is_team:
+        return SoloProcess(child, options, pool, codec, shared)
+    from pinlater.worker.team_process import TeamProcess  # others need not have its modules in memory
+
+    return TeamProcess(child, options, pool, codec, shared)
 
 
 def _complain(shared: Shared, text: str) -> None:

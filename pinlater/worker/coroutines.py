@@ -29,7 +29,7 @@ class Coroutines:
             self._task = None
             leftovers = asyncio.all_tasks(loop)
             if leftovers:
-                loop.run_until_complete(_cancel(leftovers))
+                loop.run_until_complete(cancel_all(leftovers))
 
     def _usable_runner(self) -> asyncio.Runner:
         # A plain job can come by our loop with get_event_loop(), and close it as its own.
@@ -60,7 +60,8 @@ class Coroutines:
         loop.close()
 
 
-async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
+async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancel what a job left running, and wait for its end, but not for ever."""
     for task in tasks:
         task.cancel()
     _, deaf = await asyncio.wait(tasks, timeout=_LEFTOVER_SECONDS)

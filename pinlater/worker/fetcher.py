@@ -14,7 +14,7 @@ from pinlater.wire.messages import (
     RequestContext,
     arguments_of,
 )
-from pinlater.worker.batch import Batch
+from pinlater.worker.batch import Batch, parts_of
 from pinlater.worker.holding import Identity
 from pinlater.worker.pace import Pace
 from pinlater.worker.pipeline import Pipeline
@@ -42,6 +42,7 @@ class Fetcher:
         pace: how many jobs to ask for.
         came_back_empty: whether the last dequeue found no job.
         misses_queue: whether it was refused for want of a queue.
+        has_backlog: whether the last dequeue got all that it asked for.
 
     Args:
         pipeline: to ask through.
@@ -62,7 +63,7 @@ class Fetcher:
         *,
         turns: Turns,
     ) -> None:
-        self.pace = Pace()
+        self.pace = Pace(identity.places)
         self.came_back_empty = False
         self.misses_queue = False
         self._pipeline = pipeline
@@ -74,11 +75,12 @@ class Fetcher:
         self._turns = turns
         self._batches: deque[Batch] = deque()
         self._in_flight = 0
+        self._promised = 0
         self._lost: list[int] = []
         self._backoff_seconds = 0.0
         self._backoff_until = 0.0
         self._complaint = ""
-        self._has_backlog = False
+        self.has_backlog = False
 
     @property
     def in_flight(self) -> int:
@@ -89,6 +91,16 @@ class Fetcher:
     def held_seconds(self) -> float:
         """How long to wait before asking again, after a refusal."""
         return max(self._backoff_until - time.monotonic(), 0.0)
+
+    @property
+    def waiting(self) -> int:
+        """Number of batches that were fetched and not begun."""
+        return len(self._batches)
+
+    @property
+    def oldest_ns(self) -> int:
+        """When the oldest of them was fetched; there must be one."""
+        return self._batches[0].area.fetched_ns
 
     def next_batch(self) -> Batch | None:
         """Return the oldest batch that was fetched and not begun."""
@@ -101,27 +113,32 @@ class Fetcher:
 
         Such a dequeue does not wait for jobs: nobody would read its reply until these have run.
         """
-        if self.pace.is_short and self._has_backlog and not self.held_seconds:
+        if self.pace.is_short and self.has_backlog and not self.held_seconds:
             while self._in_flight + len(self._batches) < _AHEAD and self.ask(0.0):
                 pass
 
-    def ask(self, wait_seconds: float) -> bool:
+    def ask(self, wait_seconds: float, most_jobs: int | None = None) -> bool:
         """Send a dequeue, with acks on board; return False if that is not possible now.
 
         Args:
             wait_seconds: how long the server may wait for a job.
+            most_jobs: to ask for; None: as many as the pace says.
         """
-        if self._lost or self._slot.free_batches <= self._in_flight:
+        limit = self.pace.limit if most_jobs is None else most_jobs
+        batches = -(-limit // self._slot.room)
+        if self._lost or self._slot.free_batches < self._promised + batches:
             return False
         acks, on_reply = self._settler.ride()
         if not self._pipeline.is_open:  # lost while other things were said
             on_reply(ServerUnavailable("the connection is lost"))
             return False
-        number, limit = self._slot.next_dequeue(), self.pace.limit
+        number = self._slot.next_dequeue()
         self._in_flight += 1
+        self._promised += batches
 
         def received(reply: Any) -> None:
             self._in_flight -= 1
+            self._promised -= batches
             on_reply(reply)
             self._received(number, limit, reply)
 
@@ -148,24 +165,21 @@ class Fetcher:
         if isinstance(reply, CallError):
             self._lost.append(number)
             return
-        batch = None
+        batches: list[Batch] = []
         if isinstance(reply, ServiceError):
             self._refused(reply)
         else:
             self._backoff_seconds, self._complaint = 0.0, ""
-            batch = self._take(reply)
-            self.came_back_empty = batch is None
-            self._has_backlog = batch is not None and len(batch.descriptors) >= limit
-        is_revoked = self._slot.settle(number)
-        if batch is not None:
-            if is_revoked:
-                self._settler.give_back(batch, batch.unstarted)
-            else:
-                self._batches.append(batch)
+            batches = [self._hold(part) for part in parts_of(reply, self._slot.room)]
+            self.came_back_empty = not batches
+            self.has_backlog = len(reply.jobs or ()) >= limit
+        if not self._slot.settle(number):
+            self._batches += batches
+            return
+        for batch in batches:
+            self._settler.give_back(batch, batch.unstarted)
 
-    def _take(self, reply: Any) -> Batch | None:
-        if not reply.jobs:
-            return None
+    def _hold(self, reply: Any) -> Batch:
         area = self._slot.free_batch()
         assert area is not None  # ask() has seen to it
         batch = Batch(reply, area)

@@ -95,12 +95,12 @@ ALONE = Layout(batches=4, room=MAX_JOBS, batch_bytes=32 << 10)
 """For a process that runs one job after the other: few dequeues, of many jobs each."""
 
 
-def layout_for(places: int) -> Layout:
+def team_layout(places: int) -> Layout:
     """Return the layout for processes that run up to ``places`` jobs at once.
 
     These end in any order, so each is a batch by itself; else one long job would keep the room of a whole batch.
     """
-    return ALONE if places == 1 else Layout(batches=places + _SPARE_BATCHES, room=1, batch_bytes=512)
+    return Layout(batches=places + _SPARE_BATCHES, room=1, batch_bytes=512)
 
 
 class Identity(msgspec.Struct):

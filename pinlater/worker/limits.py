@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from os import getpid
 from time import monotonic
 from types import FrameType
+from typing import Any, Protocol
 
 from pinlater.errors import JobTimeout
 from pinlater.job import JobOptions
@@ -29,8 +30,15 @@ def never_kill(_: float | None) -> None:
     """Stand in for the master where there is none."""
 
 
+class Limits(Protocol):
+    """Runs jobs within limits."""
+
+    def run(self, options: JobOptions, call: Callable[[], object]) -> None:
+        """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
+
+
 class TimeLimits:
-    """Runs one job at a time within limits.
+    """Runs one job at a time within limits, in the main thread.
 
     Args:
         kill_at: the hard limit.
@@ -88,4 +96,28 @@ class TimeLimits:
             raise self._error()
 
     def _error(self) -> JobTimeout:
-        return JobTimeout(f"it ran for longer than its timeout of {self._seconds:g} s")
+        return JobTimeout(overdue_text(self._seconds))
+
+
+async def within(coroutine: Coroutine[Any, Any, Any], seconds: float, remaining_seconds: float) -> None:
+    """Await ``coroutine``, which is cancelled when the time is up, and then raises ``JobTimeout``.
+
+    Args:
+        coroutine: of a job.
+        seconds: the whole limit.
+        remaining_seconds: what is left of it.
+    """
+    limit = asyncio.timeout(remaining_seconds)
+    try:
+        async with limit:
+            await coroutine
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        where = error if error.__cause__ is None else error.__cause__
+        raise JobTimeout(overdue_text(seconds)).with_traceback(where.__traceback__) from None
+
+
+def overdue_text(seconds: float) -> str:
+    """Return what a ``JobTimeout`` says."""
+    return f"it ran for longer than its timeout of {seconds:g} s"

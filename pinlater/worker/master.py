@@ -11,7 +11,7 @@ from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool
 
 from pinlater.worker.boot import run_job_process
 from pinlater.worker.endpoint import listen
-from pinlater.worker.holding import layout_for, read_holding
+from pinlater.worker.holding import ALONE, read_holding, team_layout
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.notices import Facts
 from pinlater.worker.options import LIMIT_NAMES, Options
@@ -31,7 +31,7 @@ def run_worker(options: Options) -> int:
         ConfigError: its health page cannot be served where it was told to.
     """
     listener = listen(options.health) if options.health else None
-    shared = Shared.for_pools(options.pools, layout_for(options.places))
+    shared = Shared.for_pools(options.pools, team_layout(options.places) if options.is_team else ALONE)
 
     def run_keeper(child: Child) -> int:
         child.ready()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -60,6 +61,21 @@ def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:
             f"no job class has the queue {', '.join(map(repr, unknown))}; there are {', '.join(codec.queues)}"
         )
     return codec
+
+
+def refuse_plain(kinds: Iterable[type[Job]], queues: Container[str]) -> None:
+    """Refuse classes that a worker with ``--concurrency`` would serve, though their ``run`` cannot be awaited.
+
+    Raises:
+        ConfigError: there are some.
+    """
+    options = (kind.job_options for kind in kinds if not inspect.iscoroutinefunction(kind.run))
+    plain = [f"{found.name} (queue {found.queue})" for found in options if found.queue in queues]
+    if plain:
+        raise ConfigError(
+            f"with --concurrency, all jobs share a thread, which a plain run would block: {', '.join(plain)}; "
+            "write async def run, use --threads instead, or start another worker for those queues (--queue)"
+        )
 
 
 def _load(name: str, problems: list[str]) -> Iterator[ModuleType]:

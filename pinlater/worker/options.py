@@ -60,3 +60,8 @@ class Options:
     def places(self) -> int:
         """How many jobs a process can run at once."""
         return self.threads or self.concurrency or 1
+
+    @property
+    def is_team(self) -> bool:
+        """Whether processes run jobs beside their main thread, be it one at a time."""
+        return self.threads is not None or self.concurrency is not None

@@ -14,7 +14,10 @@ from pinlater.status import block, place, room_of
 
 _HOST = socket.gethostname()
 _MOST_FRAMES = 8
-_OURS = frozenset(str(Path(__file__).with_name(name)) for name in ("runner.py", "limits.py", "coroutines.py"))
+_OURS = frozenset(
+    str(Path(__file__).with_name(f"{name}.py"))
+    for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner")
+)
 """Whose lines say nothing about a job."""
 
 

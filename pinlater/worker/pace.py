@@ -15,12 +15,16 @@ _LEAST_SECONDS = 1e-6
 class Pace:
     """Follows the run time of jobs: a longer one at once, shorter ones by and by.
 
+    Args:
+        places: how many jobs run at once.
+
     Attributes:
         limit: jobs to ask for.
         average_seconds: estimate of a job's run time; None before the first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, places: int = 1) -> None:
+        self._places = places
         self.limit = 1
         self.average_seconds: float | None = None
 
@@ -39,5 +43,5 @@ class Pace:
             self.average_seconds = recent
         else:
             self.average_seconds = average + _WEIGHT * (recent - average)
-        fitting = int(TARGET_SECONDS / self.average_seconds)
+        fitting = int(TARGET_SECONDS * self._places / self.average_seconds)
         self.limit = max(1, min(fitting, MAX_JOBS, 2 * self.limit))

@@ -55,6 +55,19 @@ class Pipeline:
         """Whether a reply has been read from the network already."""
         return self._connection is not None and self._connection.has_buffered_reply
 
+    def fileno(self) -> int:
+        """Return the connection's descriptor, for those who wait for other things, too; there must be a call in flight.
+
+        Look at ``has_reply`` first.
+        """
+        assert self._connection is not None
+        return self._connection.fileno()
+
+    @property
+    def remaining_seconds(self) -> float:
+        """How much longer the oldest call in flight may take; then ``receive`` gives it up."""
+        return max(self._sent[0].deadline - time.monotonic(), 0.0)
+
     def open(self) -> None:
         """Connect, unless connected. One that the server closed while nothing was in flight is replaced.
 

@@ -70,7 +70,20 @@ def main() -> None:
     type=click.IntRange(1, 256),
     default=_processors,
     metavar="N",
-    help="Jobs to run at once, each in a process of its own.  [default: the number of processors]",
+    help="Processes; each runs one job at a time, unless the next options say otherwise.  "
+    "[default: the number of processors]",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Jobs to run at once in each process, in threads: for jobs that mostly wait in blocking calls.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 10000),
+    metavar="N",
+    help="Jobs to run at once in each process, on one event loop: for async def jobs.",
 )
 @click.option(
     "--queue",
@@ -144,6 +157,8 @@ def worker(  # noqa: PLR0917 - click calls it
     memory_ceiling: int | None,
     health: str,
     reload: bool,
+    threads: int | None,
+    concurrency: int | None,
     log_level: str,
 ) -> None:
     """Run the jobs of PinLater queues.
@@ -159,6 +174,8 @@ def worker(  # noqa: PLR0917 - click calls it
             lease_seconds=lease,
             drain_seconds=drain,
             max_jobs=max_jobs,
+            threads=threads,
+            concurrency=concurrency,
             max_age_seconds=max_age,
             max_rss_bytes=max_memory,
             rss_ceiling_bytes=memory_ceiling,
@@ -194,6 +211,8 @@ def _refuse_contradictions(context: click.Context) -> None:
         if chosen["burst"] and chosen[name]:
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} has no use with --burst, whose processes end by themselves.")
+    if chosen["threads"] and chosen["concurrency"]:
+        raise click.UsageError("--threads and --concurrency are two ways of running several jobs at once; choose one.")
     if 0 < (chosen["memory_ceiling"] or 0) <= (chosen["max_memory"] or 0):
         raise click.UsageError("--memory-ceiling has to be above --max-memory, which nothing could reach otherwise.")
     is_default = context.get_parameter_source("processes") is ParameterSource.DEFAULT

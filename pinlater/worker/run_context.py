@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -235,8 +236,11 @@ class RunContext(JobContext):
         return self._save(self._patience_seconds)
 
     async def _save_awaited(self) -> bool:
-        """Save from a coroutine."""
-        return self._save_surely()
+        """Save from a coroutine, whose event loop goes on meanwhile where others run on it."""
+        self._last_body = self.body()
+        self._sent_at = time.monotonic()
+        saved = self._saver.submit(self._batch, self._position, self._last_body, self._patience_seconds)
+        return await asyncio.wrap_future(saved)
 
     def _save(self, patience_seconds: float) -> bool:
         self._last_body = self.body()

@@ -23,7 +23,7 @@ from pinlater.next_run import Plan
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.coroutines import Coroutines
-from pinlater.worker.limits import KillAt, TimeLimits, never_kill
+from pinlater.worker.limits import KillAt, Limits, TimeLimits, never_kill
 from pinlater.worker.outcome import Failure, Interruption, Outcome, in_words, text_of
 from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
@@ -43,6 +43,8 @@ class Runner:
         kill_at: ends this process if a job does not heed its limits.
         running: where the running job is named for log lines.
         now: epoch seconds, as the server has them.
+        coroutines: runs those of jobs; None: one that needs no care.
+        limits: runs jobs within their limits; None: those of the main thread.
     """
 
     def __init__(
@@ -55,13 +57,15 @@ class Runner:
         kill_at: KillAt = never_kill,
         running: logs.Running = logs.alone,
         now: Callable[[], float] = time,
+        coroutines: Coroutines | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._decode = codec.decode
         self._numbers = {name: number for number, name in enumerate(names)}
         self._saver = saver
         self._patience_seconds = patience_seconds
-        self._coroutines = Coroutines()
-        self._limits = TimeLimits(kill_at, self._coroutines, saver)
+        self._coroutines = coroutines or Coroutines()
+        self._limits = limits or TimeLimits(kill_at, self._coroutines, saver)
         self._running = running
         self._now = now
         self._pid = getpid()
@@ -102,12 +106,12 @@ class Runner:
                 self._call(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             if getpid() != self._pid:
-                _leave_fork(error)
+                leave_fork(error)
             return self._explain(job, context, interruption_in(error) or error, now_ns)
         finally:
             self._running.job = None
         if getpid() != self._pid:
-            _leave_fork(None)
+            leave_fork(None)
         return None if context.next_run is None else self._rescheduled(job, context, context.next_run, now_ns)
 
     def _call(self, job: Job, context: RunContext) -> None:
@@ -176,7 +180,7 @@ class Runner:
         return Failure(status, delay_ms(DEFAULT_BACKOFF, attempt))
 
 
-def _leave_fork(error: BaseException | None) -> NoReturn:
+def leave_fork(error: BaseException | None) -> NoReturn:
     """End a process that a job forked and that came back from the job: it must not go on as a second worker."""
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
 
 from pinlater_supervisor import Child
 
@@ -24,6 +27,8 @@ from pinlater.worker.pipeline import Pipeline
 
 _enqueue_of = arguments_of("enqueueJobs")
 _checkpoints_of = arguments_of("checkpointJobs")
+
+_T = TypeVar("_T")
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +68,17 @@ class Saver:
         Raises:
             BodyTooLarge: the server takes none of that size.
         """
+        return self._is_saved(
+            partial(self._insist, "checkpointJobs", self._arguments(batch, position, body), patience_seconds)
+        )
+
+    def submit(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> Future[bool]:
+        """Do as ``save``, and return what it returned or raised: for those who can wait without blocking others."""
+        return fulfilled(Future(), partial(self.save, batch, position, body, patience_seconds))
+
+    def _is_saved(self, call: Callable[[], object]) -> bool:
         try:
-            self._insist("checkpointJobs", self._arguments(batch, position, body), patience_seconds)
+            call()
         except (EnqueueRejected, CallUnsendable) as error:
             raise BodyTooLarge(str(error)) from error
         except (CallError, ServerError) as error:
@@ -121,3 +135,12 @@ class Saver:
             jobDescriptor=descriptor, newBody=body, claimDescriptor=batch.claim or None
         )
         return _checkpoints_of(self._context, PinLaterCheckpointJobsRequest(queue_of(descriptor), [checkpoint]))
+
+
+def fulfilled(future: Future[_T], function: Callable[[], _T]) -> Future[_T]:
+    """Put what ``function`` returns or raises into a future."""
+    try:
+        future.set_result(function())
+    except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+        future.set_exception(error)
+    return future

@@ -60,6 +60,11 @@ class BatchArea:
         self.is_free = True
 
     @property
+    def fetched_ns(self) -> int:
+        """When it was put here; monotonic time."""
+        return self._words[FETCHED_NS]
+
+    @property
     def is_revoked(self) -> bool:
         """Whether the keeper has taken back the jobs that were not started."""
         return self._words[IS_REVOKED] != 0

@@ -16,8 +16,8 @@ from pinlater.worker.holding import (
     RUNNING,
     SUCCEEDED,
     Identity,
-    layout_for,
     read_holding,
+    team_layout,
 )
 from pinlater.worker.notices import Facts, Notices
 from pinlater.worker.once import Once
@@ -119,7 +119,7 @@ def test_a_batch_leaves_the_board_with_its_last_job():
 
 
 def test_a_process_of_many_places_has_a_batch_for_each_job():
-    layout = layout_for(100)
+    layout = team_layout(100)
     slot = Board(2, layout).slot(1)
     slot.introduce(ME)
     assert (slot.room, slot.free_batches) == (1, layout.batches)
@@ -138,11 +138,11 @@ def test_a_process_of_many_places_has_a_batch_for_each_job():
 
 
 def test_only_what_was_ever_filled_is_copied():
-    slot = Board(1, layout_for(10000)).slot(0)
+    slot = Board(1, team_layout(10000)).slot(0)
     slot.introduce(ME)
     batch_of(*names(1), slot=slot)
     assert len(slot.copy()) < 20_000
-    assert len(read_holding(slot.copy(), layout_for(10000)).batches) == 1
+    assert len(read_holding(slot.copy(), team_layout(10000)).batches) == 1
 
 
 def test_dequeues_whose_reply_was_not_read_are_known_by_number(slot):

@@ -5,17 +5,18 @@ import pytest
 from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
 from pinlater.wire.messages import RequestContext
 from pinlater.worker import fetcher as fetcher_module
+from pinlater.worker.board import Board
 from pinlater.worker.fetcher import Fetcher
-from pinlater.worker.holding import Identity
+from pinlater.worker.holding import ALONE, Identity, Layout
 from pinlater.worker.settler import Settler
 from pinlater.worker.turns import Turns
-from tests.unit.worker_fakes import FakePipeline, names, new_slot, reply
+from tests.unit.worker_fakes import FakePipeline, names, reply
 
 
 class Bench:
-    def __init__(self, queues=("mail",)):
+    def __init__(self, queues=("mail",), layout=ALONE):
         identity = Identity("worker:me", list(queues))
-        self.slot = new_slot()
+        self.slot = Board(1, layout).slot(0)
         self.slot.introduce(identity)
         self.pipeline = FakePipeline()
         self.settler = Settler(self.pipeline, RequestContext("worker:me"), 30.0, lambda _: None)
@@ -193,3 +194,44 @@ def test_all_that_was_not_begun_goes_back(bench):
     bench.settler.flush()
     assert bench.pipeline.methods[2:] == ["checkpointJobs", "checkpointJobs"]
     assert bench.fetcher.next_batch() is None
+
+
+# Each job a batch by itself
+
+
+@pytest.fixture
+def team():
+    return Bench(layout=Layout(batches=5, room=1, batch_bytes=512))
+
+
+def test_no_more_is_asked_for_than_is_wanted_and_has_room(team):
+    assert team.fetcher.ask(2.5, 3)
+    assert team.pipeline.last.limit == 3
+    assert not team.fetcher.ask(0.0, 3), "there is room for two"
+    assert team.fetcher.ask(0.0, 2)
+    team.pipeline.answer(reply())
+    assert team.fetcher.ask(0.0, 3)
+
+
+def test_each_job_of_a_reply_is_a_batch(team):
+    team.fetcher.ask(0.0, 3)
+    team.pipeline.answer(reply(*names(3)))
+    assert (team.fetcher.waiting, team.fetcher.has_backlog) == (3, True)
+    assert 0 < team.fetcher.oldest_ns <= team.slot.read().batches[0].fetched_ns
+    batches = [team.fetcher.next_batch() for _ in range(3)]
+    assert [batch.descriptors for batch in batches] == [[name] for name in names(3)]
+    assert len({batch.claim for batch in batches}) == 1
+    assert team.slot.free_batches == 2
+    team.run(batches[1])
+    assert team.fetcher.ask(0.0, 2), "the ack rides"
+    team.pipeline.answer(reply())
+    assert team.slot.free_batches == 3
+
+
+def test_a_revoked_reply_of_several_goes_back_whole(team):
+    team.fetcher.ask(0.0, 3)
+    team.slot.revoke_dequeues()
+    team.pipeline.answer(reply(*names(3)))
+    assert team.fetcher.next_batch() is None
+    team.settler.flush()
+    assert [item.jobDescriptor for item in team.pipeline.last.requests] == names(3)

@@ -10,7 +10,7 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import ServerUnavailable, UnknownError
 from pinlater.worker.board import Board
 from pinlater.worker.crashes import crashes_in
-from pinlater.worker.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, layout_for
+from pinlater.worker.holding import ALONE, DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, team_layout
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.master import note_exit, was_interrupted
 from pinlater.worker.notices import Facts, Notices
@@ -63,7 +63,7 @@ class FakeMessenger:
 class Bench:
     def __init__(self, child, places=1):
         self.child = child
-        layout = layout_for(places)
+        layout = ALONE if places == 1 else team_layout(places)
         self.board = Board(4, layout)
         self.notices = Notices(4, layout)
         options = Options(modules=("m",), servers=ServerSet([free_address()]), lease_seconds=30.0)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.worker.modules import ModulesInvalid, load_job_classes, make_codec
+from pinlater.worker.modules import ModulesInvalid, load_job_classes, make_codec, refuse_plain
 
 JOB = "from pinlater import Job\nclass {name}(Job{options}):\n    def run(self, context): pass\n"
 
@@ -118,3 +118,12 @@ def test_two_classes_of_one_name(project):
     project(wk_x=job("Same"), wk_y=job("Other", ', name="Same"'))
     with pytest.raises(ConfigError, match="two job classes are named 'Same'"):
         make_codec(load_job_classes(["wk_x", "wk_y"]), [])
+
+
+def test_an_event_loop_takes_no_plain_classes_of_its_queues(project):
+    later = "from pinlater import Job\nclass Later(Job):\n    async def run(self, context): pass\n"
+    project(wk_mixed=later + job("Mail") + job("Post", ", queue='letters'"))
+    kinds = load_job_classes(["wk_mixed"])
+    refuse_plain(kinds, ["later"])
+    with pytest.raises(ConfigError, match=r"would block: Mail \(queue mail\), Post \(queue letters\); .* --threads"):
+        refuse_plain(kinds, ["later", "mail", "letters"])

@@ -61,3 +61,10 @@ def test_a_clock_that_stands_still_is_survived():
     pace = Pace()
     pace.note(1, 0.0)
     assert pace.limit == 2
+
+
+def test_several_places_take_as_many_times_more():
+    pace = Pace(places=8)
+    for _ in range(10):
+        pace.note(1, 0.01)
+    assert pace.limit == 40

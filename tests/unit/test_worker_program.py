@@ -81,6 +81,20 @@ def test_health_may_come_from_the_environment(run, monkeypatch):
     assert run("a", "--health", "9997").options.health == "9997"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "places", "is_team"),
+    [
+        ((), 1, False),
+        (("--threads", "1"), 1, True),
+        (("--threads", "256"), 256, True),
+        (("--concurrency", "9"), 9, True),
+    ],
+)
+def test_several_jobs_at_once(run, arguments, places, is_team):
+    options = run("a", *arguments).options
+    assert (options.places, options.is_team) == (places, is_team)
+
+
 def test_servers_of_the_environment(run, monkeypatch):
     monkeypatch.setenv("PINLATER_SERVERS", "there:1234")
     assert [str(address) for address in run("a").options.servers.addresses()] == ["there:1234"]
@@ -119,6 +133,9 @@ def test_a_wrong_set_up_is_one_line_and_78(run, arguments, message):
         ("a", "--max-memory", "-1M"),
         ("a", "--memory-ceiling", "1T"),
         ("a", "--memory-ceiling", "1G", "--max-memory", "1G"),
+        ("a", "--threads", "2", "--concurrency", "2"),
+        ("a", "--threads", "257"),
+        ("a", "--concurrency", "10001"),
     ],
 )
 def test_wrong_usage_is_2(run, arguments):

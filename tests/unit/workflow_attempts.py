@@ -4,6 +4,7 @@ from pinlater import Job
 from pinlater.codec import encode_body
 from pinlater.kept import kept_in
 from pinlater.testing import FakeContext
+from pinlater.worker import saver
 from pinlater.worker.run_context import RunContext
 from tests.unit.worker_fakes import batch_of
 
@@ -15,6 +16,8 @@ class Plain(Job):
 
 class Saver:
     """Takes all; ``drain_after`` saves, the worker drains."""
+
+    submit = saver.Saver.submit  # by way of ``save``
 
     def __init__(self, drain_after=None):
         self.bodies = []

@@ -1,0 +1,47 @@
+"""Which job an asyncio task belongs to, however deep: what a job leaves running ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakSet
+
+
+class Family:
+    """One job's tasks.
+
+    Attributes:
+        job: whose.
+        tasks: those that it made, directly or through others.
+    """
+
+    __slots__ = ("job", "tasks")
+
+    def __init__(self, job: object) -> None:
+        self.job = job
+        self.tasks: WeakSet[asyncio.Task[Any]] | None = None  # few jobs make any
+
+    def unfinished(self) -> set[asyncio.Task[Any]]:
+        """Return those that still run."""
+        return {task for task in self.tasks if not task.done()} if self.tasks else set()
+
+
+family: ContextVar[Family | None] = ContextVar("family", default=None)
+"""That of the running job: its tasks inherit it."""
+
+
+def new_task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+    **options: Any,
+) -> asyncio.Task[Any]:
+    """Make a task as the loop would, and note it with its family."""
+    task = asyncio.Task(coroutine, loop=loop, **options)
+    found = family.get()
+    if found is not None:
+        if found.tasks is None:
+            found.tasks = WeakSet()
+        found.tasks.add(task)
+    return task

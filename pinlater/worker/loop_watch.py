@@ -1,0 +1,67 @@
+"""Notices that one job blocks the event loop of all, and says where."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import sys
+import traceback
+from collections.abc import Callable
+from time import monotonic
+from types import FrameType
+
+BLOCKED_SECONDS = 1.0
+_MOST_FRAMES = 12
+
+log = logging.getLogger(__name__)
+
+
+class NotingSelector(selectors.DefaultSelector):
+    """The loop's; it knows since when the loop has been busy.
+
+    Attributes:
+        busy_since: monotonic seconds; 0 while the loop waits.
+    """
+
+    busy_since = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait as usual."""
+        self.busy_since = 0.0
+        found = super().select(timeout)
+        self.busy_since = monotonic()
+        return found
+
+
+class LoopWatch:
+    """Looks at the loop, from another thread.
+
+    Args:
+        selector: the loop's.
+        culprit: says what runs now.
+    """
+
+    def __init__(self, selector: NotingSelector, culprit: Callable[[], object]) -> None:
+        self._selector = selector
+        self._culprit = culprit
+        self._told_of = 0.0
+
+    def look(self, thread: int) -> float:
+        """Say so if the loop is blocked, once; return after how many seconds to look again."""
+        busy_since = self._selector.busy_since
+        if not busy_since or busy_since == self._told_of:
+            return BLOCKED_SECONDS
+        remaining = busy_since + BLOCKED_SECONDS - monotonic()
+        if remaining > 0:
+            return remaining
+        self._told_of = busy_since
+        stack = _stack_of(sys._current_frames().get(thread))  # noqa: SLF001 - documented, for debugging
+        log.warning(
+            "the event loop has been blocked for %.1f s, and all jobs with it, by %s:\n%s",
+            *(BLOCKED_SECONDS - remaining, self._culprit(), stack),
+        )
+        return BLOCKED_SECONDS
+
+
+def _stack_of(frame: FrameType | None) -> str:
+    return "".join(traceback.format_stack(frame)[-_MOST_FRAMES:]).rstrip() if frame is not None else ""

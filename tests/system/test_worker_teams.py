@@ -1,0 +1,396 @@
+"""Several jobs at once in one process: in threads, and on an event loop."""
+
+import signal
+import sys
+import time
+
+import pytest
+
+from pinlater import JobState
+from pinlater.client import NewJob
+from tests.system.worker_program import await_state, info, put, ran, wait_for
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+JOBS = """
+import asyncio, os, signal, threading, time
+from pathlib import Path
+from pinlater import Constant, Job
+
+SOON = Constant(0.1)
+
+
+def write(line):
+    with open("ran.txt", "a") as file:
+        file.write(f"{line}\\n")
+
+
+class Meet(Job, queue="sleeps"):
+    "Ends when as many as that are there at once."
+    others: int
+
+    def run(self, context):
+        write(f"there {os.getpid()}")
+        while sum(line.startswith("there") for line in Path("ran.txt").read_text().splitlines()) < self.others:
+            time.sleep(0.01)
+        write(f"met {context.descriptor}")
+
+
+class Wait(Job, queue="holds", attempts=5, backoff=SOON):
+    name: str
+
+    def run(self, context):
+        write(f"begin {self.name} {context.attempt} {os.getpid()}")
+        if self.name == "kills" and context.attempt == 1:
+            wait_for_lines(5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        while not Path("go on").exists():
+            time.sleep(0.01)
+        write(f"end {self.name} {context.attempt}")
+
+
+def wait_for_lines(count):
+    while len(Path("ran.txt").read_text().splitlines()) < count:
+        time.sleep(0.01)
+
+
+class Count(Job, queue="counts", heartbeat=0, attempts=2):
+    to: int
+    cursor: int = 0
+
+    def run(self, context):
+        write(f"count from {self.cursor}")
+        while self.cursor < self.to:
+            time.sleep(0.01)
+            self.cursor += 1
+            context.checkpoint()
+
+
+class Touch(Job, queue="touch"):
+    number: int
+
+    def run(self, context):
+        write(f"touch {self.number} {os.getpid()}")
+
+
+class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_after=1):
+    how: str
+
+    def run(self, context):
+        write(f"{self.how} {context.attempt}")
+        if self.how == "blocks":
+            time.sleep(60)
+        while True:
+            time.sleep(0.01)
+
+
+class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
+    async def run(self, context):
+        await asyncio.sleep(60)
+"""
+
+LATER = """
+import asyncio, os, time
+from pathlib import Path
+from pinlater import Constant, Job
+
+
+def write(line):
+    with open("ran.txt", "a") as file:
+        file.write(f"{line}\\n")
+
+
+class Meet(Job, queue="sleeps"):
+    others: int
+
+    async def run(self, context):
+        write("there")
+        while Path("ran.txt").read_text().count("there") < self.others:
+            await asyncio.sleep(0.05)
+
+
+class Blocks(Job, queue="holds", attempts=1):
+    seconds: float
+
+    async def run(self, context):
+        time.sleep(self.seconds)
+
+
+class Count(Job, queue="counts", heartbeat=0, attempts=2):
+    to: int
+    cursor: int = 0
+
+    async def run(self, context):
+        write(f"count from {self.cursor}")
+        while self.cursor < self.to:
+            await asyncio.sleep(0.01)
+            self.cursor += 1
+            context.checkpoint()
+
+
+class Touch(Job, queue="touch"):
+    number: int
+
+    async def run(self, context):
+        write(f"touch {self.number} {os.getpid()}")
+
+
+class Stepping(Job, queue="steps"):
+    async def run(self, context):
+        results = await asyncio.gather(*(context.step(f"s{n}", slow, n) for n in range(5)))
+        write(f"steps {results}")
+
+
+async def slow(n):
+    await asyncio.sleep(0.05)
+    return n * n
+
+
+class Overdue(Job, queue="overdue", attempts=2, backoff=Constant(0.1), timeout=0.3):
+    async def run(self, context):
+        await asyncio.sleep(60)
+"""
+
+THREADS = ("threads.py", "--threads", 16)
+TASKS = ("later.py", "--concurrency", 100)
+
+
+@pytest.fixture
+def team(start, folder):
+    """Start a worker of one process with several jobs at once."""
+    (folder / "threads.py").write_text(JOBS)
+    (folder / "later.py").write_text(LATER)
+
+    def team(kind, *arguments, processes=1):
+        return start("--processes", processes, *kind[1:], *arguments, modules=kind[:1])
+
+    return team
+
+
+def drained(worker, number=signal.SIGTERM):
+    status = worker.stop(number)
+    assert status == 0, worker.log
+
+
+def test_blocking_jobs_overlap_in_threads(team, client, folder):
+    jobs = [put(client, "Meet", "sleeps", others=16) for _ in range(16)]
+    worker = team(THREADS)
+    for job in jobs:
+        assert await_state(client, job, JobState.SUCCEEDED).attempts_remaining == 3
+    assert len({line for line in ran(folder) if line.startswith("there")}) == 1, "one process"
+    drained(worker)
+
+
+def test_a_hundred_coroutines_overlap_on_one_loop(team, client):
+    jobs = [put(client, "Meet", "sleeps", others=100) for _ in range(100)]
+    worker = team(TASKS)
+    for job in jobs:
+        assert await_state(client, job, JobState.SUCCEEDED).attempts_remaining == 3
+    drained(worker)
+
+
+def test_no_more_is_fetched_than_can_be_started(team, client, folder):
+    jobs = [put(client, "Wait", "holds", name=f"n{number}") for number in range(20)]
+    worker = team(THREADS)
+    wait_for(lambda: len(ran(folder)) == 16, what=lambda: worker.log)
+    time.sleep(0.3)
+    assert client.count("holds", JobState.IN_PROGRESS) == 16
+    assert client.count("holds", JobState.PENDING) == 4
+    (folder / "go on").touch()
+    for job in jobs:
+        await_state(client, job, JobState.SUCCEEDED)
+    drained(worker)
+
+
+def test_a_killed_process_costs_each_of_its_jobs_an_attempt_and_none_is_poison(team, client, folder):
+    names = ["kills", "a", "b", "c", "d"]
+    jobs = [put(client, "Wait", "holds", name=name) for name in names]
+    worker = team(THREADS)
+    wait_for(lambda: len(ran(folder)) == 10, what=lambda: worker.log)
+    (folder / "go on").touch()
+    for job in jobs:
+        found = await_state(client, job, JobState.SUCCEEDED)
+        assert found.attempts_remaining == 2, found.status
+        assert "crash of one of 5 jobs that ran: the process died while it ran Wait" in found.status
+        assert "killed by SIGKILL" in found.status
+    drained(worker)
+
+
+def test_one_job_past_its_limits_does_not_hurt_the_others(team, client, folder):
+    soft = [put(client, "Overdue", "overdue", how="spins"), put(client, "OverdueLater", "overdue")]
+    other = put(client, "Wait", "holds", name="other")
+    worker = team(THREADS)
+    for job in soft:
+        found = await_state(client, job, JobState.FAILED)
+        assert found.status.count("JobTimeout: it ran for longer than its timeout of 0.3 s") == 3, found.status
+    assert ran(folder).count(next(line for line in ran(folder) if "other" in line)) == 1
+    hard = client.enqueue_jobs("overdue", [NewJob(b'{"job": "Overdue", "how": "blocks"}', attempts=1)])[0]
+    found = await_state(client, hard, JobState.FAILED)
+    assert "time-out: the process died while it ran Overdue for 1." in found.status
+    assert "threads.py" in worker.log, "where it was"
+    (folder / "go on").touch()
+    found = await_state(client, other, JobState.SUCCEEDED)
+    assert (found.attempts_remaining, found.status) == (5 - 2, ""), "it had to begin anew, and was not blamed"
+    drained(worker)
+
+
+def test_coroutines_past_their_limit_are_cancelled(team, client):
+    job = put(client, "Overdue", "overdue")
+    worker = team(TASKS, "--burst")
+    assert worker.wait() == 0, worker.log
+    assert info(client, job).status.count("JobTimeout: it ran for longer") == 3
+    assert info(client, job).state is JobState.FAILED
+
+
+@pytest.mark.parametrize("kind", [THREADS, TASKS])
+def test_a_drain_interrupts_those_that_save_and_waits_for_the_rest(team, client, folder, kind):
+    jobs = [put(client, "Count", "counts", to=2000 if number % 2 else 60) for number in range(10)]
+    worker = team(kind)
+    wait_for(lambda: len(ran(folder)) == 10, what=lambda: worker.log)
+    wait_for(lambda: all(b'"cursor":0' not in info(client, job).body for job in jobs), what=lambda: worker.log)
+    drained(worker)
+    found = [info(client, job) for job in jobs]
+    assert {one.attempts_remaining for one in found} == {3}, worker.log
+    assert client.count("counts", JobState.IN_PROGRESS) == 0
+    for one in found[1::2]:
+        assert one.state is JobState.PENDING
+        assert b'"cursor":0' not in one.body
+
+
+def test_a_drain_lets_threads_finish_and_gives_back_the_rest(team, client, folder):
+    jobs = [put(client, "Wait", "holds", name=f"n{number}") for number in range(20)]
+    worker = team(THREADS)
+    wait_for(lambda: len(ran(folder)) == 16, what=lambda: worker.log)
+    worker.send(signal.SIGTERM)
+    worker.await_log("stopping")
+    (folder / "go on").touch()
+    assert worker.wait() == 0, worker.log
+    states = [info(client, job).state for job in jobs]
+    assert (states.count(JobState.SUCCEEDED), states.count(JobState.PENDING)) == (16, 4)
+    assert {info(client, job).attempts_remaining for job in jobs} == {3}
+
+
+def test_what_does_not_end_by_the_deadline_goes_back_unharmed(team, client, folder):
+    jobs = [put(client, "Wait", "holds", name=f"n{number}") for number in range(3)]
+    worker = team(THREADS, "--drain", 1)
+    wait_for(lambda: len(ran(folder)) == 3, what=lambda: worker.log)
+    drained(worker)
+    for job in jobs:
+        assert (info(client, job).state, info(client, job).attempts_remaining) == (JobState.PENDING, 3), worker.log
+
+
+@pytest.mark.parametrize("kind", [THREADS, TASKS])
+def test_processes_are_replaced_after_some_jobs_and_none_is_lost(team, client, folder, kind):
+    bodies = [b'{"job": "Touch", "number": %d}' % number for number in range(2000)]
+    client.enqueue_jobs("touch", [NewJob(body) for body in bodies])
+    worker = team(kind, "--max-jobs", 300, "--queue", "touch", processes=2)
+    wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 2000, what=lambda: worker.log)
+    assert sorted(int(line.split()[1]) for line in ran(folder)) == list(range(2000))
+    drained(worker)
+    jobs_of = [line.split()[2] for line in ran(folder)]
+    assert max(jobs_of.count(pid) for pid in set(jobs_of)) <= 300
+    assert len(set(jobs_of)) >= 7
+
+
+def test_processes_killed_at_random_lose_no_job(team, client, folder):
+    bodies = [b'{"job": "Touch", "number": %d}' % number for number in range(3000)]
+    client.enqueue_jobs("touch", [NewJob(body, attempts=50) for body in bodies])
+    worker = team(THREADS, "--queue", "touch", processes=2)
+    for _ in range(6):
+        time.sleep(0.15)
+        for child in worker.children("jobs")[:1]:
+            child.kill()
+    wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 3000, 60, lambda: worker.log)
+    assert {int(line.split()[1]) for line in ran(folder)} == set(range(3000))
+    drained(worker)
+
+
+def test_a_reload_lets_the_old_jobs_end(team, client, folder):
+    job = put(client, "Wait", "holds", name="old")
+    worker = team(THREADS)
+    wait_for(lambda: ran(folder))
+    worker.send(signal.SIGHUP)
+    wait_for(lambda: worker.log.count("1 process for queue") == 2)
+    put(client, "Touch", "touch", number=1)
+    wait_for(lambda: any("touch 1" in line for line in ran(folder)), what=lambda: worker.log)
+    (folder / "go on").touch()
+    assert await_state(client, job, JobState.SUCCEEDED).attempts_remaining == 3
+    drained(worker)
+
+
+def test_a_job_that_blocks_the_loop_is_named_once(team, client):
+    job = put(client, "Blocks", "holds", seconds=2.5)
+    worker = team(TASKS)
+    await_state(client, job, JobState.SUCCEEDED)
+    assert worker.log.count("the event loop has been blocked for 1.") == 1, worker.log
+    assert job in worker.log.split("blocked for")[1].splitlines()[0]
+    assert "time.sleep(self.seconds)" in worker.log
+    drained(worker)
+
+
+def test_steps_of_one_coroutine_go_on_beside_each_other(team, client, folder):
+    jobs = [put(client, "Stepping", "steps") for _ in range(20)]
+    worker = team(TASKS, "--burst")
+    assert worker.wait() == 0, worker.log
+    assert {info(client, job).state for job in jobs} == {JobState.SUCCEEDED}
+    assert ran(folder) == ["steps [0, 1, 4, 9, 16]"] * 20
+
+
+def test_plain_classes_are_refused_by_an_event_loop(team):
+    worker = team(("threads.py", "--concurrency", 10), "--queue", "touch,overdue")
+    assert worker.wait() == 78
+    assert "a plain run would block: Touch (queue touch), Overdue (queue overdue); write" in worker.log
+    assert worker.log.count("use --threads") == 1
+
+
+def test_a_server_that_is_away_for_a_while_loses_no_job(folder, tmp_path_factory):
+    from pinlater import Client
+    from tests.integration.client_server import RealServer
+    from tests.system.worker_program import Worker
+
+    (folder / "threads.py").write_text(JOBS)
+    server = RealServer(tmp_path_factory.mktemp("killed"))
+    worker = Worker(
+        folder, "threads.py", "--server", server.address, "--processes", 1, "--threads", 8, "--queue", "touch,counts",
+        "--lease", 2
+    )  # fmt: skip
+    try:
+        with Client(server.address, retries=10) as client:
+            worker.await_log("created queue touch")
+            counting = [put(client, "Count", "counts", to=300) for _ in range(4)]
+            for turn in range(3):
+                bodies = [b'{"job": "Touch", "number": %d}' % number for number in range(turn * 500, turn * 500 + 500)]
+                client.enqueue_jobs("touch", [NewJob(body, attempts=50) for body in bodies])
+                server.kill()
+                server.start()
+            wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 1500, 60, lambda: worker.log)
+            for job in counting:
+                await_state(client, job, JobState.SUCCEEDED)
+        assert worker.stop() == 0, worker.log
+    finally:
+        worker.end()
+        server.stop()
+    assert {int(line.split()[1]) for line in ran(folder) if "touch" in line} == set(range(1500))
+
+
+def test_a_process_that_a_job_forks_does_not_become_a_worker(team, client, folder):
+    (folder / "forks.py").write_text(
+        """
+import os, sys
+from pinlater import Job
+
+
+class Forks(Job, queue="forks"):
+    def run(self, context):
+        pid = os.fork()
+        if pid:
+            _, status = os.waitpid(pid, 0)
+            with open("ran.txt", "a") as file:
+                file.write(str(os.waitstatus_to_exitcode(status)))
+"""
+    )
+    job = put(client, "Forks", "forks")
+    worker = team(("forks.py", "--threads", 4), "--burst")
+    assert worker.wait() == 0, worker.log
+    assert ran(folder) == ["0"]
+    assert info(client, job).state is JobState.SUCCEEDED
