@@ -166,8 +166,7 @@ class JobProcess(ABC):
             self._settler.failed(queue, (batch, position), outcome)
         else:
             self._settler.give_back(batch, [position], outcome)
-            if outcome.attempts is not None:  # it has run, and would do so once more if this process died now
-                self._settler.flush()
+            self._settler.flush()  # were this process to die now, the job would be due at once instead of when it said
 
     # Stopping
 
