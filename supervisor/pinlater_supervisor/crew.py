@@ -42,7 +42,7 @@ class Crew:
 
     @property
     def ready_count(self) -> int:
-        return sum(process.is_ready for process in self.members.values() if not process.is_stopping)
+        return sum(process.is_ready and process.has_place for process in self.members.values())
 
     @property
     def why_unready(self) -> str:
@@ -64,7 +64,8 @@ class Crew:
         self.held_until = [moment for moment in self.held_until if moment > now]
         if self.is_paused:
             return 0
-        missing = self.wanted - len(self._current()) - len(self.held_until)
+        present = sum(p.has_place and p.generation == self.generation for p in self.members.values())
+        missing = self.wanted - present - len(self.held_until)
         if not self.pool.overlap:
             missing = min(missing, self.wanted - len(self.members))
         return max(0, missing)

@@ -28,7 +28,8 @@ class Pool:
         max_rss_bytes: a child with more resident memory than this is drained and replaced.
         rss_ceiling_bytes: a ready child with more resident memory than this is killed at once.
         recycle_seconds: what a child that is replaced for age or memory has to finish its work; inf: as long as that
-            takes; None: what the supervisor gives in all other cases.
+            takes. Its replacement starts when it is gone. None: it has what the supervisor gives in all other cases,
+            beside its replacement.
         limit_names: name of a limit above -> how the log is to call it, such as the option that set it.
         recycle_jitter: limits of age and memory are spread by up to this fraction, so that children
             started together are not replaced together.

@@ -33,6 +33,7 @@ class Process:
         nudge_at: when it will get its last signal again, should it not have answered.
         kill_at: when it will be killed, for `kill_reason`.
         stretch: its own factor on the pool's limits of age and memory, a little below 1.
+        keeps_place: whether it counts as one of its pool, though asked to stop: no other is started for it.
         retire_reason: why it was asked to stop, None if it was not.
         killed: why the master killed it, None if it did not.
         kill_detail: what it had measured then, for people.
@@ -55,6 +56,7 @@ class Process:
         self.memory_check_at = 0.0
         self.is_born_heavy = False
         self.is_dumped = False
+        self.keeps_place = False
         self.retire_reason: str | None = None
         self.killed: str | None = None
         self.kill_detail = ""
@@ -69,6 +71,11 @@ class Process:
     @property
     def is_stopping(self) -> bool:
         return self.retire_reason is not None
+
+    @property
+    def has_place(self) -> bool:
+        """Whether it counts as one of its pool."""
+        return self.keeps_place or not self.is_stopping
 
     def ask_to_stop(self, reason: str, *, deadline: float, warning_seconds: float) -> None:
         """Let it finish its work by `deadline`, with a last call `warning_seconds` before it is killed."""

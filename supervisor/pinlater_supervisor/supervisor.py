@@ -283,6 +283,7 @@ class Supervisor:
 
     def _recycle(self, process: Process, reason: str) -> None:
         seconds = process.pool.recycle_seconds
+        process.keeps_place = seconds is not None
         self._retire(process, reason, self.drain_seconds if seconds is None else seconds)
 
     def _retire(self, process: Process, reason: str, seconds: float | None = None) -> None:

@@ -163,12 +163,13 @@ def test_a_child_over_the_ceiling_before_it_is_ready_is_not_killed_for_that(star
     assert master.stop() == 0
 
 
-def test_recycling_can_wait_for_a_task_as_long_as_it_takes(start):
+def test_recycling_can_wait_for_a_task_as_long_as_it_takes_and_starts_no_other(start):
     master = start("""
         def run(child):
             child.ready()
             if os.path.exists(sys.argv[0] + ".old"):
-                return worker(child)
+                say("next", child.slot)
+                return wait(child)
             open(sys.argv[0] + ".old", "w").close()
             wait(child)
             time.sleep(1.5)
@@ -177,7 +178,25 @@ def test_recycling_can_wait_for_a_task_as_long_as_it_takes(start):
         supervise(Pool(name="jobs", run=run, max_age_seconds=0.3, recycle_seconds=float("inf")), drain_seconds=0.2)
     """)
     assert master.expect("finished")[1:] == ["True", "False"]
+    assert not any(line.startswith("next") for line in master.said)
     assert "exited with 0" in " ".join(master.expect("exit jobs 0"))
+    assert master.expect("next")[1] == "0"
+    assert master.stop() == 0
+
+
+def test_a_reload_does_not_wait_for_what_is_recycled(start):
+    master = start("""
+        def run(child):
+            worker(child)
+            if child.generation == 0:
+                time.sleep(600)
+
+        limits = {"max_age_seconds": 0.3, "recycle_seconds": float("inf")}
+        supervise(Pool(name="jobs", run=run, **limits), drain_seconds=0.5)
+    """)
+    master.expect("drained jobs 0")
+    master.send(signal.SIGHUP)
+    assert master.expect("ready jobs 1")[4] == "1"
     assert master.stop() == 0
 
 
