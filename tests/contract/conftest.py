@@ -1,11 +1,18 @@
 """The stores that have to keep the contract: a new one joins by one entry in ``HOMES``."""
 
+import atexit
+import functools
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from pinlater.server.backends.fleet import FleetBackend, ShardSpec
+from pinlater.server.backends.redis import Place, RedisShard
 from pinlater.server.backends.sqlite import SqliteBackend
 from tests.support.bench import QUEUE, Bench
+from tests.support.redis_service import RedisService
 
 PRIORITY_LEVELS = 3
 
@@ -38,7 +45,40 @@ class SqliteHome:
         shutil.copytree(left, self._data_dir)
 
 
-HOMES = {"sqlite": SqliteHome}
+@functools.cache
+def _redis_service():
+    """One for all tests of this process."""
+    folder = tempfile.mkdtemp(prefix="pinlater-redis-")
+    service = RedisService(Path(folder))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(service.close)
+    return service
+
+
+class RedisHome:
+    """An empty database for each test; it lives on when the process that uses it dies."""
+
+    def __init__(self, folder):
+        self._service = _redis_service()
+        with self._service.client() as client:
+            client.flushall()
+
+    def open(self, clock):
+        backend = FleetBackend("redis", functools.partial(_redis_shard, clock))
+        backend.update([ShardSpec("1", Place(("127.0.0.1", self._service.port)))])
+        return backend
+
+    def lose(self):
+        pass
+
+
+def _redis_shard(clock, spec):
+    return RedisShard(
+        spec.name, spec.place, priority_levels=PRIORITY_LEVELS, count_limit=50, regex_seconds=0.3, now_ms=clock
+    )
+
+
+HOMES = {"sqlite": SqliteHome, "redis": RedisHome}
 """Name of a store -> makes its home from an empty folder."""
 
 

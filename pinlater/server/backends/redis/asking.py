@@ -1,0 +1,95 @@
+"""Running scripts on a shard: what its refusals mean, and what may be sent again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
+from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.redis.link import Link
+from pinlater.server.backends.redis.scripts import scripts
+
+DEADLINE_SECONDS = 9.5
+"""Nobody waits longer than this, whatever the shard does."""
+
+_AWAY = ("READONLY", "MASTERDOWN", "LOADING", "CLUSTERDOWN", "NOAUTH", "NOPERM", "WRONGPASS", "MOVED")
+"""Answers of a server that is not, or no more, the right one. Nothing was done."""
+
+_FULL = ("OOM", "MISCONF", "NOREPLICAS")
+"""Answers of a server that takes nothing new at present: memory, disk or replicas are wanting. Nothing was done."""
+
+
+class Asker:
+    """Asks one shard for what scripts do.
+
+    Args:
+        name: of the shard.
+        link: the way to it.
+        tag: what the keys of a queue begin with, by its name.
+        now_ms: the time; None: the shard's own clock, as it should be outside tests.
+    """
+
+    def __init__(
+        self, name: str, link: Link, tag: Callable[[str], str], now_ms: Callable[[], int] | None = None
+    ) -> None:
+        self.name = name
+        self._link = link
+        self._tag = tag
+        self._now_ms = now_ms
+
+    async def ask(
+        self, script: str, queue: str, *arguments: Any, is_repeatable: bool = True, at_ms: int | None = None
+    ) -> Any:
+        """Run a script on a queue; return its answer.
+
+        Args:
+            script: its name.
+            queue: the name of the queue.
+            arguments: from the second on.
+            is_repeatable: whether it may be sent again when its answer was lost.
+            at_ms: the time that it shall be; None: the present.
+
+        Raises:
+            QueueNotFound: the shard does not have the queue.
+            ShardUnreachable: nothing was done.
+            ShardConnectionFailed: nobody knows whether it was done.
+            UnknownError: the shard refused; nothing was done.
+        """
+        now = "" if self._now_ms is None else self._now_ms()
+        command = ("EVALSHA", scripts()[script].sha, 1, self._tag(queue), now if at_ms is None else at_ms, *arguments)
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await self._send(script, command, is_repeatable)
+        except TimeoutError:
+            raise ShardConnectionFailed(
+                f"shard {self.name} did not answer within {DEADLINE_SECONDS:g} s, and may or may not have done it"
+            ) from None
+        except ResponseError as error:
+            raise await self._refusal(error, queue, is_enqueue=script == "enqueue") from None
+
+    async def _send(self, script: str, command: tuple[Any, ...], is_repeatable: bool) -> Any:
+        try:
+            return await self._link.call(*command)
+        except NoScriptError:  # somebody flushed them; nothing was done
+            await self._link.call("SCRIPT", "LOAD", scripts()[script].text)
+        except ShardUnreachable:
+            raise
+        except ShardConnectionFailed:
+            if not is_repeatable:
+                raise
+        return await self._link.call(*command)
+
+    async def _refusal(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
+        text = str(error)
+        if "NOQUEUE" in text:
+            return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
+        if any(word in text for word in _AWAY):
+            await self._link.drop()
+            return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
+        if is_enqueue and any(word in text for word in _FULL):
+            return ShardUnreachable(f"shard {self.name} takes no new jobs: {text}")  # another one may
+        return UnknownError(f"shard {self.name} could not carry this out, nothing was changed: {text}")

@@ -1,0 +1,211 @@
+"""Reading: lookup, count, scan; by chunks, so that no script holds up the others for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound
+from pinlater.server.backends.body_pattern import BodyPattern
+from pinlater.server.backends.contract import JobFilter, JobRecord, Page, Position
+from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.records import KINDS, Found, read_job
+from pinlater.server.backends.redis.working import ids_of, pack
+from pinlater.wire.messages import IN_PROGRESS
+
+AT_ONCE = 500
+"""Jobs that one script reads."""
+
+_BODY_BYTES_AT_ONCE = 4_000_000
+_BODIES_AT_ONCE = 50
+"""When looked up: each may be large."""
+
+
+class Search(NamedTuple):
+    """What a count, scan or deletion looks for.
+
+    Attributes:
+        queue: its name.
+        which: these jobs.
+        levels: priorities are 1 to this.
+        pattern: that bodies have to match; None: any.
+    """
+
+    queue: str
+    which: JobFilter
+    levels: int
+    pattern: BodyPattern | None
+
+    @property
+    def priorities(self) -> Sequence[int]:
+        return range(1, self.levels + 1) if self.which.priority is None else [self.which.priority]
+
+    @property
+    def time(self) -> str:
+        """Which jobs by their time, as scripts take it."""
+        return {None: "", True: "future", False: "due"}[self.which.is_future]
+
+
+async def lookup(
+    asker: Asker, queue: str, jobs: Sequence[JobDescriptor], *, include_body: bool
+) -> list[JobRecord | None]:
+    """Return the records of jobs of one queue; None for those not there."""
+    at_once = _BODIES_AT_ONCE if include_body else AT_ONCE
+    found: list[JobRecord | None] = []
+    try:
+        for start in range(0, len(jobs), at_once):
+            found += await _lookup_some(asker, queue, jobs[start : start + at_once], include_body)
+    except QueueNotFound:
+        return [None] * len(jobs)
+    return found
+
+
+async def _lookup_some(
+    asker: Asker, queue: str, jobs: Sequence[JobDescriptor], include_body: bool
+) -> list[JobRecord | None]:
+    lines, statuses, bodies = await asker.ask("lookup", queue, ids_of(jobs), "1" if include_body else "")
+    head = f"{queue}:s{asker.name}:p"
+    return [
+        _looked_up(head, job, line, status, body)
+        for job, line, status, body in zip(jobs, lines, statuses, bodies or [None] * len(jobs), strict=True)
+    ]
+
+
+def _looked_up(
+    head: str, job: JobDescriptor, line: bytes | None, status: bytes | None, body: bytes | None
+) -> JobRecord | None:
+    if line is None:
+        return None
+    found = read_job(head, b" %d" % job.local_id, line, status)
+    return found.record._replace(body=body) if found.priority == job.priority else None
+
+
+async def count(asker: Asker, search: Search, cap: int) -> int:
+    """Return how many jobs match, at most ``cap`` per priority."""
+    if search.pattern is None and search.which.state != IN_PROGRESS:
+        first, last = search.priorities[0], search.priorities[-1]
+        counts = await asker.ask("count", search.queue, KINDS[search.which.state], search.time, first, last)
+        return sum(min(number, cap) for number in counts)
+    total = 0
+    for priority in search.priorities:
+        total += len([found async for found in matching(asker, search, priority, cap)])
+    return total
+
+
+async def scan(asker: Asker, search: Search, limit: int, position: Position | None) -> Page:
+    """Return the next jobs that match, latest run_after first, without their bodies."""
+    found = [
+        one for priority in search.priorities async for one in matching(asker, search, priority, limit + 1, position)
+    ]
+    found.sort(key=lambda one: one.rank, reverse=True)
+    shown = found[:limit]
+    if len(found) <= limit or not shown:
+        return Page([one.record for one in shown], None)
+    return Page([one.record for one in shown], Position(shown[-1].record.run_after_ms, shown[-1].local_id))
+
+
+async def matching(
+    asker: Asker, search: Search, priority: int, wanted: int, position: Position | None = None
+) -> AsyncIterator[Found]:
+    """Yield up to ``wanted`` jobs of one priority, latest run_after first."""
+    if wanted <= 0:
+        return
+    at_once = AT_ONCE if search.pattern else min(wanted, AT_ONCE)
+    walk = _held if search.which.state == IN_PROGRESS else _pages
+    async for some in walk(asker, search, priority, at_once, position):
+        for found in await _with_pattern(asker, search, some):
+            yield found
+            wanted -= 1
+            if not wanted:
+                return
+
+
+async def _pages(
+    asker: Asker, search: Search, priority: int, at_once: int, position: Position | None
+) -> AsyncIterator[list[Found]]:
+    now: int | None = None
+    run_after, local_id, _ = position or ("", "", "")
+    while True:
+        now, some = await _read(
+            asker, search, now, "page", KINDS[search.which.state], priority, search.time, run_after, local_id, at_once
+        )
+        yield some
+        if len(some) < at_once:
+            return
+        run_after, local_id = some[-1].record.run_after_ms, some[-1].local_id
+
+
+async def _held(
+    asker: Asker, search: Search, priority: int, at_once: int, position: Position | None
+) -> AsyncIterator[list[Found]]:
+    """Claimed jobs: few enough, as workers hold them, to be all read and put in order here."""
+    now: int | None = None
+    cursor: Any = "0"
+    found: dict[int, Found] = {}
+    while True:
+        now, some, cursor = await _read_held(asker, search, now, cursor)
+        found.update((one.local_id, one) for one in some if one.priority == priority)
+        if cursor == b"0":
+            break
+    ranked = sorted((one for one in found.values() if _is_wanted(one, search, now, position)), key=_rank, reverse=True)
+    for start in range(0, len(ranked), at_once):
+        yield ranked[start : start + at_once]
+
+
+def _rank(one: Found) -> tuple[float, int]:
+    return one.rank
+
+
+def _is_wanted(one: Found, search: Search, now: int, position: Position | None) -> bool:
+    if position is not None and one.rank >= (float(position.run_after_ms), position.local_id):
+        return False
+    return search.which.is_future is None or search.which.is_future == (one.record.run_after_ms > now)
+
+
+async def _read(asker: Asker, search: Search, now: int | None, script: str, *arguments: Any) -> tuple[int, list[Found]]:
+    shown, members, lines, statuses, *_ = await asker.ask(script, search.queue, *arguments, at_ms=now)
+    return int(shown), _jobs(asker, search, members, lines, statuses)
+
+
+async def _read_held(asker: Asker, search: Search, now: int | None, cursor: Any) -> tuple[int, list[Found], Any]:
+    shown, members, lines, statuses, cursor = await asker.ask("held", search.queue, cursor, AT_ONCE, at_ms=now)
+    return int(shown), _jobs(asker, search, members, lines, statuses), cursor
+
+
+def _jobs(asker: Asker, search: Search, members: Any, lines: Any, statuses: Any) -> list[Found]:
+    head = f"{search.queue}:s{asker.name}:p"
+    return [
+        read_job(head, member, line, status)
+        for member, line, status in zip(members, lines, statuses, strict=True)
+        if line is not None
+    ]
+
+
+async def _with_pattern(asker: Asker, search: Search, found: list[Found]) -> list[Found]:
+    pattern = search.pattern
+    if pattern is None:
+        return found
+    matches: list[Found] = []
+    for some in _by_size(found):
+        bodies = await asker.ask("bodies", search.queue, pack([one.local_id for one in some]))
+        matches += await asyncio.to_thread(_matches, pattern, some, bodies)
+    return matches
+
+
+def _matches(pattern: BodyPattern, found: list[Found], bodies: list[bytes | None]) -> list[Found]:
+    return [one for one, body in zip(found, bodies, strict=True) if body is not None and pattern.matches(body)]
+
+
+def _by_size(found: list[Found]) -> list[list[Found]]:
+    """Split so that not too many bytes are read at once."""
+    groups: list[list[Found]] = []
+    room = 0
+    for one in found:
+        room -= one.body_bytes
+        if room < 0 or not groups:
+            groups.append([])
+            room = _BODY_BYTES_AT_ONCE - one.body_bytes
+        groups[-1].append(one)
+    return groups

@@ -1,0 +1,89 @@
+"""Jobs as the scripts keep them (see ``scripts/parts/records.lua``), and their names here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pinlater.server.backends.contract import JobRecord
+from pinlater.wire.messages import FAILED, PENDING, SUCCEEDED
+
+KINDS = {PENDING: "p", SUCCEEDED: "s", FAILED: "f"}
+"""State -> the letter of its sorted sets. Claimed jobs are in one set for all priorities, by expiry."""
+
+MOST_EXACT = 2**53
+"""Numbers beyond this are not exact in Lua, and go there as text."""
+
+_LAST_MS = 2**63 - 1
+
+
+class Found(NamedTuple):
+    """A job that was read.
+
+    Attributes:
+        member: its name in the sorted sets and hashes.
+        local_id: its number.
+        priority: its level.
+        body_bytes: size of its body.
+        record: all that is known of it, but for the body.
+    """
+
+    member: bytes
+    local_id: int
+    priority: int
+    body_bytes: int
+    record: JobRecord
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Its place in the order of the sorted sets, in which very late times are alike."""
+        return float(self.record.run_after_ms), self.local_id
+
+
+def read_job(head: str, member: bytes, line: bytes, status: bytes | None) -> Found:
+    """Return a job.
+
+    Args:
+        head: of its descriptor: ``queue:s<shard>:p``.
+        member: its name there.
+        line: its record there.
+        status: its custom status; None: it has none.
+    """
+    state, priority, allowed, remaining, created, run_after, updated, _, size, claim = line.split(b" ", 9)
+    local_id, level = int(member[1:]), int(priority)
+    return Found(
+        member,
+        local_id,
+        level,
+        int(size),
+        JobRecord(
+            f"{head}{level}:{local_id}",
+            int(state),
+            int(allowed),
+            int(remaining),
+            (status or b"").decode(),
+            int(created),
+            int(run_after),
+            int(updated),
+            claim.decode() or None,
+            None,
+        ),
+    )
+
+
+def time_argument(time_ms: int | None) -> int | str | None:
+    """Return a time as a script takes it.
+
+    Raises:
+        OverflowError: no store keeps such times.
+    """
+    if time_ms is None or -MOST_EXACT <= time_ms <= MOST_EXACT:
+        return time_ms
+    if not -_LAST_MS - 1 <= time_ms <= _LAST_MS:
+        raise OverflowError(f"time {time_ms} does not fit into 64 bits")
+    return str(time_ms)
+
+
+def due_of(now_ms: int, delay_ms: int) -> int:
+    """Return when a failed job runs again, as ``ack.lua`` reckons it."""
+    due = now_ms + max(delay_ms, 0)
+    return due if due < MOST_EXACT else _LAST_MS

@@ -1,0 +1,78 @@
+-- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, one attempt less; or FAILED at the last.
+-- ARGV[2]: MessagePack {alike, apart}. Alike are successes without a text: {claim or nil, priority, ids}. Apart are the
+-- others: {is_success, id, priority, claim or nil, status, delay in ms, is_final}.
+-- Returns {now, how many jobs changed}.
+-- with records changes status
+local request = cmsgpack.unpack(ARGV[2])
+local alike, apart = request[1], request[2]
+local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
+local changed = 0
+
+local members, lines = {}, {}
+for _, group in ipairs(alike) do
+  for at, id in ipairs(group[3]) do
+    local member = member_of(id)
+    group[3][at] = member
+    members[#members + 1] = member
+  end
+end
+for _, item in ipairs(apart) do
+  item[2] = member_of(item[2])
+  members[#members + 1] = item[2]
+end
+for at, line in ipairs(read(JOBS, members)) do
+  lines[members[at]] = line
+end
+
+-- Returns the fields of a job that this claim (nil: any) holds; nothing otherwise.
+local function held(member, wanted_priority, wanted_claim)
+  local line = lines[member]
+  if not line then
+    return
+  end
+  local state, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line, RECORD)
+  if state == IN_PROGRESS and tonumber(priority) == wanted_priority and (not wanted_claim or claim == wanted_claim) then
+    return priority, allowed, remaining, created, run_after, lease, bytes, claim
+  end
+end
+
+local function succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+  local line = record(SUCCEEDED, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
+  lines[member] = line
+  put(member, line)
+  finish('s', priority, run_after, member)
+  leaving[#leaving + 1] = member
+  changed = changed + 1
+end
+
+local function fail(member, delay, is_final, ...)
+  local retry_at = now + math.max(delay, 0)
+  local text = retry_at < LAST_EXACT and string.format('%.0f', retry_at) or END_OF_TIME
+  lines[member] = spend(member, is_final, text, ...)
+  changed = changed + 1
+end
+
+for _, group in ipairs(alike) do
+  for _, member in ipairs(group[3]) do
+    local priority, allowed, remaining, created, run_after, lease, bytes, claim = held(member, group[2], group[1])
+    if priority then
+      succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+    end
+  end
+end
+for _, item in ipairs(apart) do
+  local is_success, member, status = item[1], item[2], item[5]
+  local priority, allowed, remaining, created, run_after, lease, bytes, claim = held(member, item[3], item[4])
+  if priority then
+    if is_success then
+      succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+    else
+      fail(member, item[6], item[7], priority, allowed, remaining, created, run_after, lease, bytes, claim)
+    end
+    if status ~= '' then
+      change_status(member, '', status)
+    end
+  end
+end
+carry_out()
+return {NOW, changed}

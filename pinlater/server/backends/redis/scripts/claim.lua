@@ -1,0 +1,89 @@
+-- PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
+-- ARGV[2] claim, [3] lease, [4] most jobs, [5] most bytes of the answer (a first job is handed out even if it does not
+-- fit), [6] bytes that a job takes beside its body, [7] priority levels, [8] "1": tell when the next job falls due,
+-- [9] "1": change nothing, only show.
+-- Returns {now, "1" if more may be due, when the next falls due or empty, columns as JSON: ids, priorities, attempts
+-- allowed and remaining, created, run_after}, then the bodies.
+-- with records
+local claim, lease = ARGV[2], ARGV[3]
+local wanted, room, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'
+local expires = now + tonumber(lease)
+local AT_ONCE = 500
+
+local ids, priorities, alloweds, remainings, createds, run_afters, bodies = {}, {}, {}, {}, {}, {}, {}
+local count, is_cut = 0, false
+
+-- Takes jobs until they do not fit any more. Returns their members, what changes, and how many members that covers:
+-- also those whose records are gone, because a Redis that may evict has evicted them.
+local function take(members)
+  local taken, records, claims = {}, {}, {}
+  for at, line in ipairs(read(JOBS, members)) do
+    local member = members[at]
+    local _, priority, allowed, remaining, created, run_after, _, _, bytes = string.match(line or '', RECORD)
+    if bytes then
+      room = room - bytes - overhead
+      if room < 0 and count > 0 then
+        is_cut = true
+        return taken, records, claims, at - 1
+      end
+      count = count + 1
+      ids[count], priorities[count], alloweds[count] = string.sub(member, 2), priority, allowed
+      remainings[count], createds[count], run_afters[count] = remaining, created, run_after
+      taken[#taken + 1] = member
+      records[#records + 1] = member
+      records[#records + 1] =
+        record(IN_PROGRESS, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
+      claims[#claims + 1] = expires
+      claims[#claims + 1] = member
+    end
+  end
+  return taken, records, claims, #members
+end
+
+for priority = 1, levels do
+  local key, offset, is_more = prefix .. 'p' .. priority, 0, true
+  while is_more and wanted > 0 and not is_cut do
+    local asked = math.min(wanted, AT_ONCE)
+    local members = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'LIMIT', offset, asked)
+    local taken, records, claims, covered = take(members)
+    if is_dry then
+      offset = offset + covered
+    elseif covered > 0 then
+      redis.call('ZREMRANGEBYRANK', key, 0, covered - 1)
+      all('HSET', JOBS, records)
+      all('ZADD', CLAIMS, claims)
+    end
+    for _, body in ipairs(read(prefix .. 'bodies', taken)) do
+      bodies[#bodies + 1] = body
+    end
+    wanted = wanted - #taken
+    is_more = #members == asked
+  end
+  if wanted <= 0 or is_cut then
+    break
+  end
+end
+
+local has_more, next_due = wanted <= 0 or is_cut, ''
+if not has_more and ARGV[8] == '1' then
+  local earliest
+  for priority = 1, levels do
+    local first = redis.call('ZRANGEBYSCORE', prefix .. 'p' .. priority, '(' .. NOW, '+inf', 'LIMIT', 0, 1)[1]
+    if first then
+      local due = string.match(redis.call('HGET', JOBS, first) or '', '^%d %d+ %-?%d+ %-?%d+ %-?%d+ (%-?%d+)')
+      if due and (not earliest or tonumber(due) < tonumber(earliest)) then
+        earliest = due
+      end
+    end
+  end
+  next_due = earliest or ''
+end
+
+local function column(values)
+  return '[' .. table.concat(values, ',') .. ']'
+end
+local columns = column({
+  column(ids), column(priorities), column(alloweds), column(remainings), column(createds), column(run_afters)
+})
+return {NOW, has_more and '1' or '', next_due, columns, bodies}

@@ -1,0 +1,203 @@
+"""One Redis, or Valkey, server as a shard: the verbs of the contract, each one script or a walk in chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
+from pinlater.server.backends.body_pattern import BodyPattern
+from pinlater.server.backends.contract import (
+    MAX_ANSWER_BYTES,
+    Ack,
+    Checkpoint,
+    Claim,
+    ClaimedJob,
+    Collected,
+    Dequeued,
+    Expired,
+    JobFilter,
+    JobRecord,
+    NewJob,
+    Page,
+    Position,
+    Settled,
+)
+from pinlater.server.backends.redis import looking, upkeep, working
+from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.greeting import greet
+from pinlater.server.backends.redis.link import Link
+from pinlater.server.backends.redis.place import Place
+from pinlater.server.backends.redis.strays import Strays
+
+PREFIX = "pinlater:"
+"""Of all keys, so that a server may be shared with others."""
+
+_PING_SECONDS = 1.0
+
+
+class RedisShard:
+    """Jobs in one Redis database.
+
+    Two connections: one for the calls of workers and producers, one for those that may take longer. Everything of a
+    queue has keys with the hash tag ``{<shard>:<queue>}``: several shards may share a server, and in a cluster each
+    queue of a shard lies in one slot.
+
+    Args:
+        name: of the shard.
+        place: where it is.
+        priority_levels: priorities are 1 to this.
+        count_limit: counts stop at this number per priority.
+        regex_seconds: time for the body patterns of one call.
+        now_ms: the time, for tests; None: the server's own clock, which is the same for all that use it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        *,
+        priority_levels: int,
+        count_limit: int = 100_000,
+        regex_seconds: float = 2.0,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self.name = name
+        self._levels = priority_levels
+        self._count_limit = count_limit
+        self._regex_seconds = regex_seconds
+        self._names = f"{PREFIX}{{{name}}}:queues"
+        self._link = Link(name, place, greet)
+        self._side = Link(name, place, greet)
+        self._work = Asker(name, self._link, self._tag, now_ms)
+        self._look = Asker(name, self._side, self._tag, now_ms)
+        self._strays = Strays()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have no result yet."""
+        return self._link.waiting + self._side.waiting
+
+    def _tag(self, queue: str) -> str:
+        return f"{PREFIX}{{{self.name}:{queue}}}"
+
+    async def ping(self) -> None:
+        try:
+            async with asyncio.timeout(_PING_SECONDS):
+                await self._plain("PING")
+        except TimeoutError:
+            raise ShardConnectionFailed(f"shard {self.name} did not answer within {_PING_SECONDS:g} s") from None
+
+    async def clock_ms(self) -> float:
+        seconds, microseconds = await self._plain("TIME")
+        return int(seconds) * 1000 + int(microseconds) / 1000
+
+    async def _plain(self, *command: Any) -> Any:
+        try:
+            return await self._side.call(*command)
+        except ResponseError as error:
+            raise UnknownError(f"shard {self.name} could not carry this out: {error}") from None
+
+    # Queues
+
+    async def create_queue(self, queue: str) -> None:
+        # The list of names may lie in another slot than the queue, so that no script has both. Listed before and
+        # after: no deletion at the same time, and no failure in between, leaves a queue that is not listed.
+        await self._plain("SADD", self._names, queue)
+        await self._look.ask("create", queue)
+        await self._plain("SADD", self._names, queue)
+
+    async def delete_queue(self, queue: str) -> None:
+        with contextlib.suppress(QueueNotFound):
+            await self._look.ask("drop", queue)
+        await self._plain("SREM", self._names, queue)
+        if await self._plain("EXISTS", self._tag(queue)):  # made anew meanwhile
+            await self._plain("SADD", self._names, queue)
+
+    async def queue_names(self) -> set[str]:
+        names = await self._listed()
+        found = await asyncio.gather(*(self._plain("EXISTS", self._tag(name)) for name in names))
+        return {name for name, is_there in zip(names, found, strict=True) if is_there}
+
+    async def _listed(self) -> list[str]:
+        return [name.decode() for name in await self._plain("SMEMBERS", self._names)]
+
+    # The life of jobs
+
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+        return await working.enqueue(self._work, queue, jobs)
+
+    async def dequeue_jobs(
+        self, queue: str, limit: int, claim: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
+    ) -> Dequeued:
+        try:
+            return await working.claim(
+                self._work, queue, limit, claim, max_bytes=max_bytes, levels=self._levels, want_next_due=want_next_due
+            )
+        except (ShardConnectionFailed, asyncio.CancelledError):
+            self._strays.add(queue, claim.descriptor)
+            raise
+
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+        shown = await working.claim(
+            self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels, want_next_due=False
+        )
+        return shown.jobs
+
+    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+        return await working.settle(self._work, queue, succeeded, failed)
+
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+        return await working.checkpoint(self._work, queue, checkpoints)
+
+    async def release_claims(self, queue: str, source: str) -> int:
+        return await working.release(self._look, queue, by="source", which=source)
+
+    # Looking
+
+    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for at, job in enumerate(jobs):
+            places[job.queue].append(at)
+        records: list[JobRecord | None] = [None] * len(jobs)
+        for queue, own in places.items():
+            found = await looking.lookup(self._look, queue, [jobs[at] for at in own], include_body=include_body)
+            for at, record in zip(own, found, strict=True):
+                records[at] = record
+        return records
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
+        return await looking.count(self._look, self._search(queue, which), self._count_limit)
+
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+        return await looking.scan(self._look, self._search(queue, which), limit, position)
+
+    def _search(self, queue: str, which: JobFilter) -> looking.Search:
+        pattern = BodyPattern(which.body_regex, self._regex_seconds) if which.body_regex else None
+        return looking.Search(queue, which, self._levels, pattern)
+
+    # By hand and by the monitor
+
+    async def retry_failed_jobs(
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+    ) -> int:
+        return await upkeep.retry(self._look, queue, upkeep.Retry(priority, attempts, run_after_ms, limit))
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
+        return await upkeep.delete(self._look, self._search(queue, which), limit)
+
+    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        await self._strays.give_back(self._look)
+        return await upkeep.reap(self._look, await self._listed(), limit, age_ms=server_age_ms, quiet_ms=quiet_ms)
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
+        return await upkeep.collect(self._look, await self._listed(), succeeded_ttl_ms, failed_ttl_ms, limit)
+
+    async def close(self) -> None:
+        await asyncio.gather(self._link.close(), self._side.close())

@@ -1,0 +1,141 @@
+"""What happens to jobs without a worker: retries and deletions by hand, expiry, collection; by chunks.
+
+Each chunk is atomic, and so is each job; several servers may do the same at once, and nothing is done twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pinlater.errors import QueueNotFound
+from pinlater.server.backends.contract import Collected, Expired
+from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.looking import AT_ONCE, Search, matching
+from pinlater.server.backends.redis.records import Found
+from pinlater.server.backends.redis.working import pack
+
+
+class Retry(NamedTuple):
+    """FAILED -> PENDING, up to ``limit`` jobs of one priority."""
+
+    priority: int
+    attempts: int
+    run_after_ms: int | None
+    limit: int
+
+
+class _Overdue(NamedTuple):
+    """What the monitor has to do in a queue: numbers of jobs."""
+
+    queue: str
+    expired: int
+    succeeded: int
+    failed: int
+
+
+async def retry(asker: Asker, queue: str, which: Retry) -> int:
+    """Make failed jobs pending, the oldest first; return how many. No chunk is sent twice, lest too many move."""
+    run_after = "" if which.run_after_ms is None else which.run_after_ms
+    moved = 0
+    some: int
+    while True:
+        asked = min(which.limit - moved, AT_ONCE)
+        some = await asker.ask(
+            "retry", queue, which.priority, which.attempts, run_after, max(asked, 0), is_repeatable=False
+        )
+        moved += some
+        if some < asked or moved >= which.limit:
+            return moved
+
+
+async def delete(asker: Asker, search: Search, limit: int) -> int:
+    """Delete jobs that match, as long as they are still in that state; return how many."""
+    deleted = 0
+    chunk: list[Found] = []
+    for priority in search.priorities:
+        async for found in matching(asker, search, priority, limit - deleted):
+            chunk.append(found)
+            if len(chunk) == AT_ONCE:
+                deleted += await _delete_some(asker, search, priority, chunk)
+                chunk = []
+        deleted += await _delete_some(asker, search, priority, chunk)
+        chunk = []
+    return deleted
+
+
+async def _delete_some(asker: Asker, search: Search, priority: int, chunk: list[Found]) -> int:
+    if not chunk:
+        return 0
+    ids = pack([found.local_id for found in chunk])
+    gone: int = await asker.ask("delete", search.queue, search.which.state, priority, ids)
+    return gone
+
+
+async def reap(asker: Asker, queues: Iterable[str], limit: int, *, age_ms: int, quiet_ms: int) -> list[Expired]:
+    """End up to ``limit`` expired claims."""
+    result = []
+    for overdue in await _overdue(asker, queues, 0, 0):
+        if overdue.expired and limit > 0:
+            expired = await _reap_queue(asker, overdue.queue, limit, age_ms, quiet_ms)
+            limit -= expired.retried + expired.failed
+            if expired.retried or expired.failed:
+                result.append(expired)
+    return result
+
+
+async def _reap_queue(asker: Asker, queue: str, limit: int, age_ms: int, quiet_ms: int) -> Expired:
+    retried = failed = passed = 0
+    while True:
+        asked = min(limit - retried - failed, AT_ONCE)
+        seen, spared, again, over = await asker.ask("reap", queue, asked, passed, age_ms, quiet_ms)
+        retried, failed, passed = retried + again, failed + over, passed + spared
+        if seen < asked or retried + failed >= limit:
+            return Expired(queue, retried, failed)
+
+
+async def collect(
+    asker: Asker, queues: Iterable[str], succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
+) -> list[Collected]:
+    """Remove up to ``limit`` succeeded and as many failed jobs that finished longer ago."""
+    left = {"s": limit, "f": limit}
+    result = []
+    for overdue in await _overdue(asker, queues, succeeded_ttl_ms, failed_ttl_ms):
+        gone = {"s": 0, "f": 0}
+        for kind, number, ttl_ms in (
+            ("s", overdue.succeeded, succeeded_ttl_ms),
+            ("f", overdue.failed, failed_ttl_ms),
+        ):
+            if number and left[kind] > 0:
+                gone[kind] = await _collect_kind(asker, overdue.queue, kind, ttl_ms, left[kind])
+                left[kind] -= gone[kind]
+        if any(gone.values()):
+            result.append(Collected(overdue.queue, gone["s"], gone["f"]))
+    return result
+
+
+async def _collect_kind(asker: Asker, queue: str, kind: str, ttl_ms: int, limit: int) -> int:
+    gone = 0
+    some: int
+    while True:
+        asked = min(limit - gone, AT_ONCE)
+        some = await asker.ask("collect", queue, kind, ttl_ms, asked)
+        gone += some
+        if some < asked or gone >= limit:
+            return gone
+
+
+async def _overdue(asker: Asker, queues: Iterable[str], succeeded_ttl_ms: int, failed_ttl_ms: int) -> list[_Overdue]:
+    """Look at all queues at once; return them in random order, so that none waits for the others for ever."""
+
+    async def look(queue: str) -> _Overdue | None:
+        try:
+            return _Overdue(queue, *await asker.ask("overdue", queue, succeeded_ttl_ms, failed_ttl_ms))
+        except QueueNotFound:  # deleted a moment ago
+            return None
+
+    found = [overdue for overdue in await asyncio.gather(*map(look, queues)) if overdue is not None]
+    random.shuffle(found)
+    return found

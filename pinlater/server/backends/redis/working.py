@@ -1,0 +1,149 @@
+"""The life of jobs: stored, claimed, settled, kept alive, given back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import count
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import UnknownError
+from pinlater.server.backends.contract import (
+    JOB_OVERHEAD_BYTES,
+    Ack,
+    Checkpoint,
+    Claim,
+    ClaimedJob,
+    Dequeued,
+    NewJob,
+    Settled,
+)
+from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.records import MOST_EXACT, due_of, time_argument
+
+pack = msgspec.msgpack.Encoder().encode
+
+_columns = msgspec.json.Decoder(list[list[int]]).decode
+
+_body = attrgetter("body")
+
+_CLAIMS_AT_ONCE = 500
+"""So many claims are looked at by one script."""
+
+
+async def enqueue(asker: Asker, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+    """Store jobs; never sent twice."""
+    try:
+        packed = pack([_argument(job) for job in jobs])
+    except OverflowError as error:
+        raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
+    before, *there = await asker.ask("enqueue", queue, packed, *map(_body, jobs), is_repeatable=False)
+    head = f"{queue}:s{asker.name}:p"
+    names = [f"{head}{job.priority}:{local_id}" for local_id, job in enumerate(jobs, int(before) + 1)]
+    for place, priority, member in zip(*[iter(there)] * 3, strict=True):
+        names[int(place)] = f"{head}{priority.decode()}:{member[1:].decode()}"
+    return names
+
+
+def _argument(job: NewJob) -> tuple[Any, ...]:
+    """Return a job as the script takes it; its body goes apart, since Redis' MessagePack knows no bytes."""
+    run_after = job.run_after_ms
+    if run_after is None or -MOST_EXACT <= run_after <= MOST_EXACT:
+        return job[1:]
+    return (job.priority, time_argument(run_after), *job[3:])
+
+
+async def claim(
+    asker: Asker, queue: str, limit: int, claim_as: Claim | None, *, max_bytes: int, levels: int, want_next_due: bool
+) -> Dequeued:
+    """Claim jobs, or only look at them when ``claim_as`` is None. Never sent twice: see ``Strays``."""
+    descriptor, lease_ms = claim_as or ("", 0)
+    _, has_more, next_due, columns, bodies = await asker.ask(
+        "claim",
+        queue,
+        descriptor,
+        lease_ms,
+        limit,
+        max_bytes,
+        JOB_OVERHEAD_BYTES,
+        levels,
+        "1" if want_next_due else "",
+        "" if claim_as else "1",
+        is_repeatable=claim_as is None,
+    )
+    head = f"{queue}:s{asker.name}:p"
+    jobs = [
+        ClaimedJob(f"{head}{priority}:{local_id}", body, allowed, remaining, created_at, run_after)
+        for local_id, priority, allowed, remaining, created_at, run_after, body in zip(
+            *_columns(columns), bodies, strict=True
+        )
+    ]
+    return Dequeued(jobs, int(next_due) if next_due else None, has_more=bool(has_more))
+
+
+async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    """Settle jobs; those that are not in progress, or under another claim, stay as they are."""
+    alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
+    apart: list[tuple[Any, ...]] = []
+    for ack in succeeded:
+        (_, _, priority, local_id), claim_descriptor, status, _, _ = ack
+        if status:
+            apart.append(_apart(ack, is_success=True))
+        else:
+            alike[claim_descriptor, priority].append(local_id)
+    apart += (_apart(ack, is_success=False) for ack in failed)
+    packed = pack(([(*key, ids) for key, ids in alike.items()], apart))
+    now, changed = await asker.ask("ack", queue, packed)
+    due = min((due_of(int(now), ack.retry_delay_ms) for ack in failed), default=None)
+    return Settled(changed, len(succeeded) + len(failed) - changed, due)
+
+
+def _apart(ack: Ack, *, is_success: bool) -> tuple[Any, ...]:
+    (_, _, priority, local_id), claim_descriptor, status, delay_ms, is_final = ack
+    return is_success, local_id, priority, claim_descriptor, status, min(delay_ms, MOST_EXACT), is_final
+
+
+async def checkpoint(asker: Asker, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    """Apply checkpoints to the jobs that their claims, or their source, hold."""
+    bodies = [item.body for item in checkpoints if item.body is not None]
+    numbers = count(1)
+    items = [
+        (
+            item.job.local_id,
+            item.job.priority,
+            item.claim,
+            item.source,
+            None if item.body is None else next(numbers),
+            item.move_to_pending,
+            time_argument(item.run_after_ms),
+            item.attempts,
+            item.status,
+        )
+        for item in checkpoints
+    ]
+    # A second time, a status would be prepended twice.
+    is_repeatable = not any(item.status for item in checkpoints)
+    now, changed, *back = await asker.ask("checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable)
+    dues = (checkpoints[place].run_after_ms for place in back)
+    due = min((int(now) if due is None else due for due in dues), default=None)
+    return Settled(changed, len(checkpoints) - changed, due)
+
+
+async def release(asker: Asker, queue: str, *, by: str, which: str) -> int:
+    """Give back all claims of a source (``by="source"``), or one claim (``by="claim"``); return how many."""
+    released, cursor = 0, b"0"
+    some: int
+    while True:
+        cursor, some = await asker.ask("release", queue, by, which, cursor, _CLAIMS_AT_ONCE)
+        released += some
+        if cursor == b"0":
+            return released
+
+
+def ids_of(jobs: Iterable[JobDescriptor]) -> bytes:
+    """Return the ids as a script takes them."""
+    return pack([job.local_id for job in jobs])

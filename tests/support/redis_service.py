@@ -1,0 +1,98 @@
+"""A private Redis server of a test: on a free port, in a folder of its own; killed, stopped, started at will."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+START_SECONDS = 30
+
+
+def program() -> str:
+    """Return the path of a Redis or Valkey server; skip the test if there is none, and fail it in CI."""
+    for name in ("redis-server", "valkey-server"):
+        found = shutil.which(name)
+        if found:
+            return found
+    if os.environ.get("CI") == "true":
+        pytest.fail("there is neither redis-server nor valkey-server here; CI needs one")
+    pytest.skip("needs redis-server or valkey-server")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+class RedisService:
+    """One server.
+
+    Args:
+        folder: for its files; made if it is not there.
+        options: lines of its configuration, such as ``appendonly="yes"``; ``_`` stands for ``-``.
+    """
+
+    def __init__(self, folder: Path, **options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self._folder = folder
+        self._options = {"save": "", "bind": "127.0.0.1", "dir": str(folder), "port": str(self.port), **options}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def client(self) -> redis.Redis:
+        """Return a client of the driver itself."""
+        return redis.Redis(port=self.port, socket_timeout=30)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        arguments = [
+            part for key, value in self._options.items() for part in (f"--{key.replace('_', '-')}", *value.split(" "))
+        ]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen([program(), *arguments], stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"redis-server did not start: {(self._folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        try:
+            return redis.Redis(port=self.port, socket_timeout=1).ping()
+        except redis.RedisError:
+            return False
+
+    def kill(self) -> None:
+        """End it without notice."""
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        """Kill it, and start it on what it left behind."""
+        self.kill()
+        self.start()
+
+    def stop(self) -> None:
+        """Let it stand still: it takes connections, and answers nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Undo ``stop``."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it, whatever state it is in."""
+        if self._process.poll() is None:
+            self.kill()
