@@ -65,20 +65,25 @@ async def lookup(
 async def _lookup_some(
     asker: Asker, queue: str, jobs: Sequence[JobDescriptor], include_body: bool
 ) -> list[JobRecord | None]:
-    lines, statuses, bodies = await asker.ask("lookup", queue, ids_of(jobs), "1" if include_body else "")
+    lines, statuses, keys, bodies = await asker.ask("lookup", queue, ids_of(jobs), "1" if include_body else "")
     head = f"{queue}:s{asker.name}:p"
     return [
-        _looked_up(head, job, line, status, body)
-        for job, line, status, body in zip(jobs, lines, statuses, bodies or [None] * len(jobs), strict=True)
+        _looked_up(head, job, line, status, key, body)
+        for job, line, status, key, body in zip(jobs, lines, statuses, keys, bodies or [None] * len(jobs), strict=True)
     ]
 
 
 def _looked_up(
-    head: str, job: JobDescriptor, line: bytes | None, status: bytes | None, body: bytes | None
+    head: str,
+    job: JobDescriptor,
+    line: bytes | None,
+    status: bytes | None,
+    key: bytes | None,
+    body: bytes | None,
 ) -> JobRecord | None:
     if line is None:
         return None
-    found = read_job(head, b" %d" % job.local_id, line, status)
+    found = read_job(head, b" %d" % job.local_id, line, status, key)
     return found.record._replace(body=body) if found.priority == job.priority else None
 
 
@@ -165,20 +170,20 @@ def _is_wanted(one: Found, search: Search, now: int, position: Position | None) 
 
 
 async def _read(asker: Asker, search: Search, now: int | None, script: str, *arguments: Any) -> tuple[int, list[Found]]:
-    shown, members, lines, statuses, *_ = await asker.ask(script, search.queue, *arguments, at_ms=now)
-    return int(shown), _jobs(asker, search, members, lines, statuses)
+    shown, *columns = await asker.ask(script, search.queue, *arguments, at_ms=now)
+    return int(shown), _jobs(asker, search, *columns)
 
 
 async def _read_held(asker: Asker, search: Search, now: int | None, cursor: Any) -> tuple[int, list[Found], Any]:
-    shown, members, lines, statuses, cursor = await asker.ask("held", search.queue, cursor, AT_ONCE, at_ms=now)
-    return int(shown), _jobs(asker, search, members, lines, statuses), cursor
+    shown, *columns, cursor = await asker.ask("held", search.queue, cursor, AT_ONCE, at_ms=now)
+    return int(shown), _jobs(asker, search, *columns), cursor
 
 
-def _jobs(asker: Asker, search: Search, members: Any, lines: Any, statuses: Any) -> list[Found]:
+def _jobs(asker: Asker, search: Search, *columns: Any) -> list[Found]:
     head = f"{search.queue}:s{asker.name}:p"
     return [
-        read_job(head, member, line, status)
-        for member, line, status in zip(members, lines, statuses, strict=True)
+        read_job(head, member, line, status, key)
+        for member, line, status, key in zip(*columns, strict=True)
         if line is not None
     ]
 

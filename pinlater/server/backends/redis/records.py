@@ -39,7 +39,7 @@ class Found(NamedTuple):
         return float(self.record.run_after_ms), self.local_id
 
 
-def read_job(head: str, member: bytes, line: bytes, status: bytes | None) -> Found:
+def read_job(head: str, member: bytes, line: bytes, status: bytes | None, key: bytes | None) -> Found:
     """Return a job.
 
     Args:
@@ -47,6 +47,7 @@ def read_job(head: str, member: bytes, line: bytes, status: bytes | None) -> Fou
         member: its name there.
         line: its record there.
         status: its custom status; None: it has none.
+        key: its unique key; None: it has none.
     """
     state, priority, allowed, remaining, created, run_after, updated, _, size, claim = line.split(b" ", 9)
     local_id, level = int(member[1:]), int(priority)
@@ -66,6 +67,7 @@ def read_job(head: str, member: bytes, line: bytes, status: bytes | None) -> Fou
             int(updated),
             claim.decode() or None,
             None,
+            None if key is None else key.decode(),
         ),
     )
 

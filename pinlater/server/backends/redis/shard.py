@@ -29,7 +29,7 @@ from pinlater.server.backends.contract import (
     Position,
     Settled,
 )
-from pinlater.server.backends.redis import looking, upkeep, working
+from pinlater.server.backends.redis import importing, looking, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.greeting import greet
 from pinlater.server.backends.redis.link import Link
@@ -133,6 +133,9 @@ class RedisShard:
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
         return await working.enqueue(self._work, queue, jobs)
 
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+        return await importing.import_jobs(self._look, queue, jobs)
+
     async def dequeue_jobs(
         self, queue: str, limit: int, claim: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
     ) -> Dequeued:
@@ -191,6 +194,14 @@ class RedisShard:
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
         return await upkeep.delete(self._look, self._search(queue, which), limit)
+
+    async def retry_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+    ) -> int:
+        return await upkeep.retry_these(self._look, queue, jobs, attempts, run_after_ms)
+
+    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
+        return await upkeep.delete_these(self._look, queue, jobs, state)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         await self._strays.give_back(self._look)

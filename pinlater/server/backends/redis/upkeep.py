@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.contract import Collected, Expired
 from pinlater.server.backends.redis.asking import Asker
@@ -49,6 +51,27 @@ async def retry(asker: Asker, queue: str, which: Retry) -> int:
         moved += some
         if some < asked or moved >= which.limit:
             return moved
+
+
+async def retry_these(
+    asker: Asker, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+) -> int:
+    """Make those of the jobs that are failed pending; return how many."""
+    packed = pack([(job.priority, job.local_id) for job in jobs])
+    run_after = "" if run_after_ms is None else run_after_ms
+    moved: int = await asker.ask("retry_these", queue, attempts, run_after, packed, is_repeatable=False)
+    return moved
+
+
+async def delete_these(asker: Asker, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
+    """Delete those of the jobs that are in a state; return how many."""
+    by_priority: defaultdict[int, list[int]] = defaultdict(list)
+    for job in jobs:
+        by_priority[job.priority].append(job.local_id)
+    deleted = 0
+    for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is noticed all the same
+        deleted += await asker.ask("delete", queue, state, priority, pack(ids))
+    return deleted
 
 
 async def delete(asker: Asker, search: Search, limit: int) -> int:

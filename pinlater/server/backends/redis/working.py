@@ -30,6 +30,7 @@ pack = msgspec.msgpack.Encoder().encode
 _columns = msgspec.json.Decoder(list[list[int]]).decode
 
 _body = attrgetter("body")
+_priority = attrgetter("priority")
 
 _CLAIMS_AT_ONCE = 500
 """So many claims are looked at by one script."""
@@ -41,9 +42,20 @@ async def enqueue(asker: Asker, queue: str, jobs: Sequence[NewJob]) -> list[str]
         packed = pack([_argument(job) for job in jobs])
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
-    before, *there = await asker.ask("enqueue", queue, packed, *map(_body, jobs), is_repeatable=False)
-    head = f"{queue}:s{asker.name}:p"
-    names = [f"{head}{job.priority}:{local_id}" for local_id, job in enumerate(jobs, int(before) + 1)]
+    answer = await asker.ask("enqueue", queue, packed, *map(_body, jobs), is_repeatable=False)
+    return names_of(f"{queue}:s{asker.name}:p", map(_priority, jobs), answer)
+
+
+def names_of(head: str, priorities: Iterable[int], answer: Sequence[bytes]) -> list[str]:
+    """Return the descriptors of jobs that were stored, or were there by their unique keys.
+
+    Args:
+        head: of the descriptors: ``queue:s<shard>:p``.
+        priorities: one for each job.
+        answer: of the script.
+    """
+    before, *there = answer
+    names = [f"{head}{priority}:{local_id}" for local_id, priority in enumerate(priorities, int(before) + 1)]
     for place, priority, member in zip(*[iter(there)] * 3, strict=True):
         names[int(place)] = f"{head}{priority.decode()}:{member[1:].decode()}"
     return names

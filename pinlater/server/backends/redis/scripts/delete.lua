@@ -1,13 +1,14 @@
 -- Jobs -> gone, if they still are in the given state. ARGV[2] state, [3] priority; [4]: MessagePack, a list of ids.
 -- Returns how many.
 -- with records changes
-local asked, gone = {}, {}
+local asked, gone, seen = {}, {}, {}
 for at, id in ipairs(cmsgpack.unpack(ARGV[4])) do
   asked[at] = member_of(id)
 end
 for at, line in ipairs(read(JOBS, asked)) do
   local state, priority = string.match(line or '', '^(%d) (%d+)')
-  if state == ARGV[2] and priority == ARGV[3] then
+  if state == ARGV[2] and priority == ARGV[3] and not seen[asked[at]] then
+    seen[asked[at]] = true
     gone[#gone + 1] = asked[at]
   end
 end

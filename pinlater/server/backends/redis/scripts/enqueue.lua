@@ -3,7 +3,7 @@
 -- run_after that a number would not hold is a text. ARGV[3] on: their bodies.
 -- Returns the id before the first one, then for each job that was there already: its place in the call, its
 -- priority, its member.
--- with records
+-- with records keys
 local jobs = cmsgpack.unpack(ARGV[2])
 local last = redis.call('INCRBY', KEYS[1] .. ':ids', #jobs)
 local first = last - #jobs
@@ -12,20 +12,11 @@ local records, bodies, statuses, pending = {}, {}, {}, {}
 local at = 0
 for number, job in ipairs(jobs) do
   local body, priority, key = ARGV[number + 2], job[1], job[5]
-  local held = key and redis.call('HGET', prefix .. 'unique', key)
-  if held then
-    local held_priority, held_member = string.match(held, '^(%d+) (.*)$')
-    there[#there + 1] = number - 1
-    there[#there + 1] = held_priority
-    there[#there + 1] = held_member
-  else
+  if not is_there(key, number, there) then
     local member = member_of(first + number)
     local run_after = time_text(job[2])
     local attempts = string.format('%.0f', job[3])
-    if key then
-      redis.call('HSET', prefix .. 'unique', key, priority .. ' ' .. member)
-      redis.call('HSET', prefix .. 'keys', member, key)
-    end
+    keep_key(key, priority, member)
     if job[4] ~= '' then
       statuses[#statuses + 1] = member
       statuses[#statuses + 1] = job[4]

@@ -1,7 +1,7 @@
 -- Jobs of one state and priority, latest run_after first, behind a position.
 -- ARGV[2] "p", "s" or "f": pending, succeeded, failed; [3] priority; [4] "due", "future" or empty for both; [5] and [6]
 -- run_after and id of the position, empty at the start; [7] most jobs.
--- Returns {now, members, records, statuses}; fewer than asked for at the end.
+-- Returns {now, members, records, statuses, unique keys}; fewer than asked for at the end.
 local key = prefix .. ARGV[2] .. ARGV[3]
 local low, start = '-inf', 0
 if ARGV[4] == 'due' then
@@ -35,4 +35,4 @@ local members = redis.call('ZREVRANGE', key, start, math.min(start + ARGV[7] - 1
 if last < start then
   members = {}
 end
-return {NOW, members, read(JOBS, members), read(prefix .. 'status', members)}
+return {NOW, members, read(JOBS, members), read(prefix .. 'status', members), read(prefix .. 'keys', members)}

@@ -1,0 +1,29 @@
+"""Import: jobs of another store, with their past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.server.backends.contract import JobRecord
+from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.records import time_argument
+from pinlater.server.backends.redis.working import names_of, pack
+from pinlater.wire.messages import IN_PROGRESS, PENDING
+
+
+async def import_jobs(asker: Asker, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+    """Store jobs in the states that they had; never sent twice."""
+    priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
+    packed = pack([_argument(job, priority) for job, priority in zip(jobs, priorities, strict=True)])
+    bodies = [job.body or b"" for job in jobs]
+    answer = await asker.ask("import", queue, packed, *bodies, is_repeatable=False)
+    return names_of(f"{queue}:s{asker.name}:p", priorities, answer)
+
+
+def _argument(job: JobRecord, priority: int) -> tuple[Any, ...]:
+    state = PENDING if job.state == IN_PROGRESS else job.state
+    times = (time_argument(moment) for moment in (job.created_at_ms, job.run_after_ms, job.updated_at_ms))
+    key = job.unique_key if state == PENDING else None
+    return (priority, state, job.attempts_allowed, job.attempts_remaining, job.status, *times, key)
