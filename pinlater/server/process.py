@@ -17,11 +17,8 @@ from pinlater_supervisor import Child
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
-from pinlater.server.backends.contract import CommitStats
-from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.broker import Broker
 from pinlater.server.claims import ClaimNames
-from pinlater.server.clock import SteadyClock
 from pinlater.server.duty import when_on_duty
 from pinlater.server.limits_files import LimitsFiles
 from pinlater.server.listeners import address_of
@@ -32,6 +29,7 @@ from pinlater.server.reporter import Reporter
 from pinlater.server.service import Service
 from pinlater.server.settings import Settings
 from pinlater.server.stored_limits import StoredLimits
+from pinlater.server.stores import open_store
 from pinlater.server.transport import Transport
 
 log = logging.getLogger("pinlater.server")
@@ -69,11 +67,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _serve(child: Child, settings: Settings, listener: socket.socket, folder: Path) -> None:
     async with AsyncExitStack() as stack:
-        metrics, clock = Metrics(), SteadyClock()
-        backend = _open_backend(settings, clock, metrics)
+        metrics = Metrics()
+        store = await open_store(settings, metrics)
+        backend, now_ms = store.backend, store.now_ms
         stack.push_async_callback(backend.close)
         limits = RateLimits()
-        broker = Broker(backend, limits, clock.now_ms)
+        broker = Broker(backend, limits, now_ms)
         host, port = os.uname().nodename, listener.getsockname()[1]
         files = LimitsFiles(settings, limits, broker.limits_changed)
         stored = StoredLimits(backend, files)
@@ -82,9 +81,9 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, fold
             broker,
             stored,
             settings=settings,
-            claims=ClaimNames(host, port, clock.now_ms(), child.slot),
+            claims=ClaimNames(host, port, now_ms(), child.slot),
             metrics=metrics,
-            now_ms=clock.now_ms,
+            now_ms=now_ms,
         )
         transport = Transport(service, settings, metrics)
         metrics.connections.source = lambda: transport.connections
@@ -94,7 +93,7 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, fold
         await reporter.start()
         stack.push_async_callback(reporter.close)
         monitoring = when_on_duty(folder / "monitor.lock", Monitor(backend, broker, settings, metrics).run)
-        for task in (monitoring, stored.watch(), *files.watches()):
+        for task in (monitoring, stored.watch(), *files.watches(), *store.tasks):
             await stack.enter_async_context(_running(task))
         await transport.listen(listener)
         child.ready()
@@ -102,29 +101,13 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, fold
             "pinlater-server %s ready on %s (store %s)",
             __version__,
             address_of(listener),
-            settings.data_dir,
+            store.description,
         )
         await until_stopped(child)
         log.info("stopping: answering what is in flight")
         broker.end_waits()
         await transport.drain(asyncio.get_running_loop().time() + settings.drain_seconds)
     log.info("stopped")
-
-
-def _open_backend(settings: Settings, clock: SteadyClock, metrics: Metrics) -> SqliteBackend:
-    def on_commit(stats: CommitStats) -> None:
-        metrics.commit_requests.observe((), stats.requests)
-        metrics.commit_seconds.observe((), stats.seconds)
-
-    return SqliteBackend(
-        settings.data_dir,
-        priority_levels=settings.priority_levels,
-        now_ms=clock.now_ms,
-        synchronous=settings.sqlite_synchronous,
-        count_limit=settings.count_limit,
-        regex_seconds=settings.regex_timeout_seconds,
-        on_commit=on_commit,
-    )
 
 
 @contextlib.asynccontextmanager

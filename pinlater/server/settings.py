@@ -80,7 +80,13 @@ class Settings:
     server_processes: int = _setting(
         "SERVER_PROCESSES", values.integer(1, 64), "1", "processes that share the service's port; with sqlite, 1"
     )
-    backend: str = _setting("PINLATER_BACKEND", values.choice("sqlite"), "sqlite", "the store")
+    backend: str = _setting("PINLATER_BACKEND", values.choice("sqlite", "redis"), "sqlite", "the store")
+    shards_file: Path | None = _setting(
+        "BACKEND_CONFIG",
+        values.optional_path,
+        "",
+        "JSON file of the shards, for every store but sqlite; read again when it changes",
+    )
     data_dir: Path = _setting(
         "DATA_DIR", values.path, "~/.local/share/pinlater", "directory of the store; $XDG_DATA_HOME is respected"
     )
@@ -239,6 +245,11 @@ class _Loading:
             raise ConfigError(
                 f"SERVER_PROCESSES={settings.server_processes} needs a store that several processes can share; "
                 "the sqlite file has one owner: write 1, or choose another PINLATER_BACKEND"
+            )
+        if settings.backend != "sqlite" and settings.shards_file is None:
+            raise ConfigError(
+                f"{self._entries['PINLATER_BACKEND'].place}: PINLATER_BACKEND={settings.backend} needs "
+                "BACKEND_CONFIG; write the path of the file of shards"
             )
         if settings.max_body_bytes >= settings.max_frame_bytes:
             raise ConfigError(

@@ -2,5 +2,6 @@
 
 from pinlater.server.backends.redis.place import Place
 from pinlater.server.backends.redis.shard import RedisShard
+from pinlater.server.backends.redis.shard_file import read_shards
 
-__all__ = ["Place", "RedisShard"]
+__all__ = ["Place", "RedisShard", "read_shards"]

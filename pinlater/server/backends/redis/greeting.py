@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from redis.asyncio import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pinlater.server.backends.redis.scripts import scripts
+from pinlater.server.backends.redis.talking import say
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +35,3 @@ async def _check_role(connection: Connection) -> None:
         return
     if role != b"master":
         raise RedisConnectionError(f"this server is a {role.decode()}, not the master of the shard")
-
-
-async def say(connection: Connection, *command: Any) -> Any:
-    """Send one command; return its answer."""
-    await connection.send_command(*command)
-    return await connection.read_response(disable_decoding=True)

@@ -65,22 +65,13 @@ async def lookup(
 async def _lookup_some(
     asker: Asker, queue: str, jobs: Sequence[JobDescriptor], include_body: bool
 ) -> list[JobRecord | None]:
-    lines, statuses, keys, bodies = await asker.ask("lookup", queue, ids_of(jobs), "1" if include_body else "")
+    *columns, bodies = await asker.ask("lookup", queue, ids_of(jobs), "1" if include_body else "")
     head = f"{queue}:s{asker.name}:p"
-    return [
-        _looked_up(head, job, line, status, key, body)
-        for job, line, status, key, body in zip(jobs, lines, statuses, keys, bodies or [None] * len(jobs), strict=True)
-    ]
+    return [_looked_up(head, job, row) for job, *row in zip(jobs, *columns, bodies or [None] * len(jobs), strict=True)]
 
 
-def _looked_up(
-    head: str,
-    job: JobDescriptor,
-    line: bytes | None,
-    status: bytes | None,
-    key: bytes | None,
-    body: bytes | None,
-) -> JobRecord | None:
+def _looked_up(head: str, job: JobDescriptor, row: Sequence[bytes | None]) -> JobRecord | None:
+    line, status, key, body = row
     if line is None:
         return None
     found = read_job(head, b" %d" % job.local_id, line, status, key)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from redis.asyncio import Connection
 from redis.exceptions import ResponseError
 
 from pinlater.descriptor import JobDescriptor
@@ -31,6 +32,7 @@ from pinlater.server.backends.contract import (
 )
 from pinlater.server.backends.redis import importing, looking, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.durability import DurabilityCheck
 from pinlater.server.backends.redis.greeting import greet
 from pinlater.server.backends.redis.link import Link
 from pinlater.server.backends.redis.place import Place
@@ -74,10 +76,15 @@ class RedisShard:
         self._regex_seconds = regex_seconds
         self._names = f"{PREFIX}{{{name}}}:queues"
         self._link = Link(name, place, greet)
-        self._side = Link(name, place, greet)
+        self._side = Link(name, place, self._greet_and_look)
         self._work = Asker(name, self._link, self._tag, now_ms)
         self._look = Asker(name, self._side, self._tag, now_ms)
         self._strays = Strays()
+        self._durability = DurabilityCheck(name)
+
+    async def _greet_and_look(self, connection: Connection) -> None:
+        await greet(connection)
+        await self._durability.look(connection)
 
     @property
     def waiting(self) -> int:
