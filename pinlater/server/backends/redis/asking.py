@@ -6,7 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import (
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+)
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.fleet import ShardUnreachable
@@ -16,11 +25,11 @@ from pinlater.server.backends.redis.scripts import scripts
 DEADLINE_SECONDS = 9.5
 """Nobody waits longer than this, whatever the shard does."""
 
-_AWAY = ("READONLY", "MASTERDOWN", "LOADING", "CLUSTERDOWN", "NOAUTH", "NOPERM", "WRONGPASS", "MOVED")
+_AWAY = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, NoPermissionError)
 """Answers of a server that is not, or no more, the right one. Nothing was done."""
 
-_FULL = ("OOM", "MISCONF", "NOREPLICAS")
-"""Answers of a server that takes nothing new at present: memory, disk or replicas are wanting. Nothing was done."""
+_FULL = ("MISCONF", "NOREPLICAS")
+"""Answers of a server that takes nothing new at present: its disk or its replicas are wanting. Nothing was done."""
 
 
 class Asker:
@@ -85,11 +94,11 @@ class Asker:
 
     async def _refusal(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
         text = str(error)
-        if "NOQUEUE" in text:
+        if text.startswith("NOQUEUE"):
             return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
-        if any(word in text for word in _AWAY):
+        if isinstance(error, _AWAY) or "-READONLY " in text:  # before Redis 7, a script's errors come wrapped
             await self._link.drop()
             return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
-        if is_enqueue and any(word in text for word in _FULL):
+        if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_FULL)):
             return ShardUnreachable(f"shard {self.name} takes no new jobs: {text}")  # another one may
         return UnknownError(f"shard {self.name} could not carry this out, nothing was changed: {text}")

@@ -163,7 +163,7 @@ class Link:
         except (RedisError, OSError, TimeoutError) as error:
             waiting, self._waiting = self._waiting, []
             unreachable = ShardUnreachable(
-                f"shard {self._name} at {self._place} cannot be reached: {error or 'no answer'}"
+                f"shard {self._name} at {self._place} cannot be reached: {str(error) or 'no answer'}"
             )
             _fail(waiting, unreachable)
             raise unreachable from error

@@ -1,0 +1,399 @@
+"""A Redis shard and a real server: what the contract's tests, which every store passes, do not ask."""
+
+import asyncio
+import logging
+import subprocess
+import time
+
+import pytest
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
+from pinlater.server.backends.contract import Claim, JobFilter
+from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.redis import Place, RedisShard, link
+from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
+from tests.support.redis_service import RedisService, free_port, program
+
+MOST_BYTES = 16_000_000
+CLAIM = Claim("host:1:1:worker:1", 30_000)
+
+
+class Bench:
+    """Shards that are called without ``await``."""
+
+    def __init__(self):
+        self._runner = asyncio.Runner()
+        self._shards = []
+
+    def shard(self, service, name="1", **options):
+        return self.shard_at(Place(("127.0.0.1", service.port)), name, **options)
+
+    def shard_at(self, place, name="1", **options):
+        async def make():
+            return RedisShard(name, place, priority_levels=3, **options)
+
+        self._shards.append(self.run(make()))
+        return self._shards[-1]
+
+    def run(self, *awaitables):
+        async def gather():
+            return await asyncio.gather(*awaitables)
+
+        return self._runner.run(gather())[0 if len(awaitables) == 1 else slice(None)]
+
+    def take(self, shard, limit=100, claim=CLAIM, queue=QUEUE):
+        return self.run(shard.dequeue_jobs(queue, limit, claim)).jobs
+
+    def count(self, shard, state=PENDING):
+        return self.run(shard.count_jobs(QUEUE, JobFilter(state)))
+
+    def until(self, attempt, seconds=30):
+        """Try until it raises no error of the service; return its result."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return attempt()
+            except ShardConnectionFailed:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+    def end(self):
+        for shard in self._shards:
+            self.run(shard.close())
+        self._runner.close()
+
+
+@pytest.fixture
+def bench():
+    bench = Bench()
+    yield bench
+    bench.end()
+
+
+@pytest.fixture
+def service(tmp_path):
+    service = RedisService(tmp_path / "redis")
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def shard(bench, service):
+    shard = bench.shard(service)
+    bench.run(shard.create_queue(QUEUE))
+    return shard
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A shard that does not answer is given up sooner."""
+    monkeypatch.setattr(link, "ANSWER_SECONDS", 0.3)
+
+
+def test_batches_of_any_size_go_through_at_once(bench, shard):
+    """Lua cannot unpack more than some thousands of arguments."""
+    names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(b"%d" % number) for number in range(20_000)]))
+    taken = bench.take(shard, 20_000)
+    assert [job.descriptor for job in taken] == names
+    assert [job.body for job in taken[::5000]] == [b"0", b"5000", b"10000", b"15000"]
+    acks = [ack_of(name, claim=CLAIM.descriptor) for name in names]
+    settled = bench.run(shard.ack_dequeued_jobs(QUEUE, acks[:10_000], acks[10_000:]))
+    assert settled.changed == 20_000
+    assert bench.count(shard, SUCCEEDED) == bench.count(shard) == 10_000
+
+
+def test_scripts_that_were_flushed_are_loaded_again(bench, service, shard):
+    with service.client() as client:
+        client.script_flush()
+    (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    assert [job.descriptor for job in bench.take(shard)] == [name]
+
+
+def test_a_connection_that_was_closed_meanwhile_costs_no_call(bench, service, shard):
+    for _ in range(3):
+        with service.client() as client:
+            client.client_kill_filter(skipme=True, _type="normal")
+        assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
+    assert bench.count(shard) == 3
+
+
+def test_times_are_those_of_the_server(bench, service, shard):
+    with service.client() as client:
+        seconds, _ = client.time()
+    (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    (record,) = bench.run(shard.lookup_jobs([JobDescriptor.parse(name)], include_body=False))
+    assert abs(record.created_at_ms - seconds * 1000) < 60_000
+    assert abs(bench.run(shard.clock_ms()) - seconds * 1000) < 60_000
+
+
+def test_several_servers_share_a_shard(bench, service, shard):
+    others = [shard, *(bench.shard(service) for _ in range(3))]
+    names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=2) for _ in range(400)]))
+    claims = [Claim(f"host:{number}:1:worker:1", 1) for number in range(4)]
+    found = bench.run(
+        *(other.dequeue_jobs(QUEUE, 10, claim) for _ in range(10) for other, claim in zip(others, claims, strict=True))
+    )
+    assert sorted(job.descriptor for dequeued in found for job in dequeued.jobs) == sorted(names)
+    time.sleep(0.01)
+    reaped = bench.run(*(other.reap_expired(1000, server_age_ms=10**9, quiet_ms=1) for other in others))
+    assert sum(expired.retried for some in reaped for expired in some) == 400, "none twice"
+    assert bench.count(shard) == 400
+
+
+def test_shards_may_share_a_server(bench, service, shard):
+    other = bench.shard(service, "2")
+    bench.run(other.create_queue("reports"))
+    assert bench.run(shard.queue_names()) == {QUEUE}
+    assert bench.run(other.queue_names()) == {"reports"}
+    with pytest.raises(QueueNotFound):
+        bench.take(other)
+
+
+def test_a_deleted_queue_leaves_no_jobs_behind(bench, service, shard):
+    names = bench.run(
+        shard.enqueue_jobs(QUEUE, [new_job(priority=number % 3 + 1, status="s") for number in range(900)])
+    )
+    bench.take(shard, 500)
+    bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(name) for name in names[:300]], []))
+    bench.run(shard.delete_queue(QUEUE))
+    with service.client() as client:
+        assert client.keys() == [b"pinlater:{1:%s}:ids" % QUEUE.encode()], "ids go on, lest a descriptor mean two jobs"
+
+
+def test_in_a_cluster_the_keys_of_each_call_lie_together(bench, tmp_path):
+    service = RedisService(tmp_path / "cluster", cluster_enabled="yes", cluster_port=str(free_port()))
+    try:
+        with service.client() as client:
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True):
+                time.sleep(0.05)
+        shard = bench.shard(service)
+        bench.run(shard.create_queue(QUEUE))
+        first, second = bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one"), new_job(attempts=1)]))
+        assert len(bench.take(shard)) == 2
+        held = checkpoint_of(first, status="half", move_to_pending=True)
+        assert bench.run(shard.checkpoint_jobs(QUEUE, [held])).changed == 1
+        assert bench.run(shard.ack_dequeued_jobs(QUEUE, [], [ack_of(second, status="no")])).changed == 1
+        assert bench.run(shard.retry_failed_jobs(QUEUE, 1, 1, None, 10)) == 1
+        assert len(bench.take(shard)) == 2
+        assert bench.run(shard.release_claims(QUEUE, "worker")) == 2
+        assert [bench.count(shard, state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [2, 0, 0, 0]
+        assert bench.run(shard.reap_expired(10, server_age_ms=10**9, quiet_ms=1)) == []
+        assert bench.run(shard.collect_finished(0, 0, 10)) == []
+        assert bench.run(shard.delete_jobs(QUEUE, JobFilter(PENDING, 1), 1)) == 1
+        bench.run(shard.delete_queue(QUEUE))
+        assert bench.run(shard.queue_names()) == set()
+    finally:
+        service.close()
+
+
+# A server in trouble
+
+
+def test_an_enqueue_without_an_answer_is_not_sent_again(bench, service, shard, impatient):
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    service.stop()
+    with pytest.raises(ShardConnectionFailed) as caught:
+        bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    assert not isinstance(caught.value, ShardUnreachable), "it was sent, so another shard must not get it"
+    service.go_on()
+    assert bench.until(lambda: bench.count(shard)) <= 2
+    assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
+
+
+def test_acks_without_an_answer_are_sent_again(bench, service, shard, impatient):
+    (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    bench.take(shard)
+    service.stop()
+
+    async def ack_and_go_on():
+        ack = asyncio.ensure_future(shard.ack_dequeued_jobs(QUEUE, [ack_of(name)], []))
+        await asyncio.sleep(0.4)
+        service.go_on()
+        await ack
+
+    bench.run(ack_and_go_on())
+    assert bench.count(shard, SUCCEEDED) == 1
+
+
+def test_what_was_claimed_for_nobody_is_given_back(bench, service, shard, impatient):
+    names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=1) for _ in range(10)]))
+    service.stop()
+    with pytest.raises(ShardConnectionFailed):
+        bench.take(shard)
+    service.go_on()
+    for _ in range(3):
+        bench.until(lambda: bench.run(shard.reap_expired(100, server_age_ms=10**9, quiet_ms=1)))
+    assert bench.count(shard) == 10, "long before their lease ends"
+    assert [job.descriptor for job in bench.take(shard)] == names
+
+
+def test_what_waits_for_a_server_that_stands_still_is_told_soon(bench, service, shard, impatient):
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    service.stop()
+    began = time.monotonic()
+
+    async def call():
+        with pytest.raises(ShardConnectionFailed):
+            await shard.enqueue_jobs(QUEUE, [new_job()])
+
+    async def later():
+        await asyncio.sleep(0.1)
+        with pytest.raises(ShardUnreachable):
+            await shard.enqueue_jobs(QUEUE, [new_job()])
+
+    bench.run(call(), *(later() for _ in range(20)))
+    assert time.monotonic() - began < 9
+    service.go_on()
+
+
+def test_a_server_that_is_gone_is_unreachable_until_it_is_back(bench, service, shard):
+    bench.run(shard.ping())
+    service.kill()
+    with pytest.raises(ShardUnreachable, match=str(service.port)):
+        bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    service.start()
+    bench.run(shard.ping())
+    bench.run(shard.create_queue(QUEUE))
+    assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
+
+
+def test_a_server_that_became_a_replica_is_left(bench, service, shard, tmp_path):
+    master = RedisService(tmp_path / "master")
+    try:
+        with service.client() as client:
+            client.replicaof("127.0.0.1", master.port)
+        for _ in range(2):
+            with pytest.raises(ShardUnreachable):
+                bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+        with service.client() as client:
+            client.replicaof("NO", "ONE")
+        bench.run(shard.create_queue(QUEUE))
+        assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
+    finally:
+        master.close()
+
+
+def test_sentinel_leads_to_the_new_master(bench, tmp_path):
+    master, replica = RedisService(tmp_path / "one"), RedisService(tmp_path / "two")
+    port = free_port()
+    config = tmp_path / "sentinel.conf"
+    config.write_text(
+        f"port {port}\ndir {tmp_path}\nsentinel monitor jobs 127.0.0.1 {master.port} 1\n"
+        "sentinel down-after-milliseconds jobs 300\nsentinel failover-timeout jobs 3000\n"
+    )
+    with replica.client() as client:
+        client.replicaof("127.0.0.1", master.port)
+        while client.info("replication")["master_link_status"] != "up":
+            time.sleep(0.05)
+    sentinel = subprocess.Popen([program(), str(config), "--sentinel"], stdout=subprocess.DEVNULL)
+    try:
+        shard = bench.shard_at(Place(None, (("127.0.0.1", port),), "jobs"))
+        bench.until(lambda: bench.run(shard.create_queue(QUEUE)))
+        (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+        with master.client() as client:
+            assert client.wait(1, 5000) == 1
+        with master.client() as client:  # the sentinel has to know of the replica
+            while len(client.info("replication")) and client.info("replication")["connected_slaves"] != 1:
+                time.sleep(0.05)
+        time.sleep(1)
+        master.kill()
+        assert [job.descriptor for job in bench.until(lambda: bench.take(shard), seconds=60)] == [name]
+        assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
+    finally:
+        sentinel.kill()
+        sentinel.wait()
+        master.close()
+        replica.close()
+
+
+def test_a_full_server_refuses_new_jobs_and_changes_nothing(bench, service, shard):
+    (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    with service.client() as client:
+        client.config_set("maxmemory", 1)
+        with pytest.raises(ShardUnreachable, match="takes no new jobs"):
+            bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+        client.config_set("maxmemory", 0)
+    assert bench.count(shard) == 1
+    assert [job.descriptor for job in bench.take(shard)] == [name]
+
+
+def test_a_queue_outlives_the_eviction_of_its_jobs(bench, service, shard):
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job(priority=number % 3 + 1) for number in range(12)]))
+    names = [job.descriptor for job in bench.take(shard, 6)]
+    bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(names[0])], [ack_of(names[1], is_final=True)]))
+    with service.client() as client:
+        for kind in (b"jobs", b"bodies"):
+            (key,) = [key for key in client.scan_iter() if key.endswith(kind)]
+            client.delete(key)
+    assert bench.take(shard) == []
+    assert bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(names[2])], [])).stale == 1
+    assert bench.run(shard.release_claims(QUEUE, "worker")) == 0
+    assert bench.run(shard.retry_failed_jobs(QUEUE, 1, 1, None, 10)) in {0, 1}
+    for _ in range(2):
+        bench.run(shard.reap_expired(100, server_age_ms=10**9, quiet_ms=1))
+        bench.run(shard.collect_finished(0, 0, 100))
+    (fresh,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    assert [job.descriptor for job in bench.take(shard)] == [fresh]
+
+
+def test_settings_that_can_cost_jobs_are_warned_of_once(bench, service, caplog):
+    shard = bench.shard(service)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            bench.run(shard.ping())
+            with service.client() as client:
+                client.client_kill_filter(skipme=True, _type="normal")
+    assert caplog.text.count("shard 1: appendonly is off, and there are no snapshots: a restart loses every job") == 1
+
+
+def test_a_server_that_keeps_its_settings_to_itself_is_named(bench, service, caplog):
+    with service.client() as client:
+        client.execute_command("ACL", "SETUSER", "default", "-config")
+    with caplog.at_level(logging.WARNING):
+        bench.run(bench.shard(service).ping())
+    assert "CONFIG GET is refused" in caplog.text
+
+
+def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
+    service = RedisService(tmp_path / "closed")
+    try:
+        with service.client() as client:
+            client.config_set("requirepass", "secret")
+        with pytest.raises(ShardUnreachable, match="uthentication"):
+            bench.run(bench.shard(service).ping())
+        bench.run(bench.shard_at(Place(("127.0.0.1", service.port), password="secret")).ping())
+        with pytest.raises(ShardUnreachable):
+            bench.run(bench.shard_at(Place(("127.0.0.1", service.port), password="wrong")).ping())
+    finally:
+        service.close()
+
+
+def test_a_cancelled_call_disturbs_no_other(bench, shard):
+    names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(b"%d" % number) for number in range(200)]))
+    jobs = [JobDescriptor.parse(name) for name in names]
+
+    async def look(number):
+        (record,) = await shard.lookup_jobs([jobs[number]], include_body=True)
+        assert record.body == b"%d" % number
+
+    async def look_and_cancel():
+        for start in range(0, 200, 20):
+            tasks = [asyncio.ensure_future(look(number)) for number in range(start, start + 20)]
+            await asyncio.sleep(0.001 * (start % 3))
+            for task in tasks[::3]:
+                task.cancel()
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                assert result is None or isinstance(result, asyncio.CancelledError)
+
+    bench.run(look_and_cancel())
+
+
+def test_a_refusal_names_the_shard(bench, service, shard):
+    with service.client() as client:
+        client.set("pinlater:{1:broken}", 1)
+        client.set("pinlater:{1:broken}:1:p1", "no sorted set")
+    with pytest.raises(UnknownError, match="shard 1 could not carry this out"):
+        bench.take(shard, queue="broken")

@@ -1,0 +1,120 @@
+"""What the Redis store reads: the file of shards, the scripts, a server's settings."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pinlater.errors import ConfigError
+from pinlater.server.backends.redis.durability import doubts_of
+from pinlater.server.backends.redis.records import due_of, time_argument
+from pinlater.server.backends.redis.scripts import scripts
+from pinlater.server.backends.redis.shard_file import read_shards
+
+FILE = Path("shards.json")
+MASTER = {"host": "redis1", "port": 6379}
+SENTINEL = {"service": "jobs", "nodes": [{"host": "s1", "port": 26379}, {"host": "s2", "port": 26379}]}
+
+
+def shards(**configs):
+    return json.dumps({"shards": [{"name": name, "shardConfig": config} for name, config in configs.items()]}).encode()
+
+
+def test_the_file_of_the_original_is_read():
+    content = b"""{"shards": [
+        {"name": "1", "shardConfig": {"master": {"host": "localhost", "port": 6379},
+                                      "slave": {"host": "localhost", "port": 6379}, "dequeueOnly": false}},
+        {"name": "3", "shardConfig": {"master": {"host": "localhost", "port": 6379}, "dequeueOnly": true}}]}"""
+    one, three = read_shards(content, FILE)
+    assert (one.name, one.is_dequeue_only, one.place.master) == ("1", False, ("localhost", 6379))
+    assert (three.name, three.is_dequeue_only) == ("3", True)
+    assert one.place == three.place
+
+
+def test_ways_to_get_in():
+    config = {"sentinel": SENTINEL, "db": 2, "user": "pinlater", "passwd": "secret", "tls": True}
+    (spec,) = read_shards(shards(a=config), FILE)
+    assert spec.place.master is None
+    assert (spec.place.service, spec.place.sentinels) == ("jobs", (("s1", 26379), ("s2", 26379)))
+    assert (spec.place.db, spec.place.username, spec.place.password, spec.place.is_tls) == (
+        2,
+        "pinlater",
+        "secret",
+        True,
+    )
+    assert "secret" not in str(spec.place)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "is not a file of Redis shards"),
+        (b"[]", "is not a file of Redis shards"),
+        (b'{"shards": []}', "names no shard"),
+        (shards(a={"master": MASTER, "colour": "red"}), "colour"),
+        (shards(a={}), "needs either a master or a sentinel"),
+        (shards(a={"master": MASTER, "sentinel": SENTINEL}), "needs either a master or a sentinel"),
+        (shards(a={"sentinel": SENTINEL | {"nodes": []}}), "at least one of nodes"),
+        (shards(a={"master": MASTER | {"port": 0}}), "is no address"),
+        (shards(a={"master": MASTER | {"host": ""}}), "is no address"),
+        (shards(a={"master": MASTER, "db": -1}), "is negative"),
+        (shards(**{"a:b": {"master": MASTER}}), "a name is"),
+        (shards(**{"a}": {"master": MASTER}}), "a name is"),
+        (shards(**{"": {"master": MASTER}}), "a name is"),
+        (
+            json.dumps({"shards": [{"name": "1", "shardConfig": {"master": MASTER}}] * 2}).encode(),
+            "stands there twice",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_the_place(content, complaint):
+    with pytest.raises(ConfigError, match=r"shards\.json: .*") as caught:
+        read_shards(content, FILE)
+    assert complaint in str(caught.value)
+
+
+def test_every_script_says_what_it_does():
+    assert len(scripts()) > 15
+    for script in scripts().values():
+        assert script.text.startswith("-- ")
+        assert "KEYS[1]" in script.text
+        assert len(script.sha) == 40
+
+
+@pytest.mark.parametrize(
+    ("config", "doubt"),
+    [
+        ({"appendonly": "no", "save": ""}, "a restart loses every job"),
+        ({"appendonly": "no", "save": "3600 1"}, "since the last snapshot"),
+        ({"appendonly": "yes", "appendfsync": "no"}, "set everysec or always"),
+        ({"appendonly": "yes", "maxmemory": "1000", "maxmemory-policy": "allkeys-lru"}, "set noeviction"),
+    ],
+)
+def test_settings_that_cost_jobs_are_warned_of(config, doubt):
+    (said,) = doubts_of(config)
+    assert doubt in said
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"appendonly": "yes", "appendfsync": "always"},
+        {"appendonly": "yes", "appendfsync": "everysec", "maxmemory": "0", "maxmemory-policy": "allkeys-lru"},
+        {"appendonly": "yes", "appendfsync": "everysec", "maxmemory": "1000", "maxmemory-policy": "volatile-ttl"},
+    ],
+)
+def test_settings_that_keep_jobs_are_not(config):
+    assert doubts_of(config) == []
+
+
+def test_numbers_that_lua_cannot_hold_go_as_text():
+    assert time_argument(2**53) == 2**53
+    assert time_argument(2**53 + 1) == "9007199254740993"
+    assert time_argument(-(2**63)) == "-9223372036854775808"
+    assert time_argument(None) is None
+    with pytest.raises(OverflowError):
+        time_argument(2**63)
+    assert due_of(1000, 5) == 1005
+    assert due_of(1000, -5) == 1000
+    assert due_of(1000, 2**62) == 2**63 - 1
