@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from redis.asyncio import Connection
 from redis.exceptions import ResponseError
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
+from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.contract import (
     MAX_ANSWER_BYTES,
@@ -28,6 +27,8 @@ from pinlater.server.backends.contract import (
     NewJob,
     Page,
     Position,
+    QueueChange,
+    QueueSettings,
     Settled,
 )
 from pinlater.server.backends.redis import importing, looking, upkeep, working
@@ -36,6 +37,7 @@ from pinlater.server.backends.redis.durability import DurabilityCheck
 from pinlater.server.backends.redis.greeting import greet
 from pinlater.server.backends.redis.link import Link
 from pinlater.server.backends.redis.place import Place
+from pinlater.server.backends.redis.queues import Queues
 from pinlater.server.backends.redis.strays import Strays
 
 PREFIX = "pinlater:"
@@ -74,11 +76,11 @@ class RedisShard:
         self._levels = priority_levels
         self._count_limit = count_limit
         self._regex_seconds = regex_seconds
-        self._names = f"{PREFIX}{{{name}}}:queues"
         self._link = Link(name, place, greet)
         self._side = Link(name, place, self._greet_and_look)
         self._work = Asker(name, self._link, self._tag, now_ms)
         self._look = Asker(name, self._side, self._tag, now_ms)
+        self._queues = Queues(self._look, self._plain, f"{PREFIX}{{{name}}}:queues", self._tag)
         self._strays = Strays()
         self._durability = DurabilityCheck(name)
 
@@ -114,26 +116,19 @@ class RedisShard:
     # Queues
 
     async def create_queue(self, queue: str) -> None:
-        # The list of names may lie in another slot than the queue, so that no script has both. Listed before and
-        # after: no deletion at the same time, and no failure in between, leaves a queue that is not listed.
-        await self._plain("SADD", self._names, queue)
-        await self._look.ask("create", queue)
-        await self._plain("SADD", self._names, queue)
+        await self._queues.create(queue)
 
     async def delete_queue(self, queue: str) -> None:
-        with contextlib.suppress(QueueNotFound):
-            await self._look.ask("drop", queue)
-        await self._plain("SREM", self._names, queue)
-        if await self._plain("EXISTS", self._tag(queue)):  # made anew meanwhile
-            await self._plain("SADD", self._names, queue)
+        await self._queues.delete(queue)
 
     async def queue_names(self) -> set[str]:
-        names = await self._listed()
-        found = await asyncio.gather(*(self._plain("EXISTS", self._tag(name)) for name in names))
-        return {name for name, is_there in zip(names, found, strict=True) if is_there}
+        return {*await self._queues.settings()}
 
-    async def _listed(self) -> list[str]:
-        return [name.decode() for name in await self._plain("SMEMBERS", self._names)]
+    async def queue_settings(self) -> dict[str, QueueSettings]:
+        return await self._queues.settings()
+
+    async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
+        await self._queues.change_settings(queue, change)
 
     # The life of jobs
 
@@ -144,20 +139,32 @@ class RedisShard:
         return await importing.import_jobs(self._look, queue, jobs)
 
     async def dequeue_jobs(
-        self, queue: str, limit: int, claim: Claim, *, max_bytes: int = MAX_ANSWER_BYTES, want_next_due: bool = False
+        self,
+        queue: str,
+        limit: int,
+        claim: Claim,
+        *,
+        max_bytes: int = MAX_ANSWER_BYTES,
+        want_next_due: bool = False,
+        max_running: int | None = None,
     ) -> Dequeued:
         try:
             return await working.claim(
-                self._work, queue, limit, claim, max_bytes=max_bytes, levels=self._levels, want_next_due=want_next_due
+                self._work,
+                queue,
+                limit,
+                claim,
+                max_bytes=max_bytes,
+                levels=self._levels,
+                want_next_due=want_next_due,
+                max_running=max_running,
             )
         except (ShardConnectionFailed, asyncio.CancelledError):
             self._strays.add(queue, claim.descriptor)
             raise
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
-        shown = await working.claim(
-            self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels, want_next_due=False
-        )
+        shown = await working.claim(self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
         return shown.jobs
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
@@ -212,10 +219,12 @@ class RedisShard:
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         await self._strays.give_back(self._look)
-        return await upkeep.reap(self._look, await self._listed(), limit, age_ms=server_age_ms, quiet_ms=quiet_ms)
+        return await upkeep.reap(
+            self._look, await self._queues.listed(), limit, age_ms=server_age_ms, quiet_ms=quiet_ms
+        )
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        return await upkeep.collect(self._look, await self._listed(), succeeded_ttl_ms, failed_ttl_ms, limit)
+        return await upkeep.collect(self._look, await self._queues.listed(), succeeded_ttl_ms, failed_ttl_ms, limit)
 
     async def close(self) -> None:
         await asyncio.gather(self._link.close(), self._side.close())

@@ -70,11 +70,19 @@ def _argument(job: NewJob) -> tuple[Any, ...]:
 
 
 async def claim(
-    asker: Asker, queue: str, limit: int, claim_as: Claim | None, *, max_bytes: int, levels: int, want_next_due: bool
+    asker: Asker,
+    queue: str,
+    limit: int,
+    claim_as: Claim | None,
+    *,
+    max_bytes: int,
+    levels: int,
+    want_next_due: bool = False,
+    max_running: int | None = None,
 ) -> Dequeued:
     """Claim jobs, or only look at them when ``claim_as`` is None. Never sent twice: see ``Strays``."""
     descriptor, lease_ms = claim_as or ("", 0)
-    _, has_more, next_due, columns, bodies = await asker.ask(
+    has_more, is_held, next_due, columns, bodies = await asker.ask(
         "claim",
         queue,
         descriptor,
@@ -85,6 +93,7 @@ async def claim(
         levels,
         "1" if want_next_due else "",
         "" if claim_as else "1",
+        "" if max_running is None else max_running,
         is_repeatable=claim_as is None,
     )
     head = f"{queue}:s{asker.name}:p"
@@ -94,7 +103,7 @@ async def claim(
             *_columns(columns), bodies, strict=True
         )
     ]
-    return Dequeued(jobs, int(next_due) if next_due else None, has_more=bool(has_more))
+    return Dequeued(jobs, int(next_due) if next_due else None, bool(has_more), bool(is_held))
 
 
 async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:

@@ -1,14 +1,21 @@
 -- PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
 -- ARGV[2] claim, [3] lease, [4] most jobs, [5] most bytes of the answer (a first job is handed out even if it does not
 -- fit), [6] bytes that a job takes beside its body, [7] priority levels, [8] "1": tell when the next job falls due,
--- [9] "1": change nothing, only show.
--- Returns {now, "1" if more may be due, when the next falls due or empty, columns as JSON: ids, priorities, attempts
+-- [9] "1": change nothing, only show; [10] how many of the queue's jobs may be claimed at once, empty: any number.
+-- Returns {"1" if more may be due, "1" if more may be due but as many are claimed as may be, when the next falls due or
+-- empty, columns as JSON: ids, priorities, attempts
 -- allowed and remaining, created, run_after}, then the bodies.
 -- with records
 local claim, lease = ARGV[2], ARGV[3]
 local wanted, room, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'
 local expires = now + tonumber(lease)
+local is_limited = false
+if ARGV[10] ~= '' then
+  local free = math.max(ARGV[10] - redis.call('ZCARD', CLAIMS), 0)
+  is_limited = free < wanted
+  wanted = math.min(wanted, free)
+end
 local AT_ONCE = 500
 
 local ids, priorities, alloweds, remainings, createds, run_afters, bodies = {}, {}, {}, {}, {}, {}, {}
@@ -65,8 +72,8 @@ for priority = 1, levels do
   end
 end
 
-local has_more, next_due = wanted <= 0 or is_cut, ''
-if not has_more and ARGV[8] == '1' then
+local is_full, next_due = wanted <= 0 or is_cut, ''
+if not is_full and ARGV[8] == '1' then
   local earliest
   for priority = 1, levels do
     local first = redis.call('ZRANGEBYSCORE', prefix .. 'p' .. priority, '(' .. NOW, '+inf', 'LIMIT', 0, 1)[1]
@@ -86,4 +93,5 @@ end
 local columns = column({
   column(ids), column(priorities), column(alloweds), column(remainings), column(createds), column(run_afters)
 })
-return {NOW, has_more and '1' or '', next_due, columns, bodies}
+local is_held = is_full and is_limited
+return {is_full and not is_held and '1' or '', is_held and '1' or '', next_due, columns, bodies}
