@@ -10,6 +10,7 @@ from pinlater.backoff import Backoff, Constant, Exponential, Linear
 from pinlater.context import JobContext
 from pinlater.errors import Discard, JobInterrupted, JobSleeps, JobTimeout, PinLaterError, Retry
 from pinlater.job import Job, RawJob
+from pinlater.middleware import Middleware
 from pinlater.retrying import retrying
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "JobState",
     "JobTimeout",
     "Linear",
+    "Middleware",
     "PinLaterError",
     "RawJob",
     "Retry",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from time import monotonic_ns, time
@@ -13,6 +13,7 @@ from pinlater.client.records import ClaimedJob
 from pinlater.codec import JobCodec
 from pinlater.errors import Discard, JobInterrupted
 from pinlater.job import Job
+from pinlater.middleware import Middleware
 from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse, PinLaterJob
 from pinlater.worker.batch import Batch
 from pinlater.worker.holding import ALONE
@@ -97,20 +98,27 @@ class Attempts:
         save: takes the bodies that checkpoints and steps save.
         enqueue: takes follow-up jobs.
         now: epoch seconds, as the server has them.
+        middleware: what surrounds each run, outermost first.
 
     Raises:
         ConfigError: two classes share a name.
     """
 
     def __init__(
-        self, kinds: Iterable[type[Job]], save: SaveBody, enqueue: EnqueueJob, *, now: Callable[[], float] = time
+        self,
+        kinds: Iterable[type[Job]],
+        save: SaveBody,
+        enqueue: EnqueueJob,
+        *,
+        now: Callable[[], float] = time,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self.codec = JobCodec(kinds)
         self._watched = _WatchedCodec(kinds)
         self._save = save
         self._slot = Slot(memoryview(bytearray(ALONE.slot_bytes)))
         self._saver = _DirectSaver(enqueue)
-        self._runner = _WatchedRunner(self._watched, self.codec.names, self._saver, 0.0, now=now)
+        self._runner = _WatchedRunner(self._watched, self.codec.names, self._saver, 0.0, now=now, middleware=middleware)
 
     def __enter__(self) -> Self:
         return self

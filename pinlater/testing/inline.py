@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from pinlater.client.calls import Call
 from pinlater.client.client import Client
 from pinlater.client.records import ClaimedJob
 from pinlater.job import Job
+from pinlater.middleware import Middleware
 from pinlater.state import JobState
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
 from pinlater.wire.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
@@ -23,7 +24,9 @@ T = TypeVar("T")
 
 
 @contextlib.contextmanager
-def run_inline(*kinds: type[Job], most_runs: int = MOST_RUNS) -> Iterator[InlineClient]:
+def run_inline(
+    *kinds: type[Job], most_runs: int = MOST_RUNS, middleware: Sequence[Middleware] = ()
+) -> Iterator[InlineClient]:
     """Give a client that runs jobs of ``kinds`` at once.
 
     ::
@@ -43,11 +46,12 @@ def run_inline(*kinds: type[Job], most_runs: int = MOST_RUNS) -> Iterator[Inline
     Args:
         kinds: job classes that may be enqueued.
         most_runs: attempts after which the test is taken for one that never ends.
+        middleware: what surrounds each run, outermost first.
 
     Raises:
         ConfigError: two classes share a name.
     """
-    with InlineClient(kinds, most_runs) as client:
+    with InlineClient(kinds, most_runs, middleware) as client:
         yield client
 
 
@@ -110,11 +114,13 @@ class InlineClient(Client):
         outcomes: one record per attempt, in the order in which they were run.
     """
 
-    def __init__(self, kinds: Iterable[type[Job]], most_runs: int = MOST_RUNS) -> None:
+    def __init__(
+        self, kinds: Iterable[type[Job]], most_runs: int = MOST_RUNS, middleware: Sequence[Middleware] = ()
+    ) -> None:
         super().__init__("localhost", source="inline")  # never connected to
         self.outcomes: list[Outcome] = []
         self._most_runs = most_runs
-        self._attempts = Attempts(kinds, self._save, self._enqueue_follow_up)
+        self._attempts = Attempts(kinds, self._save, self._enqueue_follow_up, middleware=middleware)
         self._jobs: dict[str, _Kept] = {}
         self._keyed: dict[tuple[str, str], _Kept] = {}
         self._due: deque[_Kept] = deque()

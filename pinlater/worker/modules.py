@@ -1,4 +1,4 @@
-"""Loading the modules that a worker was given, and finding the job classes in them."""
+"""Loading the modules that a worker was given, and finding job classes and middleware in them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import traceback
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pinlater.codec import JobCodec
 from pinlater.errors import ConfigError
 from pinlater.job import Job, is_concrete
+from pinlater.middleware import Middleware
 
 
 class ModulesInvalid(ConfigError):
@@ -35,8 +37,7 @@ def load_job_classes(names: Sequence[str]) -> list[type[Job]]:
     Raises:
         ModulesInvalid: some cannot be imported, all of them listed; or there is no job class.
     """
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - the entry is a string
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    _look_here()
     problems: list[str] = []
     loaded = [module for name in names for module in _load(name, problems)]
     if problems:
@@ -78,6 +79,51 @@ def refuse_plain(kinds: Iterable[type[Job]], queues: Container[str]) -> None:
         )
 
 
+def load_middleware(names: Sequence[str]) -> list[Middleware]:
+    """Return the middleware that texts such as ``my_project.surroundings:in_transaction`` name.
+
+    Raises:
+        ModulesInvalid: some cannot be had, all of them listed.
+    """
+    _look_here()
+    problems: list[str] = []
+    found = [each for name in names if (each := _middleware(name, problems)) is not None]
+    if problems:
+        raise ModulesInvalid(problems)
+    return found
+
+
+def _look_here() -> None:
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - the entry is a string
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+
+
+def _middleware(text: str, problems: list[str]) -> Middleware | None:
+    place, _, name = text.rpartition(":")
+    if not (place and name.isidentifier()):
+        problems.append(f"--middleware {text}: write MODULE:NAME, such as my_project.surroundings:in_transaction")
+        return None
+    module = _import(place, problems)
+    if module is None:
+        return None
+    value: Any = getattr(module, name, None)
+    if value is None:
+        problems.append(f"--middleware {text}: {place} has no {name}; check its spelling")
+    elif not callable(value) or (isinstance(value, type) and issubclass(value, Job)):
+        problems.append(
+            f"--middleware {text}: this is no middleware, but {_kind_of(value)}; it has to be a callable that takes "
+            "a job and its context, and returns a context manager"
+        )
+    else:
+        found: Middleware = value
+        return found
+    return None
+
+
+def _kind_of(value: object) -> str:
+    return "a job class" if isinstance(value, type) else f"of type {type(value).__name__}"
+
+
 def _load(name: str, problems: list[str]) -> Iterator[ModuleType]:
     module = _import(name, problems)
     if module is None:
@@ -102,7 +148,10 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError("there is no such file")
-    if path.stem in sys.modules:
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path.resolve()):
+        return loaded
+    if loaded is not None:
         raise ImportError(f"there is a module {path.stem} already; give the file another name")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

@@ -34,6 +34,7 @@ class Options:
         reload: load the modules anew after each edit.
         threads: jobs that each process runs at once, in threads; None: not in threads.
         concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
+        middleware: ``MODULE:NAME`` of what surrounds each run, outermost first.
     """
 
     modules: tuple[str, ...]
@@ -50,6 +51,7 @@ class Options:
     reload: bool = False
     threads: int | None = None
     concurrency: int | None = None
+    middleware: tuple[str, ...] = ()
 
     @property
     def queues(self) -> tuple[str, ...]:

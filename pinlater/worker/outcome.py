@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pinlater import middleware
 from pinlater.status import block, place, room_of
 
 _HOST = socket.gethostname()
@@ -17,7 +19,7 @@ _MOST_FRAMES = 8
 _OURS = frozenset(
     str(Path(__file__).with_name(f"{name}.py"))
     for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner")
-)
+) | {middleware.__file__, contextlib.__file__}
 """Whose lines say nothing about a job."""
 
 

@@ -25,6 +25,7 @@ from pinlater.worker.burst import Burst
 from pinlater.worker.connector import Connector
 from pinlater.worker.fetcher import Fetcher
 from pinlater.worker.holding import DISCARDED, FAILED, SUCCEEDED, Identity
+from pinlater.worker.modules import load_middleware
 from pinlater.worker.options import Options
 from pinlater.worker.outcome import Failure, Outcome
 from pinlater.worker.pipeline import Pipeline
@@ -67,9 +68,13 @@ class JobProcess(ABC):
         pool: the one that the process belongs to.
         codec: of the job classes.
         shared: with the other processes.
+
+    Raises:
+        ConfigError: middleware that the options name cannot be had.
     """
 
     def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
+        self._middleware = load_middleware(options.middleware)
         self._child = child
         self._board = shared.board
         self._slot = shared.slot(pool.name, child.slot)

@@ -140,6 +140,12 @@ def main() -> None:
 )
 @click.option("--reload", is_flag=True, help="For development: load the modules anew whenever one was edited.")
 @click.option(
+    "--middleware",
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="What surrounds each run of a job, see pinlater.Middleware; may be repeated, the first is the outermost.",
+)
+@click.option(
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
 )
 @click.version_option(__version__, prog_name="pinlater-worker")
@@ -159,6 +165,7 @@ def worker(  # noqa: PLR0917 - click calls it
     reload: bool,
     threads: int | None,
     concurrency: int | None,
+    middleware: tuple[str, ...],
     log_level: str,
 ) -> None:
     """Run the jobs of PinLater queues.
@@ -181,6 +188,7 @@ def worker(  # noqa: PLR0917 - click calls it
             rss_ceiling_bytes=memory_ceiling,
             health=health,
             reload=reload,
+            middleware=middleware,
         )
         status = _run(options, log_level.upper())
     except ConfigError as error:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from inspect import iscoroutinefunction
 from os import getpid
 from time import monotonic_ns, time
 from types import CoroutineType
@@ -19,6 +20,7 @@ from pinlater.delays import delay_ms, milliseconds
 from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry, interruption_in
 from pinlater.job import Job, JobOptions
 from pinlater.kept import again_in
+from pinlater.middleware import Middleware, run_within, within
 from pinlater.next_run import Plan
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
@@ -45,6 +47,7 @@ class Runner:
         now: epoch seconds, as the server has them.
         coroutines: runs those of jobs; None: one that needs no care.
         limits: runs jobs within their limits; None: those of the main thread.
+        middleware: what surrounds each run, outermost first.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Runner:
         now: Callable[[], float] = time,
         coroutines: Coroutines | None = None,
         limits: Limits | None = None,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self._decode = codec.decode
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -68,6 +72,8 @@ class Runner:
         self._limits = limits or TimeLimits(kill_at, self._coroutines, saver)
         self._running = running
         self._now = now
+        self._middleware = tuple(middleware)
+        self._run = self._call_within if middleware else self._call
         self._pid = getpid()
         self._notes: dict[tuple[type[Job], int], tuple[int, int, JobOptions]] = {}
 
@@ -101,9 +107,9 @@ class Runner:
         try:
             if context.options.is_limited:
                 batch.area.kill_ns[position] = now_ns + int((context.options.hard_seconds or 0.0) * 1e9)
-                self._limits.run(context.options, partial(self._call, job, context))
+                self._limits.run(context.options, partial(self._run, job, context))
             else:
-                self._call(job, context)
+                self._run(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             if getpid() != self._pid:
                 leave_fork(error)
@@ -118,6 +124,13 @@ class Runner:
         result = job.run(context)
         if result.__class__ is CoroutineType:
             self._coroutines.run(result)
+
+    def _call_within(self, job: Job, context: RunContext) -> None:
+        if iscoroutinefunction(job.run):
+            self._coroutines.run(run_within(self._middleware, job, context))
+            return
+        with within(self._middleware, job, context):
+            self._call(job, context)
 
     def close(self) -> None:
         """End what jobs left behind."""

@@ -27,7 +27,9 @@ class SoloProcess(JobProcess):
     def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
         self._saver = saver = Saver(self._pipeline, self._connector, self._context, child)
-        self._runner = Runner(codec, self._identity.kinds, saver, self._lease_seconds, kill_at=child.kill_at)
+        self._runner = Runner(
+            codec, self._identity.kinds, saver, self._lease_seconds, kill_at=child.kill_at, middleware=self._middleware
+        )
 
     def work(self) -> None:
         """Work until told to stop, or until there is nothing left to do in a burst."""

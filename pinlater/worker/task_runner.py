@@ -10,6 +10,7 @@ from time import monotonic
 from pinlater.codec import JobCodec
 from pinlater.errors import BodyInvalid, interruption_in
 from pinlater.job import Job
+from pinlater.middleware import Middleware, run_within
 from pinlater.worker import logs
 from pinlater.worker.batch import Batch, queue_of
 from pinlater.worker.deadlines import Deadlines
@@ -24,14 +25,21 @@ class TaskRunner(Runner):
     """As ``Runner``, for jobs that are awaited.
 
     Args:
-        codec, names, saver, patience_seconds: as of ``Runner``.
+        codec, names, saver, patience_seconds, middleware: as of ``Runner``.
         deadlines: hard limits of all jobs.
     """
 
     def __init__(
-        self, codec: JobCodec, names: Sequence[str], saver: Saver, patience_seconds: float, deadlines: Deadlines
+        self,
+        codec: JobCodec,
+        names: Sequence[str],
+        saver: Saver,
+        patience_seconds: float,
+        deadlines: Deadlines,
+        *,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
-        super().__init__(codec, names, saver, patience_seconds)
+        super().__init__(codec, names, saver, patience_seconds, middleware=middleware)
         self._deadlines = deadlines
         self._is_plain: dict[type[Job], bool] = {}
 
@@ -80,4 +88,4 @@ class TaskRunner(Runner):
                 f"{job.job_options.name} has a plain run, which would block the other jobs of a worker with "
                 "--concurrency; enqueue it to a queue that another worker serves"
             )
-        await job.run(context)
+        await (run_within(self._middleware, job, context) if self._middleware else job.run(context))

@@ -51,10 +51,10 @@ class TeamProcess(JobProcess):
         common = (self._codec, self._identity.kinds, self._saver, self._lease_seconds)
 
         def for_thread(running: logs.Running, limits: ThreadLimits, coroutines: LimitedCoroutines) -> Runner:
-            return Runner(*common, running=running, limits=limits, coroutines=coroutines)
+            return Runner(*common, running=running, limits=limits, coroutines=coroutines, middleware=self._middleware)
 
         def for_tasks(deadlines: Deadlines) -> TaskRunner:
-            return TaskRunner(*common, deadlines)
+            return TaskRunner(*common, deadlines, middleware=self._middleware)
 
         if options.concurrency is not None:
             return TaskTeam(options.places, self._bell, for_tasks, self._child.kill_at)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.worker.modules import ModulesInvalid, load_job_classes, make_codec, refuse_plain
+from pinlater.worker.modules import ModulesInvalid, load_job_classes, load_middleware, make_codec, refuse_plain
 
 JOB = "from pinlater import Job\nclass {name}(Job{options}):\n    def run(self, context): pass\n"
 
@@ -127,3 +127,32 @@ def test_an_event_loop_takes_no_plain_classes_of_its_queues(project):
     refuse_plain(kinds, ["later"])
     with pytest.raises(ConfigError, match=r"would block: Mail \(queue mail\), Post \(queue letters\); .* --threads"):
         refuse_plain(kinds, ["later", "mail", "letters"])
+
+
+AROUND = "from contextlib import nullcontext\ndef around(job, context): return nullcontext()\nnumber = 7\n"
+
+
+def test_middleware_is_found_in_modules_and_files_also_those_of_jobs(project):
+    project(wk_around=AROUND, wk_both=AROUND + job("Both"))
+    assert [each.__name__ for each in load_middleware(["wk_around:around", "wk_both.py:around"])] == ["around"] * 2
+    assert load("wk_both.py") == ["Both"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("around", "--middleware around: write MODULE:NAME"),
+        (":around", "write MODULE:NAME"),
+        ("wk_wrong:", "write MODULE:NAME"),
+        ("wk_nowhere:around", "cannot load wk_nowhere: ModuleNotFoundError"),
+        ("wk_wrong:aruond", "wk_wrong has no aruond; check its spelling"),
+        ("wk_wrong:number", "this is no middleware, but of type int"),
+        ("wk_wrong:Wrong", "this is no middleware, but a job class"),
+    ],
+)
+def test_middleware_that_cannot_be_had(project, text, why):
+    project(wk_wrong=AROUND + job("Wrong"))
+    with pytest.raises(ModulesInvalid) as caught:
+        load_middleware([text, "also-wrong"])
+    assert why in caught.value.problems[0]
+    assert "also-wrong" in caught.value.problems[1]
