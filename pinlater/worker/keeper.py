@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import select
 import time
+from collections.abc import Callable
+from functools import partial
 
 from pinlater_supervisor import Child
 
-from pinlater.errors import CallError, ServiceError
+from pinlater.errors import CallError, CallUnsendable, ServerUnavailable, ServiceError
 from pinlater.worker.board import Board
 from pinlater.worker.estate import settle_estate
 from pinlater.worker.holding import HELD, RUNNING, HeldBatch, Holding
@@ -53,7 +55,6 @@ class Keeper:
         Also when the stop is urgent: settling what they left takes one call, and is the reason to be last.
         """
         while True:
-            self._child.beat()
             is_done = self._turn()
             if is_done or not self._child.draining:
                 self._last_done = time.monotonic()
@@ -65,14 +66,21 @@ class Keeper:
             self._rest(is_done)
 
     def _turn(self) -> bool:
-        """Do what is due; return whether all of it could be done."""
+        """Do what is due; return whether all of it could be done. What one duty meets with does not hold up another."""
+        duties: list[Callable[[], object]] = [self._renew_when_due]
+        duties += [partial(self._settle, notice) for notice in self._notices.pending()]
+        duties.append(self._take_back)
         is_done = True
-        for duty in (self._settle_all, self._renew_when_due, self._take_back):
+        for duty in duties:
+            self._child.beat()
             try:
                 duty()
+            except ServerUnavailable as error:
+                log.debug("%s", error)
+                return False  # the others would not find one either
             except CallError as error:
                 log.debug("%s", error)
-                return False
+                is_done = False
             except ServiceError as error:
                 log.warning("the server refused the keeper: %s", error)
                 is_done = False
@@ -91,20 +99,16 @@ class Keeper:
 
     # Deaths
 
-    def _settle_all(self) -> None:
-        for notice in self._notices.pending():
-            self._settle(notice)
-
     def _settle(self, notice: Notice) -> None:
         """Settle what a dead process held.
 
         Raises:
-            CallError: no server could be reached; it is to be tried again.
-            ServiceError: the server refused; likewise, unless the claims have ended by themselves.
+            CallError: no server has answered; it is to be tried again.
+            ServiceError, CallUnsendable: likewise, unless the claims have ended by themselves.
         """
         try:
             settle_estate(notice, self._messenger, self._board.expect_retries)
-        except ServiceError as error:
+        except (ServiceError, CallUnsendable) as error:
             if time.monotonic_ns() - notice.facts.died_ns < self._lease_seconds * 1e9:
                 raise
             log.error("what process %d held could not be settled: %s", notice.facts.pid, error)  # noqa: TRY400

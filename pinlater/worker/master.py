@@ -19,7 +19,7 @@ from pinlater.worker.pools import JobPool
 from pinlater.worker.reloader import watch_modules
 from pinlater.worker.shared import Shared
 
-_KEEPER_HANG_SECONDS = 60.0
+_SHORTEST_HANG_SECONDS, _LONGEST_HANG_SECONDS = 10.0, 60.0
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def run_worker(options: Options) -> int:
             run=run_keeper,
             title="pinlater-worker: keeper",
             stop_order=1,  # it settles what the job processes leave behind
-            hang_seconds=_KEEPER_HANG_SECONDS,
+            hang_seconds=keeper_hang_seconds(options.lease_seconds),
         ),
     ]
     if options.reload:
@@ -66,6 +66,14 @@ def run_worker(options: Options) -> int:
         listener=listener,
         unready=shared.board.why_out_of_contact,
     ).run()
+
+
+def keeper_hang_seconds(lease_seconds: float) -> float:
+    """Return how long a keeper may be silent: another one has to renew its claims, a third of them old, in time.
+
+    Short leases are no reason to take a slow server's answer for a keeper that hangs.
+    """
+    return min(max(lease_seconds / 2, _SHORTEST_HANG_SECONDS), _LONGEST_HANG_SECONDS)
 
 
 def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:

@@ -125,9 +125,8 @@ class Saver:
     def close(self) -> None:
         """Let no thread call from here on, once a call that is under way has ended."""
         self.is_open = False
-        if self.is_saving:
-            with self._turn:
-                pass
+        with self._turn:
+            pass
 
     def _arguments(self, batch: Batch, position: int, body: bytes) -> object:
         descriptor = batch.descriptors[position]

@@ -79,7 +79,9 @@ class SoloProcess(JobProcess):
             batch.next = position + 1
             saver.is_open = True
             outcome = run(batch, position, now)
-            saver.close()
+            saver.is_open = False
+            if saver.is_saving:
+                saver.close()
             now = monotonic_ns()
             self._note(batch, position, outcome)
             if isinstance(outcome, Failure):

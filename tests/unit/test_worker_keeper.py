@@ -4,15 +4,15 @@ import signal
 import time
 
 import pytest
-from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, ChildExit
+from pinlater_supervisor import DUMP_SECONDS, MEMORY_CEILING, TIME_OUT, ChildExit
 
 from pinlater.client.servers import ServerSet
-from pinlater.errors import ServerUnavailable, UnknownError
+from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
 from pinlater.worker.board import Board
 from pinlater.worker.crashes import crashes_in
 from pinlater.worker.holding import ALONE, DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, team_layout
 from pinlater.worker.keeper import Keeper
-from pinlater.worker.master import note_exit, was_interrupted
+from pinlater.worker.master import keeper_hang_seconds, note_exit, was_interrupted
 from pinlater.worker.notices import Facts, Notices
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
@@ -29,12 +29,15 @@ class FakeMessenger:
     def __init__(self):
         self.said = []
         self.trouble = None
+        self.troubles = []
         self.kept = {}
         self.body = b"{}"
 
     def _say(self, what, jobs):
         if self.trouble:
             raise self.trouble
+        if self.troubles and jobs and what != "renew":
+            raise self.troubles.pop(0)
         if jobs:
             self.said.append((what, jobs))
 
@@ -132,6 +135,23 @@ def test_renewal_is_tried_until_a_server_is_there(bench):
         assert not bench.is_done
     bench.messenger.trouble = None
     assert bench.turn() == [("renew", names(1))]
+    assert bench.is_done
+
+
+@pytest.mark.parametrize("lease_seconds", [20, 30, 60, 120, 86400])
+def test_a_keeper_that_hangs_is_replaced_before_its_claims_end(lease_seconds):
+    assert lease_seconds / 3 + keeper_hang_seconds(lease_seconds) + DUMP_SECONDS + 1 < lease_seconds
+
+
+def test_a_death_that_cannot_be_settled_holds_up_nothing_else(bench):
+    for claim in ("first", "second"):
+        bench.hold(HELD, claim=claim)
+        bench.die()
+    bench.hold(RUNNING, age_ns=LONG_AGO_NS)
+    bench.messenger.troubles = [CallTimeout("no reply"), UnknownError("full")]
+    assert bench.turn() == [("renew", names(1))]
+    assert not bench.is_done
+    assert bench.turn() == [("give back", names(1))] * 2
     assert bench.is_done
 
 
