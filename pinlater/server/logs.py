@@ -1,11 +1,10 @@
-"""Log records on standard error: a plain line each, or a JSON object a line."""
+"""Log records of the server on standard error: a plain line each, or a JSON object a line."""
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
-from datetime import UTC, datetime
+
+from pinlater.logs import JsonLines, set_up, utc_time
 
 
 def set_up_logs(level: str, log_format: str) -> None:
@@ -15,9 +14,7 @@ def set_up_logs(level: str, log_format: str) -> None:
         level: least severe to show, such as ``INFO``.
         log_format: ``plain`` or ``json``.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log_format == "json" else PlainLines())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    set_up(level, JsonLines() if log_format == "json" else PlainLines())
 
 
 class PlainLines(logging.Formatter):
@@ -28,31 +25,9 @@ class PlainLines(logging.Formatter):
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - inherited
         """Return the time in UTC, to the millisecond."""
-        return _time(record)
+        return utc_time(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - inherited
         """Keep a message on one line: parts of it may come from clients, who could forge records otherwise."""
         record.message = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in record.message)
         return super().formatMessage(record)
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a record: time, level, logger, message, process, and a traceback if there is one."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the object."""
-        fields = {
-            "time": _time(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            "process": record.process,
-        }
-        if record.exc_info:
-            fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
-
-
-def _time(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

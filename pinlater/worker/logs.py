@@ -1,22 +1,21 @@
-"""Log lines on stderr: time, level, process, and the job that is running."""
+"""Log lines of the worker on stderr: time, level, process, and the job that is running."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import TextIO
+
+from pinlater.logs import JsonLines, no_more, set_up
 
 _LINE = "%(asctime)s.%(msecs)03d %(levelname)s %(process)d%(job)s %(message)s"
-
-
-_STDERR = 2
 
 
 class Running:
     """What runs.
 
     Attributes:
-        job: its ``str`` is asked for only when a line is written. None between jobs.
+        job: its ``str``, or its ``log_fields``, are asked for only when a line is written. None between jobs.
     """
 
     __slots__ = ("job",)
@@ -46,16 +45,17 @@ class JobFormatter(logging.Formatter):
         return super().format(record)
 
 
-def _own_stderr() -> TextIO | None:
-    """Return a stream to stderr that stays open when a job closes ``sys.stderr``; None if there is no stderr."""
-    try:
-        return open(_STDERR, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
-    except OSError:
-        return None
+def job_fields() -> Mapping[str, object]:
+    """Return what a JSON line says of the running job: descriptor, queue, class, and numbers of attempts."""
+    fields: Mapping[str, object] = getattr(running.get().job, "log_fields", None) or no_more()
+    return fields
 
 
-def set_up(level: str) -> None:
-    """Let the whole program log to stderr from ``level`` up."""
-    handler = logging.StreamHandler(_own_stderr())
-    handler.setFormatter(JobFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+def set_up_logs(level: str, log_format: str = "plain") -> None:
+    """Let the whole program log to stderr.
+
+    Args:
+        level: least severe to show, such as ``INFO``.
+        log_format: ``plain`` or ``json``.
+    """
+    set_up(level, JsonLines(job_fields) if log_format == "json" else JobFormatter())

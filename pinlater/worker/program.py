@@ -148,6 +148,12 @@ def main() -> None:
 @click.option(
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["plain", "json"]),
+    default="plain",
+    help="How log lines are written; json is an object a line, with the running job.  [default: plain]",
+)
 @click.version_option(__version__, prog_name="pinlater-worker")
 def worker(  # noqa: PLR0917 - click calls it
     modules: tuple[str, ...],
@@ -167,6 +173,7 @@ def worker(  # noqa: PLR0917 - click calls it
     concurrency: int | None,
     middleware: tuple[str, ...],
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run the jobs of PinLater queues.
 
@@ -190,21 +197,21 @@ def worker(  # noqa: PLR0917 - click calls it
             reload=reload,
             middleware=middleware,
         )
-        status = _run(options, log_level.upper())
+        status = _run(options, log_level.upper(), log_format)
     except ConfigError as error:
         click.echo(f"pinlater-worker: {error}", err=True)
         status = EXIT_CONFIG
     sys.exit(status)
 
 
-def _run(options: Options, log_level: str) -> int:
+def _run(options: Options, log_level: str, log_format: str) -> int:
     from pinlater.worker import logs
     from pinlater.worker.master import run_worker
     from pinlater.worker.reloader import refuse_without_watchfiles
 
     if options.reload:
         refuse_without_watchfiles()
-    logs.set_up(log_level)
+    logs.set_up_logs(log_level, log_format)
     return run_worker(options)
 
 

@@ -94,8 +94,18 @@ class RunContext(JobContext):
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
         """Return a logger whose lines carry the job."""
-        details = {"descriptor": self.descriptor, "queue": self.queue, "attempt": self.attempt}
-        return _JobLog(logging.getLogger(type(self._job).__module__), details)
+        return _JobLog(logging.getLogger(type(self._job).__module__), self.log_fields)
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """Return what a log line can say of the job."""
+        return {
+            "descriptor": self.descriptor,
+            "queue": self.queue,
+            "class": self._job.job_options.name,
+            "attempt": self.attempt,
+            "attempts_allowed": self.attempts_allowed,
+        }
 
     @property
     def is_draining(self) -> bool:

@@ -20,6 +20,7 @@ SOURCES = {
 BASE = {"errors", "state", "status", "password", "backoff", "descriptor", "context"}
 MAY_KNOW = {
     "errors": set(),
+    "logs": set(),
     "state": set(),
     "password": set(),
     "status": set(),
@@ -50,6 +51,7 @@ MAY_KNOW = {
         "delays",
         "follow_ups",
         "kept",
+        "logs",
         "middleware",
         "next_run",
         "policy",
@@ -62,7 +64,7 @@ MAY_KNOW = {
         "client",
         "pinlater_supervisor",
     },
-    "server": BASE | {"wire", "pinlater_supervisor"},
+    "server": BASE | {"logs", "wire", "pinlater_supervisor"},
     "testing": BASE
     | {
         "job",
@@ -71,6 +73,7 @@ MAY_KNOW = {
         "delays",
         "follow_ups",
         "kept",
+        "logs",
         "middleware",
         "next_run",
         "policy",

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from pinlater.server.logs import JsonLines, PlainLines, set_up_logs
+from pinlater.logs import JsonLines
+from pinlater.server.logs import PlainLines, set_up_logs
 
 
 def record(message, *arguments, exc_info=None):
@@ -68,11 +69,11 @@ def restored_logging():
 
 @pytest.mark.parametrize(("log_format", "start"), [("plain", "2"), ("json", "{")])
 @pytest.mark.usefixtures("restored_logging")
-def test_records_go_to_standard_error(capsys, log_format, start):
+def test_records_go_to_standard_error(capfd, log_format, start):
     set_up_logs("INFO", log_format)
     logging.getLogger("a.b").debug("not shown")
     logging.getLogger("a.b").info("shown")
-    written = capsys.readouterr()
+    written = capfd.readouterr()
     assert written.out == ""
     [line] = written.err.splitlines()
     assert line.startswith(start)

@@ -12,7 +12,7 @@ from pinlater.worker.pools import JobPool
 def run(monkeypatch):
     started = []
     monkeypatch.setattr(master, "run_worker", lambda options: started.append(options) or 7)
-    monkeypatch.setattr("pinlater.worker.logs.set_up", lambda level: None)
+    monkeypatch.setattr("pinlater.worker.logs.set_up_logs", lambda level, log_format: None)
 
     def run(*arguments):
         result = CliRunner().invoke(program.worker, arguments)

@@ -1,0 +1,41 @@
+"""What real workers write as JSON."""
+
+import json
+import sys
+
+import pytest
+
+from pinlater.state import JobState
+from tests.system.worker_program import await_state, put
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+TALKS = """
+import logging
+from pinlater import Job
+
+
+class Talks(Job, queue="touch"):
+    def run(self, context):
+        logging.getLogger("a.library").warning("NUL \\0, lines\\n\\r and %s", "\\udcff")
+        logging.getLogger("a.library").warning("x" * 5_000_000)
+        context.log.warning("own %s", "words")
+        logging.getLogger("a.library").warning("%d", "no number")
+"""
+
+
+@pytest.mark.parametrize("several", [(), ("--threads", 2)])
+def test_every_line_is_an_object_and_those_of_a_job_name_it(start, client, folder, several):
+    (folder / "talks.py").write_text(TALKS)
+    worker = start("--processes", 1, "--log-format", "json", *several, modules=("talks",))
+    descriptor = put(client, "Talks", "touch")
+    await_state(client, descriptor, JobState.SUCCEEDED)
+    assert worker.stop() == 0
+    lines = [json.loads(line) for line in worker.log.splitlines()]
+    assert all({"time", "level", "logger", "message", "process"} <= line.keys() for line in lines)
+    about = {"descriptor": descriptor, "queue": "touch", "class": "Talks", "attempt": 1, "attempts_allowed": 3}
+    told = [line["message"] for line in lines if about.items() <= line.items()]
+    assert told[0] == "NUL \0, lines\n\r and \\udcff"
+    assert told[1].endswith("… (5000000 characters)")
+    assert told[2:] == ["own words", "%d (its arguments do not fit: TypeError)"]
+    assert max(map(len, worker.log.splitlines())) < 100_000
