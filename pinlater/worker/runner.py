@@ -92,9 +92,10 @@ class Runner:
         except BodyInvalid as error:
             return self._unreadable(batch, position, error)
         tick = self._tick_of(job, context, body) if context.may_have_kept else None
-        if tick is None:
-            return self._attempt(job, context, batch, position, now_ns)
-        return tick.outcome if tick.is_over else tick.after(self._attempt(job, context, batch, position, now_ns))
+        if tick is not None and tick.is_over:
+            return tick.outcome
+        outcome = self._attempt(job, context, batch, position, now_ns)
+        return outcome if tick is None else tick.after(outcome)
 
     def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | None:
         """Return the tick that a job was claimed for; None unless a schedule has planted it."""

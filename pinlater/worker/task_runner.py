@@ -45,11 +45,21 @@ class TaskRunner(Runner):
 
     async def run_awaited(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; see ``run``. To be called in a task of its own."""
+        body = batch.bodies[position]
         try:
-            job = self._decode(queue_of(batch.descriptors[position]), batch.bodies[position])
+            job = self._decode(queue_of(batch.descriptors[position]), body)
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
             return self._unreadable(batch, position, error)
+        tick = self._tick_of(job, context, body) if context.may_have_kept else None
+        if tick is not None and tick.is_over:
+            return tick.outcome
+        outcome = await self._attempt_awaited(job, context, batch, position, now_ns)
+        return outcome if tick is None else tick.after(outcome)
+
+    async def _attempt_awaited(
+        self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int
+    ) -> Outcome | None:
         self._note(job, context, batch, position, now_ns)
         logs.running.set(logs.Running(context))
         try:

@@ -46,7 +46,8 @@ def server(tmp_path_factory):
 @pytest.fixture
 def workers(tmp_path, server):
     (tmp_path / "jobs.py").write_text(JOBS)
-    workers = [Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1) for _ in range(3)]
+    ways = (("--processes", 1), ("--processes", 2), ("--processes", 1, "--threads", 3))
+    workers = [Worker(tmp_path, "jobs", "--server", server.address, *way) for way in ways]
     yield workers
     for worker in workers:
         worker.end()

@@ -1,5 +1,6 @@
 """Periodic jobs: planted once, run at each tick, never ended by a failure."""
 
+import asyncio
 import itertools
 from datetime import UTC, datetime, timedelta
 from time import monotonic_ns, time
@@ -15,9 +16,12 @@ from pinlater.kept import Again, Kept, kept_in
 from pinlater.testing import LocalServer
 from pinlater.wire.messages import RequestContext
 from pinlater.worker import planter as planter_module
+from pinlater.worker.deadlines import Deadlines
+from pinlater.worker.limits import never_kill
 from pinlater.worker.outcome import Failure, Interruption
 from pinlater.worker.planter import Planter, Seeds
 from pinlater.worker.runner import Runner
+from pinlater.worker.task_runner import TaskRunner
 from pinlater.worker.tick import SPARE_ATTEMPTS
 from tests.unit.worker_fakes import FakePipeline, batch_of, new_slot
 
@@ -191,6 +195,33 @@ def test_one_that_somebody_enqueued_runs_once():
 def test_nonsense_for_a_schedule_harms_nobody_else(again):
     outcome, _ = run(b'{"job":"Tidy","$again":' + again + b"}")
     assert isinstance(outcome, Failure)
+
+
+class Awaited(Job, name="Tidy", queue="tidy", every=60, attempts=3):
+    how: str = ""
+
+    async def run(self, context):
+        seen.append(context.scheduled_for)
+        if self.how:
+            raise ValueError("dusty")
+
+
+def run_awaited(body, attempt=1):
+    codec = JobCodec([Awaited])
+    allowed = 3 + SPARE_ATTEMPTS
+    batch = batch_of("tidy:s1:p1:7", bodies=[body], slot=new_slot(), allowed=allowed, remaining=allowed + 1 - attempt)
+    runner = TaskRunner(codec, codec.names, Saver(), 30.0, Deadlines(never_kill))
+    return asyncio.run(runner.run_awaited(batch, 0, monotonic_ns()))
+
+
+def test_awaited_jobs_have_ticks_as_well():
+    for how, attempt, has_run in (("", 1, True), ("fails", 3, True), ("", 4, False)):
+        outcome = run_awaited(encode_body(Awaited(how=how), Kept(again=Again(TICK_MS, 4, EVERY_MINUTE))), attempt)
+        assert (outcome.attempts, outcome.run_after_ms % MINUTE_MS) == (3 + SPARE_ATTEMPTS, 0)
+        assert outcome.run_after_ms > time() * 1000
+        assert len(seen) == has_run
+        seen.clear()
+    assert isinstance(run_awaited(planted("fails")), Failure)
 
 
 # Planting
