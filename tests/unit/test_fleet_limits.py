@@ -61,8 +61,8 @@ def test_a_limit_of_running_jobs_holds_over_all_shards(fleet):
     assert take(5) == (5, True, False)
     assert take(5) == (2, False, True)
     assert take(5) == (0, False, True)
-    fleet.shards["1"].running = 0
+    max(fleet.shards.values(), key=lambda one: one.running).running = 0  # its jobs have ended
     taken, _, is_held = take(10)
     assert taken > 0
-    assert is_held
+    assert is_held == (taken < 5)
     assert sum(one.running for one in fleet.shards.values()) == 7
