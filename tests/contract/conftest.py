@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from pinlater.server.backends.fleet import FleetBackend, ShardSpec
+from pinlater.server.backends.mysql import Options, ShardMaker
 from pinlater.server.backends.redis import Place, RedisShard
 from pinlater.server.backends.sqlite import SqliteBackend
 from tests.support.bench import QUEUE, Bench
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import fresh_prefix, place_of
 from tests.support.redis_service import RedisService
 
 PRIORITY_LEVELS = 3
@@ -78,7 +81,27 @@ def _redis_shard(clock, spec):
     )
 
 
-HOMES = {"sqlite": SqliteHome, "redis": RedisHome}
+class MysqlHome:
+    """A database of its own for each test, on a server that all share."""
+
+    def __init__(self, folder):
+        self._place = place_of(shared_service())
+        self._prefix = fresh_prefix()
+
+    def open(self, clock):
+        options = Options(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=0.3)
+        self._maker = ShardMaker(options, connections=8, database_prefix=self._prefix)
+        fleet = FleetBackend("mysql", self._maker)
+        fleet.update([ShardSpec("1", self._place)])
+        return fleet
+
+    def lose(self):
+        """A process that ends cuts its connections; the server has what was committed."""
+        for pool in self._maker.pools:
+            pool.close()
+
+
+HOMES = {"sqlite": SqliteHome, "mysql": MysqlHome, "redis": RedisHome}
 """Name of a store -> makes its home from an empty folder."""
 
 

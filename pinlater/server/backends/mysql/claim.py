@@ -1,0 +1,199 @@
+"""Claim: PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
+
+One claimer at a time for each queue, for all dequeues that wait meanwhile: they would only be in each other's way.
+Answered before the commit: should that be lost, the jobs are pending still, and are handed out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.lane import Batch
+from pinlater.server.backends.mysql.queues import Queue, not_found
+from pinlater.server.backends.mysql.transaction import Transaction
+
+MOST_JOBS = 5000
+"""One round claims no more than this, or what one dequeue asks for."""
+
+
+class ClaimRequest(NamedTuple):
+    """One dequeue."""
+
+    limit: int
+    max_bytes: int
+    claim: bytes
+    lease_ms: int
+    want_next_due: bool
+    max_running: int | None
+
+    def allowed(self, running: int) -> int:
+        """Return how many jobs it may have while so many run."""
+        return self.limit if self.max_running is None else max(min(self.limit, self.max_running - running), 0)
+
+
+class Candidate(NamedTuple):
+    """A job that may be handed out; ``prefix`` is the head of its descriptor."""
+
+    prefix: str
+    id: int
+    size: int
+    allowed: int
+    remaining: int
+    created_at: int
+    run_after: int
+
+    def with_body(self, body: bytes) -> ClaimedJob:
+        """Return it as it is handed out."""
+        descriptor = f"{self.prefix}{self.id}"
+        return ClaimedJob(descriptor, body, self.allowed, self.remaining, self.created_at, self.run_after)
+
+
+class Share(NamedTuple):
+    """What one dequeue gets.
+
+    Attributes:
+        jobs: these.
+        is_full: more may be there.
+        is_held: more may be there, but as many run as may.
+    """
+
+    jobs: Sequence[Candidate]
+    is_full: bool
+    is_held: bool
+
+
+ClaimBatch = Batch[ClaimRequest, Dequeued]
+
+
+class Claimer:
+    """Claims for one queue.
+
+    Args:
+        database: of the shard.
+        queue: its own.
+    """
+
+    def __init__(self, database: Database, queue: Queue) -> None:
+        self._database = database
+        self._queue = queue
+
+    async def claim(self, batch: ClaimBatch) -> None:
+        """Make one attempt at a batch."""
+        async with self._database.transaction() as transaction:
+            running = await self._running(transaction, batch.requests)
+            found = await self._candidates(transaction, sum(request.allowed(running) for request in batch.requests))
+            if found is None:
+                batch.fail(not_found(self._queue.name))
+                return
+            shares = share_out(found, batch.requests, running)
+            batch.answer(await self._take(transaction, batch.requests, shares))
+
+    async def _running(self, transaction: Transaction, requests: Sequence[ClaimRequest]) -> int:
+        """Return how many jobs run, if that matters; then nobody else claims until the transaction ends."""
+        if all(request.max_running is None for request in requests):
+            return 0
+        _, count = await transaction.run(
+            transaction.bind("lock_queue", queue=self._queue.id),
+            transaction.bind("running_jobs", queue=self._queue.id),
+        )
+        return int(count.rows[0][0])
+
+    async def _candidates(self, transaction: Transaction, wanted: int) -> list[Candidate] | None:
+        """Lock what can be handed out, up to ``wanted`` jobs; None if the queue is gone."""
+        priorities = range(1, len(self._queue.prefixes) + 1)
+        is_there, *fronts, first = await transaction.run(
+            transaction.bind("is_queue", queue=self._queue.id),
+            *(
+                transaction.bind("first_pending", queue=self._queue.id, priority=priority)
+                for priority in priorities[1:]
+            ),
+            self._claimable(transaction, 1, wanted),
+        )
+        if not is_there.rows:
+            return None
+        found = self._read(1, first.rows)
+        for priority, front in zip(priorities[1:], fronts, strict=True):
+            if len(found) >= wanted:
+                break
+            if front.rows and front.rows[0][0] <= transaction.now:
+                [more] = await transaction.run(self._claimable(transaction, priority, wanted - len(found)))
+                found += self._read(priority, more.rows)
+        return found
+
+    def _claimable(self, transaction: Transaction, priority: int, limit: int) -> bytes:
+        return transaction.bind(
+            "claimable_jobs", queue=self._queue.id, priority=priority, now=transaction.now, limit=limit
+        )
+
+    def _read(self, priority: int, rows: Sequence[tuple[int, ...]]) -> list[Candidate]:
+        prefix = self._queue.prefixes[priority - 1]
+        return [Candidate(prefix, *row) for row in rows]
+
+    async def _take(
+        self, transaction: Transaction, requests: Sequence[ClaimRequest], shares: Sequence[Share]
+    ) -> list[Dequeued]:
+        """Mark the jobs, and read their bodies and, for those that came short, when the next job falls due."""
+        statements = [
+            self._marking(transaction, request, share)
+            for request, share in zip(requests, shares, strict=True)
+            if share.jobs
+        ]
+        ids = sorted(job.id for share in shares for job in share.jobs)
+        reading = [transaction.bind("bodies_of_jobs", ids=ids)] if ids else []
+        looking = self._looking(transaction, requests, shares)
+        results = await transaction.run(*statements, *reading, *looking) if statements or looking else []
+        bodies = dict(results[len(statements)].rows) if ids else {}
+        due = min((row[0] for result in results[len(statements) + len(reading) :] for row in result.rows), default=None)
+        return [
+            Dequeued(
+                [job.with_body(bodies[job.id]) for job in share.jobs],
+                due if _is_short(request, share) else None,
+                share.is_full and not share.is_held,
+                share.is_held,
+            )
+            for request, share in zip(requests, shares, strict=True)
+        ]
+
+    @staticmethod
+    def _marking(transaction: Transaction, request: ClaimRequest, share: Share) -> bytes:
+        return transaction.bind(
+            "claim_jobs",
+            ids=sorted(job.id for job in share.jobs),
+            claim=request.claim,
+            lease=request.lease_ms,
+            expires=transaction.now + request.lease_ms,
+            now=transaction.now,
+        )
+
+    def _looking(
+        self, transaction: Transaction, requests: Sequence[ClaimRequest], shares: Sequence[Share]
+    ) -> list[bytes]:
+        if not any(_is_short(request, share) for request, share in zip(requests, shares, strict=True)):
+            return []
+        return [
+            transaction.bind("next_due", queue=self._queue.id, priority=priority, now=transaction.now)
+            for priority in range(1, len(self._queue.prefixes) + 1)
+        ]
+
+
+def _is_short(request: ClaimRequest, share: Share) -> bool:
+    return request.want_next_due and not share.is_full
+
+
+def share_out(found: Sequence[Candidate], requests: Sequence[ClaimRequest], running: int = 0) -> list[Share]:
+    """Give each dequeue in turn what it asked for, as long as there is something and its answer has room."""
+    shares: list[Share] = []
+    at = 0
+    for request in requests:
+        start, room, most = at, request.max_bytes, request.allowed(running + at)
+        while at < len(found) and at - start < most:
+            room -= found[at].size + JOB_OVERHEAD_BYTES
+            if room < 0 and at > start:
+                break
+            at += 1
+        is_full = at < len(found) or at - start >= most
+        shares.append(Share(found[start:at], is_full, is_full and most < request.limit))
+    return shares

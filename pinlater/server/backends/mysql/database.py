@@ -1,0 +1,146 @@
+"""One shard's database: brought to the present schema, then lent out connection by connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from pinlater.errors import UnknownError
+from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.faults import Conflict, Lost, Refused, Unreached, connection_failed, unreachable
+from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.mysql.transaction import Transaction, transaction
+
+_T = TypeVar("_T")
+
+SCHEMA_VERSION = 1
+
+CALL_SECONDS = 8.0
+"""A call that is not part of a lane gets no longer than this, whatever the server does."""
+
+_MOST_TRIES = 5
+
+
+class Database:
+    """What the parts of a shard work on.
+
+    Args:
+        shard: its name, for errors.
+        pool: of its server.
+        queries: for its database.
+        now_ms: the clock of the store.
+    """
+
+    def __init__(self, shard: str, pool: Pool, queries: Queries, now_ms: Callable[[], int]) -> None:
+        self.shard = shard
+        self.now_ms = now_ms
+        self.queries = queries
+        self._pool = pool
+        self._is_ready = False
+        self._making = asyncio.Lock()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection to a database that has its tables.
+
+        Raises:
+            Lost: and the others of ``faults``.
+        """
+        async with self._pool.connection() as connection:
+            if not self._is_ready:
+                await self._make_ready(connection)
+            yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """Lend a transaction; see ``connection``."""
+        async with self.connection() as connection, transaction(connection, self.queries, self.now_ms()) as work:
+            yield work
+
+    async def read(self, look: Callable[[Connection], Awaitable[_T]]) -> _T:
+        """Return what ``look`` finds on a connection; tried again when the connection breaks.
+
+        Raises:
+            ShardUnreachable, ShardConnectionFailed, UnknownError: it could not be done.
+        """
+
+        async def attempt() -> _T:
+            async with self.connection() as connection:
+                return await look(connection)
+
+        return await self._within_time(attempt, is_repeatable=True)
+
+    async def rows(self, statement: bytes) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement; see ``read``."""
+        [(rows, _, _)] = await self.read(lambda connection: connection.run(statement))
+        return list(rows)
+
+    async def change(self, work: Callable[[Transaction], Awaitable[_T]], *, is_repeatable: bool) -> _T:
+        """Return what ``work`` does in a transaction; tried again after a conflict.
+
+        Args:
+            work: may be called several times.
+            is_repeatable: doing it twice does no harm, so that it is tried again also when the connection breaks.
+
+        Raises:
+            ShardUnreachable, ShardConnectionFailed, UnknownError: it could not be done.
+        """
+
+        async def attempt() -> _T:
+            async with self.transaction() as transaction:
+                return await work(transaction)
+
+        return await self._within_time(attempt, is_repeatable=is_repeatable)
+
+    async def _within_time(self, attempt: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                for _ in range(_MOST_TRIES - 1):
+                    try:
+                        return await attempt()
+                    except Unreached:
+                        raise
+                    except Lost:
+                        if not is_repeatable:
+                            raise
+                    except Conflict:
+                        continue
+                return await attempt()
+        except Unreached as error:
+            raise unreachable(self.shard, error) from error
+        except (Lost, TimeoutError) as error:
+            raise connection_failed(self.shard, error) from error
+        except Conflict as error:
+            raise UnknownError(f"other transactions are in the way, nothing was changed: {error}") from error
+
+    async def _make_ready(self, connection: Connection) -> None:
+        """Make the database and its tables as far as they are missing; several servers may do so at once."""
+        async with self._making:
+            if self._is_ready:
+                return
+            version = await self._version(connection)
+            if version > SCHEMA_VERSION:
+                raise Refused(
+                    f"database {self.queries.database} has version {version}, this program knows {SCHEMA_VERSION}; "
+                    "install a newer one"
+                )
+            for step in range(version + 1, SCHEMA_VERSION + 1):
+                for statement in self.queries.schema(step):
+                    await connection.run(statement)
+            self._is_ready = True
+
+    async def _version(self, connection: Connection) -> int:
+        name = self.queries.database.encode()
+        found = await connection.run(b"SELECT 1 FROM information_schema.schemata WHERE schema_name = '%b'" % name)
+        if not found[0].rows:
+            await connection.run(b"CREATE DATABASE IF NOT EXISTS %b CHARACTER SET utf8mb4" % name)
+        tables = await connection.run(
+            b"SELECT 1 FROM information_schema.tables WHERE table_schema = '%b' AND table_name = 'settings'" % name
+        )
+        if not tables[0].rows:
+            return 0
+        [(rows, _, _)] = await connection.run(self.queries.bind("schema_version"))
+        return int(rows[0][0]) if rows else 0

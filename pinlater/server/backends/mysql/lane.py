@@ -1,0 +1,210 @@
+"""A lane: requests of one kind, many in one transaction, one transaction after the other.
+
+While a transaction is under way, all that arrives is gathered for the next; when none is, a request sets out at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from pinlater.errors import ServiceError, UnknownError
+from pinlater.server.backends.contract import CommitStats
+from pinlater.server.backends.mysql.faults import Conflict, Lost, Refused, Unreached, connection_failed, unreachable
+
+log = logging.getLogger(__name__)
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+ATTEMPT_SECONDS = 4.0
+"""One transaction, connecting included, gets no longer than this."""
+
+PATIENCE_SECONDS = 4.5
+"""A request that has waited for so long is not tried once more; so nobody waits longer than both together."""
+
+PAUSE_SECONDS = 0.2
+"""Between two tries to reach a server that may have done what was asked of it."""
+
+MOST_CONFLICTS = 5
+
+
+class Batch(Generic[Q, R]):
+    """Requests that share a transaction, through all its attempts.
+
+    Attributes:
+        requests: in the order of arrival.
+        is_uncertain: an attempt before this one may have been committed.
+        since: when each request arrived, in seconds of the loop's time.
+        is_answered: whether the results were delivered.
+        ended: set when there is nothing more to come, the commit included.
+    """
+
+    def __init__(self, requests: Sequence[Q], futures: Sequence[asyncio.Future[R]], since: Sequence[float]) -> None:
+        self.requests = requests
+        self.is_uncertain = False
+        self.since = since
+        self._futures = futures
+        self.is_answered = False
+        self.ended = asyncio.Event()
+
+    def answer(self, results: Sequence[R | Exception]) -> None:
+        """Deliver the results, also before the commit where losing what was done does no harm."""
+        if self.is_answered:
+            return
+        self.is_answered = True
+        for future, result in zip(self._futures, results, strict=True):
+            if future.cancelled():
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+    def fail(self, error: Exception) -> None:
+        """Deliver an error to everybody."""
+        self.answer([error] * len(self.requests))
+
+    def split(self) -> list[Batch[Q, R]]:
+        """Return a batch for each request."""
+        parts = zip(self.requests, self._futures, self.since, strict=True)
+        return [Batch([request], [future], [since]) for request, future, since in parts]
+
+
+class Lane(Generic[Q, R]):
+    """Carries out requests batch by batch.
+
+    Args:
+        shard: its name, for errors.
+        work: makes one attempt at a batch, in one transaction, and answers it.
+        most: requests in one batch.
+        most_weight: the sum of their weights; a batch has one request at least.
+        on_commit: is told of each transaction.
+    """
+
+    def __init__(
+        self,
+        shard: str,
+        work: Callable[[Batch[Q, R]], Awaitable[None]],
+        *,
+        most: int = 2000,
+        most_weight: int = 8_000_000,
+        on_commit: Callable[[CommitStats], None] = lambda _: None,
+    ) -> None:
+        self._shard = shard
+        self._work = work
+        self._most = most
+        self._most_weight = most_weight
+        self._on_commit = on_commit
+        self._gathered: deque[tuple[Q, asyncio.Future[R], float, int]] = deque()
+        self._running: asyncio.Task[None] | None = None
+        self._batch: Batch[Q, R] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have no result yet."""
+        under_way = 0 if self._batch is None or self._batch.is_answered else len(self._batch.requests)
+        return len(self._gathered) + under_way
+
+    def submit(self, request: Q, weight: int = 0) -> asyncio.Future[R]:
+        """Return the future result of a request; cancelling it leaves the work alone."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._gathered.append((request, future, loop.time(), weight))
+        if self._running is None:  # a task starts in the next turn: what this turn still submits goes along
+            self._running = loop.create_task(self._run())
+        return future
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether the present transaction was answered, but not committed yet."""
+        return self._batch is not None and self._batch.is_answered
+
+    async def settled(self) -> None:
+        """Wait for the end of the present transaction."""
+        if self._batch is not None:
+            await self._batch.ended.wait()
+
+    async def finish(self) -> None:
+        """Wait until everything that was submitted has an answer."""
+        while self._running is not None:
+            await asyncio.wait([self._running])
+
+    async def _run(self) -> None:
+        try:
+            while self._gathered:
+                self._batch = self._next()
+                await self._carry_out(self._batch)
+                self._batch.ended.set()
+        finally:
+            if self._batch is not None:
+                self._batch.ended.set()
+            self._batch = None
+            self._running = None
+
+    def _next(self) -> Batch[Q, R]:
+        requests: list[Q] = []
+        futures: list[asyncio.Future[R]] = []
+        since: list[float] = []
+        room = self._most_weight
+        while self._gathered and len(requests) < self._most:
+            request, future, at, weight = self._gathered[0]
+            if requests and weight > room:
+                break
+            self._gathered.popleft()
+            room -= weight
+            requests.append(request)
+            futures.append(future)
+            since.append(at)
+        return Batch(requests, futures, since)
+
+    async def _carry_out(self, batch: Batch[Q, R]) -> None:
+        conflicts = 0
+        started = time.perf_counter()
+        while True:
+            try:
+                async with asyncio.timeout(ATTEMPT_SECONDS):
+                    await self._work(batch)
+                self._on_commit(CommitStats(len(batch.requests), time.perf_counter() - started))
+            except Unreached as error:
+                if batch.is_uncertain and self._is_patient(batch):
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    continue
+                failed = connection_failed if batch.is_uncertain else unreachable
+                batch.fail(failed(self._shard, error))
+            except (Lost, TimeoutError) as error:
+                if not batch.is_answered and self._is_patient(batch):
+                    continue
+                batch.fail(connection_failed(self._shard, error))
+            except Conflict as error:
+                conflicts += 1
+                if not batch.is_answered and conflicts < MOST_CONFLICTS:
+                    continue
+                batch.fail(UnknownError(f"other transactions are in the way, nothing was changed: {error}"))
+            except Refused as error:
+                await self._apart(batch, error)
+            except ServiceError as error:
+                batch.fail(error)
+            except Exception as error:
+                log.exception("shard %s: a transaction failed", self._shard)
+                batch.fail(UnknownError(f"the store could not carry this out: {type(error).__name__}: {error}"))
+            return
+
+    @staticmethod
+    def _is_patient(batch: Batch[Any, Any]) -> bool:
+        return asyncio.get_running_loop().time() - min(batch.since) < PATIENCE_SECONDS
+
+    async def _apart(self, batch: Batch[Q, R], error: Refused) -> None:
+        """One request's fault must not hurt the others: each by itself."""
+        if batch.is_answered:
+            return
+        if len(batch.requests) == 1:
+            log.error("shard %s: %s", self._shard, error)
+            batch.fail(error)
+            return
+        for part in batch.split():
+            await self._carry_out(part)

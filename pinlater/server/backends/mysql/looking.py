@@ -1,0 +1,210 @@
+"""Reading: peek, lookup, count, scan, on what is committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.server.backends.body_pattern import BodyPattern
+from pinlater.server.backends.contract import ClaimedJob, JobFilter, JobRecord, Page, Position
+from pinlater.server.backends.mysql.claim import Candidate, ClaimRequest, share_out
+from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.queues import Queue
+
+_BEGIN, _END = -(2**63), 2**63 - 1
+_PAGE_ROWS = 500
+_PAGE_BODIES = 50
+"""Bodies may be large: so many at once."""
+
+
+class Search(NamedTuple):
+    """What a count, scan or deletion looks for.
+
+    Attributes:
+        queue: in this queue.
+        which: these jobs.
+        now: what "due" and "future" are measured by.
+        seconds: for searching bodies, all in all.
+    """
+
+    queue: Queue
+    which: JobFilter
+    now: int
+    seconds: float
+
+    @property
+    def priorities(self) -> Sequence[int]:
+        priority = self.which.priority
+        return range(1, len(self.queue.prefixes) + 1) if priority is None else [priority]
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first and the last run_after that match."""
+        if self.which.is_future is None:
+            return _BEGIN, _END
+        return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)
+
+    def pattern(self) -> BodyPattern | None:
+        return BodyPattern(self.which.body_regex, self.seconds) if self.which.body_regex else None
+
+
+class Looker:
+    """Looks at jobs.
+
+    Args:
+        database: of the shard.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def peek(self, queue: Queue, limit: int, max_bytes: int) -> list[ClaimedJob]:
+        """Return what a dequeue would hand out."""
+
+        async def look(connection: Connection) -> list[ClaimedJob]:
+            found: list[Candidate] = []
+            for priority, prefix in enumerate(queue.prefixes, 1):
+                rows = await self._rows(
+                    connection,
+                    "peek_jobs",
+                    queue=queue.id,
+                    priority=priority,
+                    now=self._database.now_ms(),
+                    limit=limit - len(found),
+                )
+                found += [Candidate(prefix, *row) for row in rows]
+            [share] = share_out(found, [ClaimRequest(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)])
+            ids = sorted(job.id for job in share.jobs)
+            bodies = dict(await self._rows(connection, "bodies_of_jobs", ids=ids)) if ids else {}
+            return [job.with_body(bodies[job.id]) for job in share.jobs if job.id in bodies]
+
+        return await self._database.read(look)
+
+    async def lookup(
+        self, queues: Mapping[str, Queue], jobs: Sequence[JobDescriptor], *, include_body: bool
+    ) -> list[JobRecord | None]:
+        """Return the records in the order of ``jobs``; None for those not there."""
+        ids = sorted({job.local_id for job in jobs if job.queue in queues})
+        at_once = _PAGE_BODIES if include_body else _PAGE_ROWS
+        found: dict[int, Any] = {}
+
+        async def look(connection: Connection) -> None:
+            for start in range(0, len(ids), at_once):
+                rows = await self._rows(
+                    connection, "lookup_jobs", ids=ids[start : start + at_once], has_body=include_body
+                )
+                found.update((row[0], row) for row in rows)
+
+        if ids:
+            await self._database.read(look)
+        return [self._looked_up(queues.get(job.queue), job, found.get(job.local_id)) for job in jobs]
+
+    def _looked_up(self, queue: Queue | None, job: JobDescriptor, row: Any) -> JobRecord | None:
+        if row is None or queue is None or (row[2], row[12]) != (job.priority, queue.id):
+            return None
+        return self._record(queue, row)
+
+    def _record(self, queue: Queue, row: Any) -> JobRecord:
+        local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, *rest = row
+        body, key, _ = rest
+        return JobRecord(
+            f"{queue.name}:s{self._database.shard}:p{priority}:{local_id}",
+            state,
+            allowed,
+            remaining,
+            status,
+            created_at,
+            run_after,
+            updated_at,
+            None if claim is None else claim.decode(),
+            body,
+            None if key is None else key.decode(),
+        )
+
+    async def count(self, search: Search, cap: int) -> int:
+        """Return how many jobs match, at most ``cap`` per priority."""
+        if search.which.body_regex:
+            return len(await self.ids_of(search, cap))
+        first, last = search.bounds
+
+        async def look(connection: Connection) -> int:
+            results = await connection.run(
+                *(
+                    self._database.queries.bind(
+                        "count_jobs",
+                        queue=search.queue.id,
+                        state=search.which.state,
+                        priority=priority,
+                        first=first,
+                        last=last,
+                        cap=cap,
+                    )
+                    for priority in search.priorities
+                )
+            )
+            return sum(int(result.rows[0][0]) for result in results)
+
+        return await self._database.read(look)
+
+    async def scan(self, search: Search, limit: int, position: Position | None) -> Page:
+        """Return the next jobs that match, latest run_after first, without their bodies."""
+        found = [
+            (Position(row[7], row[0]), self._record(search.queue, row)._replace(body=None))
+            for row in await self._matching(search, limit + 1, position)
+        ]
+        found.sort(key=lambda entry: entry[0], reverse=True)
+        last = found[limit - 1][0] if 0 < limit < len(found) else None
+        return Page([record for _, record in found[:limit]], last)
+
+    async def ids_of(self, search: Search, limit: int) -> list[int]:
+        """Return the ids of jobs that match, up to ``limit`` of each priority."""
+        return [row[0] for row in await self._matching(search, limit)]
+
+    async def _matching(self, search: Search, wanted: int, position: Position | None = None) -> list[Any]:
+        """Return rows of up to ``wanted`` jobs of each priority, latest run_after first."""
+        pattern = search.pattern()
+        found: list[Any] = []
+        for priority in search.priorities:
+            mine: list[Any] = []
+            async for rows in self._pages(search, priority, wanted, position, has_body=pattern is not None):
+                mine += rows if pattern is None else await asyncio.to_thread(_only_matching, pattern, rows)
+                if len(mine) >= wanted:
+                    break
+            found += mine[:wanted]
+        return found
+
+    async def _pages(
+        self, search: Search, priority: int, wanted: int, position: Position | None, *, has_body: bool
+    ) -> AsyncIterator[list[Any]]:
+        """Yield rows page by page; between two pages the connection is free for others."""
+        at_once = _PAGE_BODIES if has_body else min(wanted, _PAGE_ROWS)
+        first, last = search.bounds
+        run_after, local_id, _ = position or Position(_END, _END)
+        while at_once:
+            statement = self._database.queries.bind(
+                "scan_jobs",
+                queue=search.queue.id,
+                state=search.which.state,
+                priority=priority,
+                first=first,
+                last=min(last, run_after),
+                before_run_after=run_after,
+                before_id=local_id,
+                has_body=has_body,
+                limit=at_once,
+            )
+            rows = await self._database.rows(statement)
+            yield rows
+            if len(rows) < at_once:
+                return
+            local_id, run_after = rows[-1][0], rows[-1][7]
+
+    async def _rows(self, connection: Connection, name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
+        return (await connection.run(self._database.queries.bind(name, **values)))[0].rows
+
+
+def _only_matching(pattern: BodyPattern, rows: Sequence[Any]) -> list[Any]:
+    return [row for row in rows if pattern.matches(row[10])]

@@ -1,0 +1,75 @@
+"""The connections to one server, shared by all shards on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.faults import Lost
+from pinlater.server.backends.mysql.place import Place
+
+IDLE_SECONDS = 300.0
+"""A connection that was not used for so long is not used again: firewalls and servers drop such."""
+
+
+class Pool:
+    """Lends connections, the one that was used last first, and makes new ones up to a limit.
+
+    Args:
+        place: the server.
+        size: most connections at once.
+    """
+
+    def __init__(self, place: Place, size: int) -> None:
+        self.place = place
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[tuple[float, Connection]] = []
+        self._lent: set[Connection] = set()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection that has no transaction open; leave it so.
+
+        What is left in the middle of something (an error, a cancellation) is rolled back or closed.
+
+        Raises:
+            Unreached: none could be made.
+        """
+        async with self._places:
+            connection = self._take() or await Connection.open(self.place)
+            self._lent.add(connection)
+            try:
+                yield connection
+            except Lost:
+                self.forget_idle()  # made before the same fault, most of them
+                raise
+            finally:
+                self._lent.discard(connection)
+                if connection.is_open:
+                    self._idle.append((self._now(), connection))
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    def _take(self) -> Connection | None:
+        while self._idle:
+            since, connection = self._idle.pop()
+            if self._now() - since < IDLE_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    def forget_idle(self) -> None:
+        """Close the connections that nobody uses now."""
+        for _, connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.forget_idle()
+        for connection in list(self._lent):
+            connection.close()

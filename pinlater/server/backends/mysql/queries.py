@@ -1,0 +1,93 @@
+"""The named statements of ``queries.sql``, and how values get into them.
+
+The driver has no bound parameters for several statements in one packet, which is how the store saves round trips. So
+values are written as literals here, and nowhere else; every connection has ``NO_BACKSLASH_ESCAPES``, under which
+a quote is the only character of a literal that means anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+Value = int | float | str | bytes | Sequence[int] | Sequence[bytes] | None
+"""What a statement can take."""
+
+_NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_COMMENT = re.compile(r"--.*")
+_VALUE = re.compile(rb":(\w+)")
+_DATABASE = re.compile(r"[A-Za-z0-9_]{1,64}")
+
+
+def blob(value: bytes) -> bytes:
+    """Return bytes as SQL has them."""
+    return b"_binary'" + value.replace(b"'", b"''") + b"'"
+
+
+def text(value: str) -> bytes:
+    """Return a text as SQL has it; it is of the connection's character set, UTF-8."""
+    return b"'" + value.encode().replace(b"'", b"''") + b"'"
+
+
+def _list(values: Sequence[int] | Sequence[bytes]) -> bytes:
+    """Return the inside of an SQL list; none at all matches nothing."""
+    if values and isinstance(values[0], bytes):
+        return b",".join(map(blob, values))  # type: ignore[arg-type]
+    return ",".join(map(str, values)).encode() or b"NULL"
+
+
+def _literal(value: Value) -> bytes:
+    if value is None:
+        return b"NULL"
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, float):
+        return repr(value).encode()
+    if isinstance(value, str):
+        return text(value)
+    return blob(value) if isinstance(value, bytes) else _list(value)
+
+
+class Queries:
+    """The statements for one database.
+
+    Args:
+        database: its name.
+    """
+
+    def __init__(self, database: str) -> None:
+        if not _DATABASE.fullmatch(database):
+            raise ValueError(f"{database!r} is no database name; use letters, digits and underscores")
+        self.database = database
+        pieces = _NAME.split(_read("queries.sql"))
+        self._pieces = {
+            name: _VALUE.split(" ".join(_sql(text, database).split()).encode())
+            for name, text in zip(pieces[1::2], pieces[2::2], strict=True)
+        }
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all statements."""
+        return list(self._pieces)
+
+    def bind(self, name: str, /, **values: Value) -> bytes:
+        """Return a statement with its values in place; a value that is missing is a ``KeyError``."""
+        pieces = self._pieces[name]
+        if len(pieces) == 1:
+            return pieces[0]
+        literals = {key.encode(): _literal(value) for key, value in values.items()}
+        return b"".join(literals[piece] if at % 2 else piece for at, piece in enumerate(pieces))
+
+    def schema(self, version: int) -> list[bytes]:
+        """Return the statements that bring a database from ``version - 1`` to ``version``."""
+        script = _sql(_read(f"schema_{version}.sql"), self.database)
+        return [sql.strip().encode() for sql in script.split(";") if sql.strip()]
+
+
+def _read(file: str) -> str:
+    return Path(__file__).with_name(file).read_text(encoding="utf-8")
+
+
+def _sql(text: str, database: str) -> str:
+    return _COMMENT.sub("", text).replace("{db}", database)

@@ -1,0 +1,239 @@
+-- Every statement that a MySQL shard runs. `{db}` is its database, `:name` a value: a number, a text, bytes, or a list
+-- of numbers. Jobs that are addressed by id are found by it (FORCE INDEX), never by a walk along another index; changes
+-- are made in the order of ids, so that transactions wait for each other rather than deadlock.
+
+-- name: begin
+START TRANSACTION
+
+-- name: commit
+COMMIT
+
+-- name: rollback
+ROLLBACK
+
+-- name: clock
+SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS DOUBLE)
+
+-- name: schema_version
+SELECT value FROM {db}.settings WHERE name = 'schema_version'
+
+-- name: reserve_ids
+-- A block of ids for one server; the statement's insert id is the block's end.
+UPDATE {db}.settings SET value = LAST_INSERT_ID(value + :count) WHERE name = 'next_job_id'
+
+-- name: queues
+SELECT id, name FROM {db}.queues WHERE name IS NOT NULL
+
+-- name: create_queue
+INSERT INTO {db}.queues (name, created_at) VALUES (:name, :now) ON DUPLICATE KEY UPDATE id = id
+
+-- name: delete_queue
+-- Makes it nameless: nobody finds it any more, and the monitors remove its jobs bit by bit.
+UPDATE {db}.queues SET name = NULL WHERE name = :name
+
+-- name: queue_settings
+SELECT name, is_paused, jobs_per_second, max_running FROM {db}.queues WHERE name IS NOT NULL
+
+-- name: settings_of_queue
+-- They are changed next.
+SELECT is_paused, jobs_per_second, max_running FROM {db}.queues WHERE name = :name FOR UPDATE
+
+-- name: change_queue_settings
+UPDATE {db}.queues SET is_paused = :is_paused, jobs_per_second = :jobs_per_second, max_running = :max_running
+WHERE name = :name
+
+-- name: hold_queues
+-- Those that are still there, and stay so until the transaction ends.
+SELECT id FROM {db}.queues WHERE id IN (:queues) AND name IS NOT NULL LOCK IN SHARE MODE
+
+-- name: insert_jobs
+-- Completed by enqueue: rows follow.
+INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
+                       attempts_remaining, body_bytes, unique_key, custom_status, body) VALUES
+
+-- name: unique_jobs
+-- The jobs that have these keys.
+SELECT unique_key, priority, id FROM {db}.jobs FORCE INDEX (jobs_by_key)
+WHERE queue_id = :queue AND unique_key IN (:keys)
+
+-- name: stored_ids
+-- Which of the batches whose fate is unknown were stored.
+SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
+
+-- name: is_queue
+SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL
+
+-- name: lock_queue
+-- One claim at a time, also of several servers, where the number of running jobs is limited.
+SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL FOR UPDATE
+
+-- name: running_jobs
+SELECT COUNT(*) FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
+
+-- name: first_pending
+-- When the first job of a priority is due, or was.
+SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
+WHERE queue_id = :queue AND state = 0 AND priority = :priority
+ORDER BY run_after LIMIT 1
+
+-- name: next_due
+SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
+WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after > :now
+ORDER BY run_after LIMIT 1
+
+-- name: claimable_jobs
+-- What a dequeue may claim, in order, and nobody else from now on.
+SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after
+FROM {db}.jobs FORCE INDEX (jobs_in_order)
+WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after <= :now
+ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: peek_jobs
+SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after
+FROM {db}.jobs FORCE INDEX (jobs_in_order)
+WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after <= :now
+ORDER BY run_after, id LIMIT :limit
+
+-- name: claim_jobs
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET state = 1, claim = :claim, moment = :expires, claim_lease = :lease, updated_at = :now
+WHERE id IN (:ids) AND state = 0
+
+-- name: bodies_of_jobs
+SELECT id, body FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
+
+-- name: succeed_jobs
+-- Success acks of one claim and priority.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET state = 2, moment = :now, updated_at = :now, unique_key = NULL
+WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
+  AND (:is_any OR claim = :claim)
+
+-- name: succeed_job
+-- One success ack with a status.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET state = 2, moment = :now, updated_at = :now, unique_key = NULL,
+    custom_status = LEFT(CONCAT(custom_status, :status), 5000)
+WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
+  AND (:is_any OR claim = :claim)
+
+-- name: fail_jobs
+-- Failure acks that are alike. With attempts left: PENDING at :retry_at, one attempt less, claim cleared. Without:
+-- FAILED, claim kept. Assignments count from left to right, so attempts_remaining changes last.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
+    state = IF(:is_final OR attempts_remaining <= 1, 3, 0),
+    run_after = IF(:is_final OR attempts_remaining <= 1, run_after, :retry_at),
+    claim = IF(:is_final OR attempts_remaining <= 1, claim, NULL),
+    moment = IF(:is_final OR attempts_remaining <= 1, :now, NULL),
+    unique_key = IF(:is_final OR attempts_remaining <= 1, NULL, unique_key),
+    updated_at = :now,
+    custom_status = LEFT(CONCAT(custom_status, :status), 5000),
+    attempts_remaining = IF(:is_final, 0, GREATEST(attempts_remaining - 1, 0))
+WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
+  AND (:is_any OR claim = :claim)
+
+-- name: claims_of_jobs
+SELECT id, claim FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1 AND queue_id = :queue
+
+-- name: checkpoint_job
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
+    body_bytes = IF(:has_body, :body_bytes, body_bytes),
+    body = IF(:has_body, :body, body),
+    state = IF(:is_back, 0, 1),
+    run_after = :run_after,
+    attempts_allowed = COALESCE(:attempts, attempts_allowed),
+    attempts_remaining = COALESCE(:attempts, attempts_remaining),
+    claim = IF(:is_back, NULL, claim),
+    moment = IF(:is_back, NULL, :now + claim_lease),
+    updated_at = :now,
+    custom_status = LEFT(CONCAT(:status, custom_status), 5000)
+WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
+
+-- name: renew_jobs
+-- Checkpoints that only show life, of one claim and priority.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :now, moment = :now + claim_lease, updated_at = :now
+WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
+
+-- name: claims_of_queue
+-- Every claim now held in a queue.
+SELECT id, claim FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
+
+-- name: release_jobs
+-- What one claim holds of the jobs.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET state = 0, claim = NULL, moment = NULL, updated_at = :now
+WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
+
+-- name: lookup_jobs
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, IF(:has_body, body, NULL), unique_key, queue_id
+FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
+
+-- name: count_jobs
+-- Between two moments of run_after, both included, up to a cap.
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM {db}.jobs FORCE INDEX (jobs_in_order)
+    WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after BETWEEN :first AND :last
+    LIMIT :cap
+) AS counted
+
+-- name: scan_jobs
+-- Latest run_after first, behind a position (:before_run_after, :before_id); :last is at most the former, so that the
+-- index narrows by it.
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, IF(:has_body, body, NULL), unique_key, queue_id
+FROM {db}.jobs FORCE INDEX (jobs_in_order)
+WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after BETWEEN :first AND :last
+  AND (run_after < :before_run_after OR id < :before_id)
+ORDER BY run_after DESC, id DESC LIMIT :limit
+
+-- name: failed_jobs
+-- Those to retry.
+SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order)
+WHERE queue_id = :queue AND state = 3 AND priority = :priority
+ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: retry_jobs
+UPDATE {db}.jobs FORCE INDEX (PRIMARY)
+SET state = 0, attempts_remaining = :attempts, run_after = :run_after, moment = NULL, updated_at = :now
+WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
+
+-- name: delete_jobs
+DELETE FROM {db}.jobs USING {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
+
+-- name: expired_claims
+-- Which nobody else is ending. While a server is younger than :quiet, claims whose lease is longer than its age are
+-- spared.
+SELECT id, queue_id, attempts_remaining FROM {db}.jobs FORCE INDEX (jobs_by_moment)
+WHERE state = 1 AND moment <= :now AND (:age >= :quiet OR LEAST(claim_lease, :quiet) <= :age)
+ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: expire_jobs
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
+    state = IF(attempts_remaining <= 1, 3, 0),
+    run_after = IF(attempts_remaining <= 1, run_after, :now),
+    claim = IF(attempts_remaining <= 1, claim, NULL),
+    moment = IF(attempts_remaining <= 1, :now, NULL),
+    unique_key = IF(attempts_remaining <= 1, NULL, unique_key),
+    updated_at = :now,
+    attempts_remaining = GREATEST(attempts_remaining - 1, 0)
+WHERE id IN (:ids) AND state = 1
+
+-- name: finished_jobs
+-- Finished before a moment, and not being removed by somebody else.
+SELECT id, queue_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
+WHERE state = :state AND moment < :before
+ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: remove_jobs
+DELETE FROM {db}.jobs USING {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
+
+-- name: deleted_queues
+SELECT id FROM {db}.queues WHERE name IS NULL
+
+-- name: jobs_of_queue
+SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: forget_queue
+-- As soon as no job is left of it.
+DELETE FROM {db}.queues
+WHERE id = :queue AND name IS NULL AND NOT EXISTS (SELECT 1 FROM {db}.jobs WHERE queue_id = :queue)

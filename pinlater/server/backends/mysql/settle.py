@@ -1,0 +1,97 @@
+"""Acks: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED. Safe to repeat."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pinlater.server.backends.contract import Ack, Settled
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.lane import Batch
+from pinlater.server.backends.mysql.queues import Queue
+from pinlater.server.backends.mysql.transaction import Transaction
+
+_LAST_MS = 2**63 - 1
+
+
+class AckRequest(NamedTuple):
+    """The acks of one call, all for one queue."""
+
+    queue: Queue
+    succeeded: Sequence[Ack]
+    failed: Sequence[Ack]
+
+
+class _Outcome(NamedTuple):
+    """What is alike in acks that one statement carries out."""
+
+    priority: int
+    claim: str | None
+    status: str
+    retry_at: int | None = None
+    is_final: bool = False
+
+
+SettleBatch = Batch[AckRequest, Settled]
+
+
+class Settler:
+    """Settles jobs; those that are not in progress, or under another claim, stay as they are.
+
+    Args:
+        database: of the shard.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def settle(self, batch: SettleBatch) -> None:
+        """Make one attempt at a batch."""
+        async with self._database.transaction() as transaction:
+            statements = [list(_statements(transaction, request)) for request in batch.requests]
+            flat = [statement for some in statements for statement in some]
+            results = iter(await transaction.run_to_end(*flat) if flat else ())
+            changed = [sum(next(results).matched for _ in some) for some in statements]
+        batch.answer(
+            [_settled(transaction.now, request, count) for request, count in zip(batch.requests, changed, strict=True)]
+        )
+
+
+def _settled(now: int, request: AckRequest, changed: int) -> Settled:
+    stale = len(request.succeeded) + len(request.failed) - changed
+    return Settled(changed, stale, min((_retry_at(now, ack.retry_delay_ms) for ack in request.failed), default=None))
+
+
+def _retry_at(now: int, delay_ms: int) -> int:
+    """Return when a failed job runs again; a delay beyond the end of time must not spoil the other acks."""
+    return min(now + max(delay_ms, 0), _LAST_MS)
+
+
+def _statements(transaction: Transaction, request: AckRequest) -> Iterator[bytes]:
+    """Most acks of a call are alike: a statement does for all of those."""
+    done: defaultdict[_Outcome, list[int]] = defaultdict(list)
+    for (_, _, priority, local_id), claim, status, _, _ in request.succeeded:
+        done[_Outcome(priority, claim, status)].append(local_id)
+    for outcome, ids in done.items():
+        yield _bind(transaction, "succeed_job" if outcome.status else "succeed_jobs", request.queue, outcome, ids)
+    failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
+    for (_, _, priority, local_id), claim, status, delay, is_final in request.failed:
+        failed[_Outcome(priority, claim, status, _retry_at(transaction.now, delay), is_final)].append(local_id)
+    for outcome, ids in failed.items():
+        yield _bind(transaction, "fail_jobs", request.queue, outcome, ids)
+
+
+def _bind(transaction: Transaction, name: str, queue: Queue, outcome: _Outcome, ids: list[int]) -> bytes:
+    return transaction.bind(
+        name,
+        ids=sorted(ids),
+        now=transaction.now,
+        queue=queue.id,
+        priority=outcome.priority,
+        is_any=outcome.claim is None,
+        claim=None if outcome.claim is None else outcome.claim.encode(),
+        status=outcome.status,
+        retry_at=outcome.retry_at,
+        is_final=outcome.is_final,
+    )

@@ -1,0 +1,238 @@
+"""A shard in a MySQL or MariaDB database: verbs go to lanes, reads and the rest to connections of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound
+from pinlater.server.backends.contract import (
+    MAX_ANSWER_BYTES,
+    Ack,
+    Checkpoint,
+    Claim,
+    ClaimedJob,
+    Collected,
+    CommitStats,
+    Dequeued,
+    Expired,
+    JobFilter,
+    JobRecord,
+    NewJob,
+    Page,
+    Position,
+    QueueChange,
+    QueueSettings,
+    Settled,
+)
+from pinlater.server.backends.mysql.checkpoint import Checkpointer, CheckpointRequest
+from pinlater.server.backends.mysql.claim import MOST_JOBS, Claimer, ClaimRequest
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.lane import Lane
+from pinlater.server.backends.mysql.looking import Looker, Search
+from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.mysql.queues import Queue, Queues
+from pinlater.server.backends.mysql.settle import AckRequest, Settler
+from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
+from pinlater.server.backends.mysql.upkeep import Upkeep
+
+_T = TypeVar("_T")
+
+
+class Options(NamedTuple):
+    """What all shards of a store have in common.
+
+    Attributes:
+        priority_levels: priorities are 1 to this.
+        now_ms: the clock of the store.
+        count_limit: counts stop at this number per priority.
+        regex_seconds: time for the body patterns of one call.
+        on_commit: is told of each transaction.
+    """
+
+    priority_levels: int
+    now_ms: Callable[[], int]
+    count_limit: int = 100_000
+    regex_seconds: float = 2.0
+    on_commit: Callable[[CommitStats], None] = lambda _: None
+
+
+class MysqlShard:
+    """Jobs in one database.
+
+    Args:
+        name: of the shard.
+        pool: connections to its server.
+        database: name of its database; it is made when missing.
+        options: of the store.
+        on_close: lets go of the pool.
+    """
+
+    def __init__(
+        self, name: str, pool: Pool, database: str, options: Options, on_close: Callable[[], None] = lambda: None
+    ) -> None:
+        self.name = name
+        self._options = options
+        self._on_close = on_close
+        self._database = Database(name, pool, Queries(database), options.now_ms)
+        self._queues = Queues(self._database, options.priority_levels)
+        self._looker = Looker(self._database)
+        self._upkeep = Upkeep(self._database, self._queues)
+        self._checkpointer = Checkpointer(self._database)
+        self._stores = Lane(name, Storer(self._database).store, on_commit=options.on_commit)
+        self._acks = Lane(name, Settler(self._database).settle, on_commit=options.on_commit, most_weight=20_000)
+        self._checkpoints = Lane(name, self._checkpointer.checkpoint, on_commit=options.on_commit)
+        self._claims: dict[int, Lane[ClaimRequest, Dequeued]] = {}
+
+    @property
+    def _lanes(self) -> list[Lane[object, object]]:
+        return [self._stores, self._acks, self._checkpoints, *self._claims.values()]  # type: ignore[list-item]
+
+    @property
+    def waiting(self) -> int:
+        """Write requests that have no result yet."""
+        return sum(lane.waiting for lane in self._lanes)
+
+    async def ping(self) -> None:
+        await self._database.read(lambda connection: connection.run(b"SELECT 1"))
+
+    async def clock_ms(self) -> float:
+        [(rows, _, _)] = await self._database.read(
+            lambda connection: connection.run(self._database.queries.bind("clock"))
+        )
+        return float(rows[0][0])
+
+    # Queues
+
+    async def create_queue(self, queue: str) -> None:
+        await self._queues.create(queue)
+
+    async def delete_queue(self, queue: str) -> None:
+        await self._queues.delete(queue)
+
+    async def queue_names(self) -> set[str]:
+        return set(await self._queues.all())
+
+    async def queue_settings(self) -> dict[str, QueueSettings]:
+        return await self._queues.settings()
+
+    async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
+        await self._queues.change_settings(queue, change)
+
+    # The life of jobs
+
+    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+        return await self._in(queue, lambda at: self._store(enqueue(at, jobs)))
+
+    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+        return await self._in(queue, lambda at: self._store(import_(at, jobs)))
+
+    async def _in(self, queue: str, call: Callable[[Queue], Awaitable[_T]]) -> _T:
+        """Make a call that finds out by itself that its queue is gone: another server may have made it anew."""
+        at = await self._queues.named(queue)
+        try:
+            return await call(at)
+        except QueueNotFound:
+            self._queues.forget(queue)
+            return await call(await self._queues.named(queue))
+
+    async def _store(self, request: StoreRequest) -> list[str]:
+        return await self._stores.submit(request, request.weight) if request.jobs else []
+
+    async def dequeue_jobs(
+        self,
+        queue: str,
+        limit: int,
+        claim: Claim,
+        *,
+        max_bytes: int = MAX_ANSWER_BYTES,
+        want_next_due: bool = False,
+        max_running: int | None = None,
+    ) -> Dequeued:
+        request = ClaimRequest(limit, max_bytes, claim.descriptor.encode(), claim.lease_ms, want_next_due, max_running)
+        return await self._in(queue, lambda at: self._claims_of(at).submit(request, limit))
+
+    def _claims_of(self, queue: Queue) -> Lane[ClaimRequest, Dequeued]:
+        lane = self._claims.get(queue.id)
+        if lane is None:
+            claimer = Claimer(self._database, queue)
+            lane = Lane(self.name, claimer.claim, most_weight=MOST_JOBS, on_commit=self._options.on_commit)
+            self._claims[queue.id] = lane
+        return lane
+
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+        at = await self._queues.named(queue)
+        await self._caught_up()
+        return await self._looker.peek(at, limit, max_bytes)
+
+    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+        request = AckRequest(await self._queues.named(queue), succeeded, failed)
+        return await self._acks.submit(request, len(succeeded) + len(failed))
+
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+        request = CheckpointRequest(await self._queues.named(queue), checkpoints)
+        await self._caught_up()
+        return await self._checkpoints.submit(request, request.weight)
+
+    async def release_claims(self, queue: str, source: str) -> int:
+        at = await self._queues.named(queue)
+        await self._caught_up()
+        return await self._checkpointer.release(at, source)
+
+    # Looking
+
+    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+        queues = await self._queues.find([job.queue for job in jobs])
+        await self._caught_up()
+        return await self._looker.lookup(queues, jobs, include_body=include_body)
+
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
+        search = await self._search(queue, which)
+        return await self._looker.count(search, self._options.count_limit)
+
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+        return await self._looker.scan(await self._search(queue, which), limit, position)
+
+    async def _search(self, queue: str, which: JobFilter) -> Search:
+        at = await self._queues.named(queue)
+        await self._caught_up()
+        return Search(at, which, self._options.now_ms(), self._options.regex_seconds)
+
+    async def _caught_up(self) -> None:
+        """Wait for the commits of claims that were answered before them, so that everybody sees what they were told."""
+        busy = [lane.settled() for lane in self._claims.values() if lane.is_committing]
+        if busy:
+            await asyncio.gather(*busy)
+
+    # By hand and by the monitor
+
+    async def retry_failed_jobs(
+        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+    ) -> int:
+        return await self._upkeep.retry(await self._queues.named(queue), priority, attempts, run_after_ms, limit)
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
+        search = await self._search(queue, which)
+        ids = await self._looker.ids_of(search, limit)
+        return await self._upkeep.delete(search.queue, which.state, ids[:limit]) if ids else 0
+
+    async def retry_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+    ) -> int:
+        return await self._upkeep.retry_these(await self._queues.named(queue), jobs, attempts, run_after_ms)
+
+    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
+        return await self._upkeep.delete_these(await self._queues.named(queue), jobs, state)
+
+    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        return await self._upkeep.reap(limit, server_age_ms, quiet_ms)
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
+        return await self._upkeep.collect(succeeded_ttl_ms, failed_ttl_ms, limit)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(lane.finish() for lane in self._lanes))
+        self._on_close()

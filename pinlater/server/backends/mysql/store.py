@@ -1,0 +1,197 @@
+"""Enqueue and import: nothing -> a job. Many calls' jobs in one statement and one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.server.backends.contract import JobRecord, NewJob
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.ids import Ids
+from pinlater.server.backends.mysql.lane import Batch
+from pinlater.server.backends.mysql.queries import blob, text
+from pinlater.server.backends.mysql.queues import Queue, not_found
+from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.wire.messages import IN_PROGRESS, PENDING
+
+STATEMENT_BYTES = 1_000_000
+"""An insertion is closed when it is larger than this; the server parses it as a whole."""
+
+_JOB_BYTES = 100
+"""What a row is beside its body."""
+
+Writer = Callable[[Any, int, int, int], bytes]
+"""Returns a job's row: job, id, queue id, now."""
+
+
+@dataclass(slots=True)
+class StoreRequest:
+    """Jobs for one queue; all are stored, or none.
+
+    Attributes:
+        queue: this queue.
+        jobs: new ones, or records of another store.
+        priorities: of each job.
+        keys: unique key of each job; None when no job has one.
+        write: makes their rows.
+        first_id: job number n gets the id ``first_id + n``, whatever number of attempts it takes. 0: not known yet.
+        weight: what it adds to a transaction, in bytes.
+    """
+
+    queue: Queue
+    jobs: Sequence[Any]
+    priorities: Sequence[int]
+    keys: Sequence[str | None] | None
+    write: Writer
+    first_id: int = 0
+    weight: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
+
+    def name(self, place: int) -> str:
+        """Return the descriptor of a job."""
+        return f"{self.queue.prefixes[self.priorities[place] - 1]}{self.first_id + place}"
+
+
+def enqueue(queue: Queue, jobs: Sequence[NewJob]) -> StoreRequest:
+    """Return the request to store new jobs."""
+    keys = [job.unique_key for job in jobs]
+    return StoreRequest(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row)
+
+
+def import_(queue: Queue, jobs: Sequence[JobRecord]) -> StoreRequest:
+    """Return the request to store jobs with a past; nobody here holds their claims."""
+    there = [job._replace(state=PENDING) if job.state == IN_PROGRESS else job for job in jobs]
+    keys = [job.unique_key if job.state == PENDING else None for job in there]
+    priorities = [JobDescriptor.parse(job.descriptor).priority for job in there]
+    there = [job._replace(unique_key=key) for job, key in zip(there, keys, strict=True)]
+    return StoreRequest(queue, there, priorities, keys if any(keys) else None, _old_row)
+
+
+def _new_row(job: NewJob, local_id: int, queue_id: int, now: int) -> bytes:
+    body, priority, run_after, attempts, status, key = job
+    at = now if run_after is None else run_after
+    numbers = (local_id, queue_id, priority, at, now, now, attempts, attempts, len(body))
+    texts = (b"NULL" if key is None else blob(key.encode()), text(status) if status else b"''", blob(body))
+    return b"(%d,%d,0,%d,%d,NULL,%d,%d,%d,%d,%d,%b,%b,%b)" % (*numbers, *texts)
+
+
+def _old_row(job: JobRecord, local_id: int, queue_id: int, _: int) -> bytes:
+    body, key = job.body or b"", job.unique_key
+    priority = JobDescriptor.parse(job.descriptor).priority
+    moment = b"NULL" if job.state == PENDING else b"%d" % job.updated_at_ms
+    times = (job.created_at_ms, job.updated_at_ms)
+    attempts = (job.attempts_allowed, job.attempts_remaining, len(body))
+    texts = (b"NULL" if key is None else blob(key.encode()), text(job.status), blob(body))
+    head = (local_id, queue_id, job.state, priority, job.run_after_ms, moment)
+    return b"(%d,%d,%d,%d,%d,%b,%d,%d,%d,%d,%d,%b,%b,%b)" % (*head, *times, *attempts, *texts)
+
+
+StoreBatch = Batch[StoreRequest, list[str]]
+
+Row = tuple[StoreRequest, int]
+"""A job of a request, by its place."""
+
+
+class Storer:
+    """Stores jobs.
+
+    Args:
+        database: of the shard.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._ids = Ids(database)
+
+    async def store(self, batch: StoreBatch) -> None:
+        """Make one attempt at a batch; the result of a request is its jobs' descriptors."""
+        for request in batch.requests:
+            if not request.first_id:
+                request.first_id = await self._ids.take(len(request.jobs))
+        async with self._database.transaction() as transaction:
+            # An attempt whose connection broke at its end may have been committed. The ids tell, as none is used twice.
+            stored = await _stored(transaction, batch.requests) if batch.is_uncertain else set()
+            missing = await _missing_queues(transaction, batch.requests)
+            there = [request for request in batch.requests if request.queue.id not in missing]
+            twins = await _twins(transaction, there, stored)
+            rows = [
+                (request, place)
+                for request in there
+                if request.keys is not None or request.first_id not in stored
+                for place in range(len(request.jobs))
+                if (id(request), place) not in twins and request.first_id + place not in stored
+            ]
+            if rows:
+                await transaction.run(*_insertions(transaction, rows))
+            batch.is_uncertain = True
+            await transaction.commit()
+        batch.answer(
+            [
+                not_found(request.queue.name) if request.queue.id in missing else _names(request, twins)
+                for request in batch.requests
+            ]
+        )
+
+
+def _names(request: StoreRequest, twins: dict[tuple[int, int], str]) -> list[str]:
+    if request.keys is not None:
+        return [twins.get((id(request), place)) or request.name(place) for place in range(len(request.jobs))]
+    prefixes = request.queue.prefixes
+    return [
+        f"{prefixes[priority - 1]}{local_id}" for local_id, priority in enumerate(request.priorities, request.first_id)
+    ]
+
+
+async def _stored(transaction: Transaction, requests: Sequence[StoreRequest]) -> set[int]:
+    """Return which jobs are there: of a request without keys the first speaks for all."""
+    ids = [
+        request.first_id + place
+        for request in requests
+        for place in range(1 if request.keys is None else len(request.jobs))
+    ]
+    return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
+
+
+async def _missing_queues(transaction: Transaction, requests: Sequence[StoreRequest]) -> set[int]:
+    """Return the ids of queues that were deleted; hold the others until the transaction ends."""
+    wanted = sorted({request.queue.id for request in requests})
+    held = await transaction.rows("hold_queues", queues=wanted)
+    return set(wanted) - {queue_id for (queue_id,) in held}
+
+
+async def _twins(
+    transaction: Transaction, requests: Sequence[StoreRequest], stored: set[int]
+) -> dict[tuple[int, int], str]:
+    """Return the jobs whose keys others have, stored already or earlier in this batch, with the names of those."""
+    keyed = [request for request in requests if request.keys is not None]
+    holders: dict[tuple[int, str], str] = {}
+    for queue in {request.queue for request in keyed}:
+        keys = {key for request in keyed if request.queue == queue for key in request.keys or () if key is not None}
+        rows = await transaction.rows("unique_jobs", queue=queue.id, keys=sorted(key.encode() for key in keys))
+        holders |= {(queue.id, key.decode()): f"{queue.prefixes[priority - 1]}{at}" for key, priority, at in rows}
+    twins: dict[tuple[int, int], str] = {}
+    for request in keyed:
+        for place, key in enumerate(request.keys or ()):
+            if key is not None and request.first_id + place not in stored:
+                holder = holders.setdefault((request.queue.id, key), request.name(place))
+                if holder != request.name(place):
+                    twins[id(request), place] = holder
+    return twins
+
+
+def _insertions(transaction: Transaction, rows: Sequence[Row]) -> Iterator[bytes]:
+    head = transaction.bind("insert_jobs")
+    written: list[bytes] = []
+    size = 0
+    for request, place in rows:
+        row = request.write(request.jobs[place], request.first_id + place, request.queue.id, transaction.now)
+        if written and size + len(row) > STATEMENT_BYTES:
+            yield head + b",".join(written)
+            written, size = [], 0
+        written.append(row)
+        size += len(row)
+    yield head + b",".join(written)

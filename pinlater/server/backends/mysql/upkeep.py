@@ -1,0 +1,153 @@
+"""What happens to jobs without a worker: retries and deletions by hand, expiry, collection.
+
+Several servers look after one shard: what one is working on, the others skip.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.server.backends.contract import Collected, Expired
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.queues import Queue, Queues
+from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.wire.messages import FAILED, SUCCEEDED
+
+_IDS_AT_ONCE = 5000
+
+
+class Upkeep:
+    """Changes many jobs at once.
+
+    Args:
+        database: of the shard.
+        queues: of the shard.
+    """
+
+    def __init__(self, database: Database, queues: Queues) -> None:
+        self._database = database
+        self._queues = queues
+
+    async def retry(self, queue: Queue, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
+        """FAILED -> PENDING; return how many."""
+
+        async def work(transaction: Transaction) -> int:
+            rows = await transaction.rows("failed_jobs", queue=queue.id, priority=priority, limit=limit)
+            return await _retry(transaction, queue, {priority: [row[0] for row in rows]}, attempts, run_after_ms)
+
+        return await self._database.change(work, is_repeatable=False)
+
+    async def retry_these(
+        self, queue: Queue, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+    ) -> int:
+        """Those of the jobs that are FAILED -> PENDING; return how many."""
+        return await self._database.change(
+            lambda transaction: _retry(transaction, queue, _by_priority(jobs), attempts, run_after_ms),
+            is_repeatable=False,
+        )
+
+    async def delete(self, queue: Queue, state: int, ids: Sequence[int]) -> int:
+        """Remove the given jobs, as far as they are still in that state; return how many."""
+        return await self._database.change(
+            lambda transaction: _change(
+                transaction, ids, "delete_jobs", state=state, queue=queue.id, is_any=True, priority=0
+            ),
+            is_repeatable=False,
+        )
+
+    async def delete_these(self, queue: Queue, jobs: Sequence[JobDescriptor], state: int) -> int:
+        """Remove those of the jobs that are in that state; return how many."""
+
+        async def work(transaction: Transaction) -> int:
+            changed = 0
+            for priority, ids in _by_priority(jobs).items():
+                changed += await _change(
+                    transaction, ids, "delete_jobs", state=state, queue=queue.id, is_any=False, priority=priority
+                )
+            return changed
+
+        return await self._database.change(work, is_repeatable=False)
+
+    async def reap(self, limit: int, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        """End expired claims."""
+
+        async def work(transaction: Transaction) -> list[tuple[int, int]]:
+            rows = await transaction.rows(
+                "expired_claims", now=transaction.now, age=server_age_ms, quiet=quiet_ms, limit=limit
+            )
+            await _change(transaction, [row[0] for row in rows], "expire_jobs", now=transaction.now)
+            return [(queue_id, remaining) for _, queue_id, remaining in rows]
+
+        ended = await self._database.change(work, is_repeatable=True)
+        retried = Counter(queue_id for queue_id, remaining in ended if remaining > 1)
+        failed = Counter(queue_id for queue_id, remaining in ended if remaining <= 1)
+        names = await self._queues.by_id() if ended else {}
+        return [
+            Expired(names[queue_id], retried[queue_id], failed[queue_id])
+            for queue_id in retried.keys() | failed.keys()
+            if queue_id in names
+        ]
+
+    async def collect(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
+        """Remove what has been finished for long enough, and some jobs of deleted queues."""
+        succeeded = await self._collect(SUCCEEDED, succeeded_ttl_ms, limit)
+        failed = await self._collect(FAILED, failed_ttl_ms, limit)
+        await self._sweep(limit)
+        names = await self._queues.by_id() if succeeded or failed else {}
+        return [
+            Collected(names[queue_id], succeeded[queue_id], failed[queue_id])
+            for queue_id in succeeded.keys() | failed.keys()
+            if queue_id in names
+        ]
+
+    async def _collect(self, state: int, ttl_ms: int, limit: int) -> Counter[int]:
+        async def work(transaction: Transaction) -> Counter[int]:
+            rows = await transaction.rows("finished_jobs", state=state, before=transaction.now - ttl_ms, limit=limit)
+            await _change(transaction, [row[0] for row in rows], "remove_jobs")
+            return Counter(queue_id for _, queue_id in rows)
+
+        return await self._database.change(work, is_repeatable=True)
+
+    async def _sweep(self, limit: int) -> None:
+        async def work(transaction: Transaction) -> None:
+            for (queue_id,) in await transaction.rows("deleted_queues"):
+                rows = await transaction.rows("jobs_of_queue", queue=queue_id, limit=limit)
+                await _change(transaction, [row[0] for row in rows], "remove_jobs")
+                if not rows:
+                    await transaction.run(transaction.bind("forget_queue", queue=queue_id))
+
+        await self._database.change(work, is_repeatable=True)
+
+
+def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:
+    ids: defaultdict[int, list[int]] = defaultdict(list)
+    for job in jobs:
+        ids[job.priority].append(job.local_id)
+    return ids
+
+
+async def _retry(
+    transaction: Transaction, queue: Queue, ids: Mapping[int, Sequence[int]], attempts: int, run_after_ms: int | None
+) -> int:
+    """Move jobs, by priority, as far as they are FAILED; return how many."""
+    run_after = transaction.now if run_after_ms is None else run_after_ms
+    values = {"attempts": attempts, "run_after": run_after, "now": transaction.now, "queue": queue.id}
+    changed = 0
+    for priority, some in ids.items():
+        changed += await _change(transaction, some, "retry_jobs", priority=priority, **values)
+    return changed
+
+
+async def _change(transaction: Transaction, ids: Sequence[int], name: str, **values: int) -> int:
+    """Run a statement for the ids, in their order; return how many jobs it matched."""
+    changed = 0
+    for some in _portions(sorted(ids)):
+        changed += (await transaction.run(transaction.bind(name, ids=some, **values)))[0].matched
+    return changed
+
+
+def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        yield ids[start : start + _IDS_AT_ONCE]

@@ -1,0 +1,192 @@
+"""Connections of the MySQL store: none says what another query asked for, whatever happened to that one."""
+
+import asyncio
+import random
+import socket
+import time
+
+import pytest
+
+from pinlater.errors import UnknownError
+from pinlater.server.backends.contract import Claim
+from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, Connection
+from pinlater.server.backends.mysql.faults import Conflict, Refused, Unreached
+from pinlater.server.backends.mysql.place import Place
+from pinlater.server.backends.mysql.pool import Pool
+from tests.support.bench import QUEUE, START_MS, new_job
+from tests.support.mariadb_service import free_port, shared_service
+from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+
+
+@pytest.fixture(scope="module")
+def place():
+    return place_of(shared_service())
+
+
+async def ask(pool, number):
+    """Ask for rows that carry a number of our own; a slow query every third time."""
+    pause = b"SLEEP(0.005)" if number % 3 == 0 else b"0"
+    async with pool.connection() as connection:
+        results = await connection.run(
+            b"SELECT %d, %b" % (number, pause), b"SELECT %d FROM (SELECT 1 UNION SELECT 2) AS two" % number
+        )
+    return [row[0] for result in results for row in result.rows]
+
+
+def test_cancelled_queries_answer_nobody_else(place):
+    """Cancels at random moments, in all states of a query, and compares every answer with its question."""
+    chance = random.Random(7)
+
+    async def client(pool, numbers, tally):
+        for number in numbers:
+            task = asyncio.create_task(ask(pool, number))
+            if chance.random() < 0.5:
+                await asyncio.sleep(chance.choice((0, 0, 0.0003, 0.001, 0.006)))
+                task.cancel()
+            try:
+                assert await task == [number] * 3
+            except asyncio.CancelledError:
+                tally["cancelled"] += 1
+            else:
+                tally["answered"] += 1
+
+    async def scenario():
+        pool = Pool(place, 4)
+        tally = {"cancelled": 0, "answered": 0}
+        await asyncio.gather(*(client(pool, range(start, 10**6, 10_000), tally) for start in range(8)))
+        assert await ask(pool, 1) == [1, 1, 1]
+        pool.close()
+        return tally
+
+    tally = asyncio.run(scenario())
+    assert tally["cancelled"] > 100
+    assert tally["answered"] > 100
+
+
+def test_cancelled_calls_of_the_store_leave_it_in_order(place):
+    chance = random.Random(11)
+
+    async def scenario():
+        fleet = make_fleet([place], lambda: START_MS, prefix=fresh_prefix())
+        await fleet.create_queue(QUEUE)
+        seen = set()
+        for number in range(150):
+            calls = [
+                asyncio.ensure_future(fleet.enqueue_jobs(QUEUE, [new_job(b"%d" % number)])),
+                asyncio.ensure_future(fleet.dequeue_jobs(QUEUE, 2, Claim(f"h:1:1:w:{number}", 1000))),
+                asyncio.ensure_future(fleet.peek_jobs(QUEUE, 3)),
+                asyncio.ensure_future(fleet.queue_names()),
+            ]
+            await asyncio.sleep(chance.choice((0, 0.0005, 0.002)))
+            for call in calls:
+                if chance.random() < 0.4:
+                    call.cancel()
+            names, dequeued, _, queues = await asyncio.gather(*calls, return_exceptions=True)
+            if not isinstance(dequeued, BaseException):
+                handed_out = {job.descriptor for job in dequeued.jobs}
+                assert not handed_out & seen, "to one caller only"
+                seen |= handed_out
+            assert isinstance(names, asyncio.CancelledError) or len(names) == 1
+            assert isinstance(queues, asyncio.CancelledError) or queues == {QUEUE}
+        await fleet.close()
+        return seen
+
+    assert asyncio.run(scenario())
+
+
+def test_a_connection_that_was_cut_off_is_not_used_again(place):
+    async def scenario():
+        pool = Pool(place, 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), pool.connection() as connection:
+                await connection.run(b"SELECT SLEEP(2)")
+        assert not connection.is_open
+        async with pool.connection() as other:
+            assert other is not connection
+        pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_error_of_a_statement_leaves_the_connection_usable(place):
+    async def scenario():
+        connection = await Connection.open(place)
+        with pytest.raises(Refused, match="nothing was changed"):
+            await connection.run(b"SELECT 1", b"SELECT nonsense", b"SELECT 2")
+        [(rows, _, _)] = await connection.run(b"SELECT 3")
+        assert list(rows) == [(3,)]
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_statement_that_no_packet_holds_is_a_clear_error(place):
+    async def scenario():
+        connection = await Connection.open(place)
+        with pytest.raises(UnknownError, match="max_allowed_packet"):
+            await connection.run(b"SELECT '" + b"x" * connection.max_packet_bytes + b"'")
+        halves = [b"SELECT LENGTH('" + b"x" * (connection.max_packet_bytes // 2) + b"')"] * 5
+        assert len(await connection.run(*halves)) == 5, "several packets"
+        connection.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("body", [b"'" * 1_000_000, bytes(range(256)) * 4000, b"\\" * 500_000, b"\0" * 500_000])
+def test_bodies_of_awkward_bytes(place, body):
+    async def scenario():
+        fleet = make_fleet([place], lambda: START_MS, prefix=fresh_prefix())
+        await fleet.create_queue(QUEUE)
+        await fleet.enqueue_jobs(QUEUE, [new_job(body), new_job(b"next")])
+        jobs = (await fleet.dequeue_jobs(QUEUE, 5, Claim("h:1:1:w:1", 1000))).jobs
+        await fleet.close()
+        return [job.body for job in jobs]
+
+    assert asyncio.run(scenario()) == [body, b"next"]
+
+
+@pytest.mark.parametrize("change", [{"port": free_port()}, {"password": "wrong"}], ids=["port", "password"])
+def test_nobody_there(place, change):
+    async def scenario():
+        pool = Pool(place._replace(**change), 1)
+        async with pool.connection():
+            pass
+
+    with pytest.raises(Unreached, match=r"pinlater@127\.0\.0\.1"):
+        asyncio.run(scenario())
+
+
+def test_a_server_that_says_nothing(place):
+    """It takes the connection, as a stopped one does, and never greets us."""
+
+    async def scenario(port):
+        began = time.monotonic()
+        with pytest.raises(Unreached, match="did not answer within"):
+            await Connection.open(Place("127.0.0.1", port, "pin", ""))
+        return time.monotonic() - began
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert asyncio.run(scenario(silent.getsockname()[1])) < CONNECT_SECONDS + 5
+
+
+def test_two_transactions_in_each_others_way(place):
+    """A deadlock is a conflict, and the connection is usable after it."""
+
+    async def scenario():
+        one, two = await Connection.open(place), await Connection.open(place)
+        database = (fresh_prefix() + "deadlock").encode()
+        await one.run(
+            b"CREATE DATABASE %b" % database,
+            b"CREATE TABLE %b.t (id INT PRIMARY KEY, n INT)" % database,
+            b"INSERT INTO %b.t VALUES (1, 0), (2, 0)" % database,
+        )
+        update = b"UPDATE " + database + b".t SET n = n + 1 WHERE id = %d"
+        await asyncio.gather(one.run(b"START TRANSACTION", update % 1), two.run(b"START TRANSACTION", update % 2))
+        results = await asyncio.gather(one.run(update % 2), two.run(update % 1), return_exceptions=True)
+        assert [type(result) for result in results].count(Conflict) == 1
+        await asyncio.gather(one.run(b"ROLLBACK"), two.run(b"ROLLBACK"))
+        await one.run(b"DROP DATABASE %b" % database)
+        one.close()
+        two.close()
+
+    asyncio.run(scenario())

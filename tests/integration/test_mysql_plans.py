@@ -1,0 +1,178 @@
+"""The hot statements of the MySQL store on a large table: through an index, in its order, a few rows at a time."""
+
+import asyncio
+import re
+
+import pytest
+
+from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.queries import Queries
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import fresh_prefix, place_of
+
+NOW = 1_700_000_000_000
+ROWS = {"due": 30_000, "scheduled": 30_000, "claimed": 2_000, "finished": 30_000}
+ALL = 2**63 - 1
+
+FILL = """
+INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, claim_lease,
+                       attempts_allowed, attempts_remaining, body_bytes, unique_key, claim, custom_status, body)
+SELECT {first} + seq, seq % 2 + 1, IF({state} = 2, 2 + (seq % 5 = 0), {state}), seq % 3 + 1, {run_after} + seq,
+       IF({state} = 0, NULL, {run_after} + seq), 0, {run_after} + seq, 1000, 2, 2, 10,
+       IF({state} = 0 AND seq % 10 = 0, CONCAT('key ', {first} + seq), NULL), 'h:1:1:worker:1', '', 'body'
+FROM {db}.seq_1_to_{rows}
+"""
+
+
+class Filled:
+    """A database with a long history and a long future; two queues share it."""
+
+    def __init__(self):
+        service = shared_service()
+        self.queries = Queries(fresh_prefix() + "plans")
+        self._runner = asyncio.Runner()
+        self._connection = self._runner.run(self._open(place_of(service)))
+
+    async def _open(self, place):
+        pool = Pool(place, 1)
+        async with Database("1", pool, self.queries, lambda: NOW).connection():
+            pass
+        pool.close()
+        connection = await Connection.open(place)
+        for name in ("emails", "thumbnails"):
+            await connection.run(self.queries.bind("create_queue", name=name, now=NOW))
+        first = 0
+        for kind, state, run_after in (
+            ("due", 0, NOW - 200_000),
+            ("scheduled", 0, NOW + 1),
+            ("claimed", 1, NOW),
+            ("finished", 2, NOW - 100_000),
+        ):
+            values = {"first": first, "state": state, "run_after": run_after, "rows": ROWS[kind]}
+            await connection.run(FILL.format(db=self.queries.database, **values).encode())
+            first += ROWS[kind]
+        await connection.run(f"ANALYZE TABLE {self.queries.database}.jobs".encode())
+        return connection
+
+    def plan(self, statement_name, **values):
+        """Return the steps of a statement's plan, as dictionaries."""
+        statement = self.queries.bind(statement_name, **values)
+        columns = ("id", "select_type", "table", "type", "possible_keys", "key", "key_len", "ref", "rows", "Extra")
+        [(rows, _, _)] = self._runner.run(self._connection.run(b"EXPLAIN " + statement))
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def rows_read(self, statement_name, **values):
+        """Execute a statement and undo it; return how many rows and index entries the engine read for it."""
+        count = b"SHOW SESSION STATUS LIKE 'Handler_read%'"
+        statement = self.queries.bind(statement_name, **values)
+        _, before, *_, after, _ = self._runner.run(
+            self._connection.run(b"START TRANSACTION", count, statement, count, b"ROLLBACK")
+        )
+        return sum(int(row[1]) for row in after.rows) - sum(int(row[1]) for row in before.rows)
+
+    def end(self):
+        async def close():
+            await self._connection.run(f"DROP DATABASE {self.queries.database}".encode())
+            self._connection.close()
+
+        self._runner.run(close())
+        self._runner.close()
+
+
+@pytest.fixture(scope="module")
+def filled():
+    filled = Filled()
+    yield filled
+    filled.end()
+
+
+IDS = [2, 4, 6, 8, 10]
+COMMON = {
+    "queue": 1, "now": NOW, "ids": IDS, "id": 4, "claim": b"h:1:1:worker:1", "limit": 10, "priority": 1,
+    "is_any": False,
+    "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
+    "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
+    "first": 0, "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
+    "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
+    "jobs_per_second": None, "max_running": None,
+}  # fmt: skip
+WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue"}
+STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
+
+IN_ORDER = {
+    "first_pending", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
+    "claims_of_queue", "running_jobs", "jobs_of_queue",
+}  # fmt: skip
+BY_MOMENT = {"expired_claims", "finished_jobs"}
+BY_KEY = {"unique_jobs"}
+OF_QUEUES = {
+    "queues", "deleted_queues", "hold_queues", "is_queue", "lock_queue", "delete_queue", "queue_settings",
+    "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids",
+}  # fmt: skip
+"""Of tables with a row for each queue, or one for everything."""
+BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {"forget_queue"}
+
+
+@pytest.mark.parametrize("name", sorted(set(STATEMENTS) - OF_QUEUES))
+def test_no_statement_scans_or_sorts_the_jobs(filled, name):
+    for step in filled.plan(name, **COMMON):
+        if step["table"] in {"jobs", f"{filled.queries.database}.jobs"}:
+            assert step["type"] not in {"ALL", "index"}, step
+        assert not re.search("filesort|temporary", step["Extra"] or ""), step
+
+
+@pytest.mark.parametrize(
+    ("names", "key"), [(IN_ORDER, "jobs_in_order"), (BY_MOMENT, "jobs_by_moment"), (BY_KEY, "jobs_by_key")]
+)
+def test_each_walk_goes_along_its_index(filled, names, key):
+    for name in sorted(names):
+        [step] = [step for step in filled.plan(name, **COMMON) if step["table"] == "jobs"]
+        assert step["key"] == key, (name, step)
+
+
+@pytest.mark.parametrize("name", sorted(BY_ID))
+def test_jobs_addressed_by_id_are_found_by_id(filled, name):
+    [step] = filled.plan(name, **COMMON)
+    assert (step["key"], step["type"]) in {("PRIMARY", "range"), ("PRIMARY", "const")}, step
+    assert int(step["rows"]) <= len(IDS)
+
+
+@pytest.mark.parametrize("name", ["claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs", "next_due"])
+def test_the_index_narrows_by_all_that_it_can(filled, name):
+    [step] = [step for step in filled.plan(name, **COMMON) if step["table"] == "jobs"]
+    by_run_after = 0 if name == "failed_jobs" else 8
+    assert int(step["key_len"]) == 4 + 1 + 1 + by_run_after, step
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "most"),
+    [
+        ("claimable_jobs", {}, 25),
+        ("claimable_jobs", {"now": 0}, 3),
+        ("claimable_jobs", {"limit": 1}, 4),
+        ("first_pending", {}, 3),
+        ("next_due", {}, 3),
+        ("next_due", {"now": ALL - 1}, 3),
+        ("claim_jobs", {}, 12),
+        ("bodies_of_jobs", {}, 12),
+        ("succeed_jobs", {}, 12),
+        ("fail_jobs", {}, 12),
+        ("renew_jobs", {}, 12),
+        ("checkpoint_job", {}, 3),
+        ("lookup_jobs", {}, 12),
+        ("expired_claims", {"now": NOW + 2000}, 25),
+        ("expired_claims", {"now": 0}, 3),
+        ("finished_jobs", {}, 25),
+        ("finished_jobs", {"state": 3, "before": 0}, 3),
+        ("failed_jobs", {}, 25),
+        ("scan_jobs", {"state": 0}, 25),
+        ("scan_jobs", {"last": NOW - 80_000, "before_run_after": NOW - 80_000, "before_id": 5}, 25),
+        ("count_jobs", {"state": 0, "first": NOW + 1, "last": NOW + 60}, 25),
+        ("jobs_of_queue", {}, 25),
+        ("unique_jobs", {}, 6),
+    ],
+)
+def test_work_does_not_grow_with_the_table(filled, name, values, most):
+    assert filled.rows_read(name, **{**COMMON, **values}) <= most

@@ -1,0 +1,186 @@
+"""Several servers on one MySQL store: no job has two holders, no work is done twice, queues are everybody's."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import QueueNotFound
+from pinlater.server.backends.contract import Ack, Claim, JobFilter
+from pinlater.server.backends.fleet import StoreClock
+from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from tests.support.bench import QUEUE, FakeClock, new_job
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+
+SERVERS = 3
+_claims = itertools.count(1)
+
+
+def claim(lease_ms=60_000):
+    return Claim(f"host:1:1:worker:{next(_claims)}", lease_ms)
+
+
+def with_servers(scenario, *, shards=1):
+    """Run ``scenario(servers, clock)`` with several stores of one place, as several servers have them."""
+
+    async def run():
+        clock, prefix = FakeClock(), fresh_prefix()
+        places = [place_of(shared_service())] * shards
+        servers = [make_fleet(places, clock, prefix=prefix, connections=6) for _ in range(SERVERS)]
+        await asyncio.gather(*(server.create_queue(QUEUE) for server in servers))
+        try:
+            return await scenario(servers, clock)
+        finally:
+            await asyncio.gather(*(server.close() for server in servers))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_no_job_has_two_holders(shards):
+    async def consumer(server, taken):
+        while True:
+            found = await server.dequeue_jobs(QUEUE, 7, claim())
+            taken += [job.descriptor for job in found.jobs]
+            if not found.jobs:
+                return
+
+    async def scenario(servers, _):
+        batches = await asyncio.gather(
+            *(server.enqueue_jobs(QUEUE, [new_job(priority=n % 3 + 1) for n in range(50)]) for server in servers * 6)
+        )
+        names = [name for batch in batches for name in batch]
+        assert len(set(names)) == len(names) == 900
+        taken = []
+        await asyncio.gather(*(consumer(server, taken) for server in servers * 4))
+        # While all claim at once, one may find nothing but what others are just taking.
+        await consumer(servers[0], taken)
+        assert sorted(taken) == sorted(names)
+
+    with_servers(scenario, shards=shards)
+
+
+def test_servers_that_enqueue_claim_and_ack_at_once_lose_nothing():
+    async def work(server, done):
+        for _ in range(15):
+            await server.enqueue_jobs(QUEUE, [new_job()] * 10)
+            held = claim()
+            found = await server.dequeue_jobs(QUEUE, 10, held)
+            acks = [Ack(JobDescriptor.parse(job.descriptor), held.descriptor, "", 0, False) for job in found.jobs]
+            settled = await server.ack_dequeued_jobs(QUEUE, acks[::2], acks[1::2])
+            assert settled.changed == len(acks)
+            done.append(len(acks))
+
+    async def scenario(servers, _):
+        done = []
+        await asyncio.gather(*(work(server, done) for server in servers * 3))
+        counts = [await servers[0].count_jobs(QUEUE, JobFilter(state)) for state in (PENDING, IN_PROGRESS, SUCCEEDED)]
+        failed = await servers[0].count_jobs(QUEUE, JobFilter(FAILED))
+        assert sum(counts) + failed == 15 * 10 * 9
+        assert counts[1] == 0
+
+    with_servers(scenario)
+
+
+def test_each_expired_claim_is_ended_once():
+    async def scenario(servers, clock):
+        await servers[0].enqueue_jobs(QUEUE, [new_job(attempts=n % 2 + 1) for n in range(300)])
+        await servers[0].dequeue_jobs(QUEUE, 300, claim(lease_ms=1000))
+        clock.advance(1000)
+        reaped = await asyncio.gather(
+            *(server.reap_expired(60, server_age_ms=10**9, quiet_ms=0) for server in servers * 4)
+        )
+        ended = [one for found in reaped for one in found]
+        assert sum(one.retried for one in ended) + sum(one.failed for one in ended) <= 300
+        ended += await servers[0].reap_expired(1000, server_age_ms=10**9, quiet_ms=0)
+        assert (sum(one.retried for one in ended), sum(one.failed for one in ended)) == (150, 150)
+        page = await servers[0].scan_jobs(QUEUE, JobFilter(PENDING), 1000, None)
+        assert {record.attempts_remaining for record in page.jobs} == {1}
+
+    with_servers(scenario)
+
+
+def test_each_finished_job_is_collected_once():
+    async def scenario(servers, clock):
+        await servers[0].enqueue_jobs(QUEUE, [new_job() for _ in range(300)])
+        held = claim()
+        found = await servers[0].dequeue_jobs(QUEUE, 300, held)
+        acks = [Ack(JobDescriptor.parse(job.descriptor), held.descriptor, "", 0, False) for job in found.jobs]
+        await servers[0].ack_dequeued_jobs(QUEUE, acks, [])
+        clock.advance(10)
+        rounds = await asyncio.gather(*(server.collect_finished(1, 1, 60) for server in servers * 4))
+        collected = [one for found in (*rounds, await servers[0].collect_finished(1, 1, 1000)) for one in found]
+        assert sum(one.succeeded for one in collected) == 300
+
+    with_servers(scenario)
+
+
+def test_a_key_is_unique_over_all_servers():
+    async def scenario(servers, _):
+        for key in map(str, range(10)):
+            answers = await asyncio.gather(
+                *(server.enqueue_jobs(QUEUE, [new_job(), new_job(unique_key=key)]) for server in servers * 4)
+            )
+            assert len({keyed for _, keyed in answers}) == 1
+            assert len({plain for plain, _ in answers}) == 12
+
+    with_servers(scenario)
+
+
+def test_a_limit_of_running_jobs_holds_over_all_servers():
+    async def scenario(servers, _):
+        await servers[0].enqueue_jobs(QUEUE, [new_job() for _ in range(60)])
+        for _ in range(3):
+            await asyncio.gather(*(server.dequeue_jobs(QUEUE, 5, claim(), max_running=17) for server in servers * 4))
+            assert await servers[0].count_jobs(QUEUE, JobFilter(IN_PROGRESS)) == 17
+
+    with_servers(scenario)
+
+
+def test_a_queue_made_by_one_server_is_there_for_all_and_gone_for_all():
+    async def scenario(servers, _):
+        first, second, third = servers
+        await first.create_queue("thumbnails")
+        [name] = await second.enqueue_jobs("thumbnails", [new_job()])
+        assert [job.descriptor for job in (await third.dequeue_jobs("thumbnails", 1, claim())).jobs] == [name]
+        await second.enqueue_jobs("thumbnails", [new_job()])
+        await first.delete_queue("thumbnails")
+        # The others may still know it; neither do they store anything in it, nor hand out anything.
+        for call in (
+            second.enqueue_jobs("thumbnails", [new_job()]),
+            third.dequeue_jobs("thumbnails", 1, claim()),
+        ):
+            with pytest.raises(QueueNotFound):
+                await call
+        assert await third.queue_names() == {QUEUE}
+        await third.create_queue("thumbnails")
+        [again] = await second.enqueue_jobs("thumbnails", [new_job()])
+        assert (await first.dequeue_jobs("thumbnails", 9, claim())).jobs[0].descriptor == again
+
+    with_servers(scenario)
+
+
+def test_a_deleted_queue_is_swept_bit_by_bit_by_whoever_comes():
+    async def scenario(servers, _):
+        await servers[0].create_queue("thumbnails")
+        await servers[0].enqueue_jobs("thumbnails", [new_job() for _ in range(250)])
+        await servers[0].delete_queue("thumbnails")
+        for _ in range(4):
+            await asyncio.gather(*(server.collect_finished(1, 1, 50) for server in servers))
+        await servers[0].create_queue("thumbnails")
+        assert await servers[1].count_jobs("thumbnails", JobFilter(PENDING)) == 0
+
+    with_servers(scenario)
+
+
+def test_the_clocks_of_all_servers_follow_the_store():
+    async def scenario(servers, _):
+        clocks = [StoreClock(lambda ahead=ahead: 1_000_000.0 + ahead) for ahead in (0, -500, 3600)]
+        for server, clock in zip(servers, clocks, strict=True):
+            await server.learn_time(clock)
+        shown = [clock.now_ms() for clock in clocks]
+        assert max(shown) - min(shown) < 10_000
+
+    with_servers(scenario)

@@ -1,0 +1,27 @@
+"""Parts of the MySQL store, on the server that the tests share or on one of their own."""
+
+import itertools
+import os
+
+from pinlater.server.backends.fleet import FleetBackend, ShardSpec
+from pinlater.server.backends.mysql import Options, ShardMaker
+from pinlater.server.backends.mysql.place import Place
+
+_numbers = itertools.count(1)
+
+
+def place_of(service, **changes):
+    return Place(service.host, service.port, service.user, service.password)._replace(**changes)
+
+
+def fresh_prefix():
+    """Return a prefix of database names that nobody else has."""
+    return f"test{os.getpid()}_{next(_numbers)}_"
+
+
+def make_fleet(places, clock, *, prefix, connections=8, **options):
+    """Return a store with a shard at each of the places; to be made in the loop that uses it."""
+    maker = ShardMaker(Options(3, clock, **options), connections=connections, database_prefix=prefix)
+    fleet = FleetBackend("mysql", maker)
+    fleet.update([ShardSpec(str(number), place) for number, place in enumerate(places, 1)])
+    return fleet

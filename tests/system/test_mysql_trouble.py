@@ -1,0 +1,185 @@
+"""A MySQL store whose servers die, hang and come back under load: nothing confirmed is lost, nobody waits for long."""
+
+import asyncio
+import itertools
+import time
+
+import pytest
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import ServiceError
+from pinlater.server.backends.contract import Ack, Claim, JobFilter
+from pinlater.server.clock import SteadyClock
+from pinlater.wire.messages import IN_PROGRESS, PENDING, SUCCEEDED
+from tests.support.bench import QUEUE, new_job
+from tests.support.mariadb_service import MariadbService, shared_service, skip_if_missing
+from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+
+LEASE_MS = 3000
+LONGEST_CALL_SECONDS = 12.0
+"""The promise is 10 s; the rest is for a busy machine."""
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def own_service(tmp_path):
+    skip_if_missing()
+    service = MariadbService(tmp_path)
+    yield service
+    service.end()
+
+
+class Load:
+    """Producers and consumers that go on whatever happens, and note what was confirmed to them."""
+
+    def __init__(self, fleet):
+        self.fleet = fleet
+        self.stored = set()
+        self.acked = set()
+        self.redelivered = set()
+        self.errors = 0
+        self.longest_seconds = 0.0
+        self._numbers = itertools.count(1)
+        self._claims = itertools.count(1)
+        self._is_over = False
+
+    async def _call(self, awaitable):
+        began = time.monotonic()
+        try:
+            return await awaitable
+        except ServiceError:
+            self.errors += 1
+            await asyncio.sleep(0.05)
+            return None
+        finally:
+            self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
+
+    async def produce(self):
+        while not self._is_over:
+            names = await self._call(self.fleet.enqueue_jobs(QUEUE, [new_job(b"%d" % next(self._numbers))] * 5))
+            if names is not None:
+                assert not self.stored & set(names)
+                self.stored |= set(names)
+            await asyncio.sleep(0.005)
+
+    async def consume(self, *, until_empty=False):
+        while not self._is_over:
+            claim = Claim(f"host:1:1:consumer:{next(self._claims)}", LEASE_MS)
+            dequeued = await self._call(self.fleet.dequeue_jobs(QUEUE, 20, claim))
+            if dequeued is None:
+                continue
+            names = [job.descriptor for job in dequeued.jobs]
+            self.redelivered |= set(names) & self.acked
+            acks = [Ack(JobDescriptor.parse(name), claim.descriptor, "", 0, False) for name in names]
+            settled = await self._call(self.fleet.ack_dequeued_jobs(QUEUE, acks, [])) if acks else None
+            if settled is not None and settled.changed == len(names):
+                self.acked |= set(names)
+            if not names:
+                if until_empty:
+                    return
+                await asyncio.sleep(0.01)
+
+    async def monitor(self):
+        while not self._is_over:
+            await self._call(self.fleet.reap_expired(1000, server_age_ms=10**9, quiet_ms=0))
+            await asyncio.sleep(0.2)
+
+    async def run(self, trouble):
+        """Work while ``trouble`` goes on; then until everything that is left has come to its end."""
+        workers = [self.produce(), self.produce(), self.consume(), self.consume(), self.monitor()]
+        tasks = [asyncio.create_task(worker) for worker in workers]
+        await asyncio.sleep(0.5)
+        await trouble()
+        await self.until_it_works()
+        await asyncio.sleep(0.5)
+        self._is_over = True
+        await asyncio.gather(*tasks)
+        self._is_over = False
+        await self.drain()
+
+    async def until_it_works(self):
+        async with asyncio.timeout(60):
+            while await self._call(self.fleet.enqueue_jobs(QUEUE, [new_job(b"first")])) is None:
+                pass
+
+    async def drain(self):
+        async with asyncio.timeout(60):
+            while await self.fleet.count_jobs(QUEUE, JobFilter(PENDING)) or await self.fleet.count_jobs(
+                QUEUE, JobFilter(IN_PROGRESS)
+            ):
+                await self.fleet.reap_expired(1000, server_age_ms=10**9, quiet_ms=0)
+                await self.consume(until_empty=True)
+                await asyncio.sleep(0.1)
+
+    async def check(self):
+        """Everything confirmed is there, and came to its end once."""
+        assert len(self.stored) > 100
+        jobs = [JobDescriptor.parse(name) for name in self.stored]
+        records = await self.fleet.lookup_jobs(jobs, include_body=False)
+        assert [record and record.state for record in records] == [SUCCEEDED] * len(jobs)
+        assert self.redelivered == set()
+        assert self.longest_seconds < LONGEST_CALL_SECONDS
+
+
+def run(places, trouble):
+    async def scenario():
+        clock = SteadyClock()
+        fleet = make_fleet(places, clock.now_ms, prefix=fresh_prefix(), count_limit=10**6)
+        await fleet.create_queue(QUEUE)
+        load = Load(fleet)
+        await load.run(lambda: trouble(load))
+        await load.check()
+        await fleet.close()
+        return load
+
+    return asyncio.run(scenario())
+
+
+def test_a_server_that_is_killed_and_started_again(own_service):
+    async def trouble(load):
+        for _ in range(2):
+            own_service.kill()
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(own_service.start)
+            await load.until_it_works()
+            await asyncio.sleep(0.3)
+
+    assert run([place_of(own_service)], trouble).errors > 0
+
+
+def test_a_server_that_hangs_for_a_while(own_service):
+    async def trouble(load):
+        own_service.freeze()
+        await asyncio.sleep(11)
+        own_service.thaw()
+
+    assert run([place_of(own_service)], trouble).errors > 0
+
+
+def test_one_shard_of_three_is_dead(own_service):
+    places = [place_of(shared_service()), place_of(shared_service()), place_of(own_service)]
+    seen = {}
+
+    async def trouble(load):
+        own_service.kill()
+        async with asyncio.timeout(30):
+            while not load.fleet.ill_shards:
+                await asyncio.sleep(0.01)
+        load.errors = 0
+        before = len(load.acked)
+        began = time.monotonic()
+        names = [name for _ in range(20) for name in await load.fleet.enqueue_jobs(QUEUE, [new_job(b"to the living")])]
+        seen["shards"] = {JobDescriptor.parse(name).shard for name in names}
+        seen["seconds"] = time.monotonic() - began
+        async with asyncio.timeout(30):
+            while len(load.acked) < before + 50:
+                await asyncio.sleep(0.01)
+        await asyncio.to_thread(own_service.start)
+        async with asyncio.timeout(30):
+            while load.fleet.ill_shards:
+                await asyncio.sleep(0.01)
+
+    run(places, trouble)
+    assert seen["shards"] == {"1", "2"}
+    assert seen["seconds"] < LONGEST_CALL_SECONDS, "the living do not wait for the dead"

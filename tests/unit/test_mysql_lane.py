@@ -1,0 +1,192 @@
+"""A lane: what is gathered, what is tried again, and who gets which error."""
+
+import asyncio
+import functools
+
+import pytest
+
+from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
+from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.mysql import lane as lanes
+from pinlater.server.backends.mysql.faults import Conflict, Lost, Refused, Unreached
+from pinlater.server.backends.mysql.lane import MOST_CONFLICTS, Lane
+
+
+def in_loop(test):
+    @functools.wraps(test)
+    def run(*arguments, **options):
+        asyncio.run(test(*arguments, **options))
+
+    return run
+
+
+class Work:
+    """Answers a request with its double; raises what stands in ``faults`` first."""
+
+    def __init__(self, *faults):
+        self.faults = list(faults)
+        self.batches = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, batch):
+        self.batches.append(list(batch.requests))
+        await self.gate.wait()
+        if self.faults:
+            raise self.faults.pop(0)
+        batch.answer([request * 2 for request in batch.requests])
+
+
+async def gather(lane, *requests):
+    return await asyncio.gather(*(lane.submit(request) for request in requests), return_exceptions=True)
+
+
+@in_loop
+async def test_what_is_submitted_at_once_goes_together():
+    work = Work()
+    assert await gather(Lane("1", work), 1, 2, 3) == [2, 4, 6]
+    assert work.batches == [[1, 2, 3]]
+
+
+@in_loop
+async def test_what_comes_meanwhile_is_gathered():
+    work = Work()
+    lane = Lane("1", work)
+    work.gate.clear()
+    first = lane.submit(1)
+    await asyncio.sleep(0)
+    rest = [lane.submit(number) for number in (2, 3)]
+    assert lane.waiting == 3
+    work.gate.set()
+    assert await asyncio.gather(first, *rest) == [2, 4, 6]
+    assert work.batches == [[1], [2, 3]]
+    await lane.finish()
+    assert lane.waiting == 0
+
+
+@in_loop
+async def test_a_batch_has_bounds():
+    work = Work()
+    lane = Lane("1", work, most=2, most_weight=10)
+    await asyncio.gather(*(lane.submit(number, weight) for number, weight in enumerate((1, 1, 1, 9, 1, 99))))
+    assert work.batches == [[0, 1], [2, 3], [4], [5]]
+
+
+@in_loop
+async def test_a_conflict_is_tried_again_but_not_for_ever():
+    work = Work(*[Conflict("deadlock")] * (MOST_CONFLICTS - 1))
+    assert await gather(Lane("1", work), 1) == [2]
+    [error] = await gather(Lane("1", Work(*[Conflict("deadlock")] * MOST_CONFLICTS)), 1)
+    assert isinstance(error, UnknownError)
+    assert "nothing was changed" in str(error)
+
+
+@in_loop
+async def test_a_broken_connection_is_tried_again():
+    work = Work(Lost("gone"), Lost("gone"))
+    assert await gather(Lane("1", work), 1, 2) == [2, 4]
+    assert work.batches == [[1, 2]] * 3
+
+
+@in_loop
+async def test_patience_ends(monkeypatch):
+    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.05)
+    [error] = await gather(Lane("7", Work(*[Lost("gone")] * 10**6)), 1)
+    assert isinstance(error, ShardConnectionFailed)
+    assert not isinstance(error, ShardUnreachable)
+    assert "shard 7" in str(error)
+
+
+@in_loop
+async def test_an_attempt_that_hangs_is_cut_off(monkeypatch):
+    monkeypatch.setattr(lanes, "ATTEMPT_SECONDS", 0.05)
+    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.08)
+    work = Work()
+    work.gate.clear()
+    [error] = await gather(Lane("7", work), 1)
+    assert isinstance(error, ShardConnectionFailed)
+    assert len(work.batches) == 2
+
+
+@in_loop
+async def test_what_was_never_sent_may_go_elsewhere():
+    [error] = await gather(Lane("1", Work(Unreached("refused"))), 1)
+    assert isinstance(error, ShardUnreachable)
+
+
+@in_loop
+async def test_what_may_have_been_committed_may_not_go_elsewhere(monkeypatch):
+    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.0)
+    tries = []
+
+    async def work(batch):
+        tries.append(batch)
+        if len(tries) == 1:
+            batch.is_uncertain = True
+            raise Conflict("once more")
+        raise Unreached("refused")
+
+    [error] = await gather(Lane("1", work), 1)
+    assert isinstance(error, ShardConnectionFailed)
+    assert not isinstance(error, ShardUnreachable)
+
+
+@in_loop
+async def test_one_bad_request_does_not_hurt_the_others():
+    async def work(batch):
+        if 13 in batch.requests:
+            raise Refused("out of range, nothing was changed")
+        batch.answer(batch.requests)
+
+    first, bad, last = await gather(Lane("1", work), 1, 13, 2)
+    assert (first, last) == (1, 2)
+    assert isinstance(bad, Refused)
+
+
+@in_loop
+async def test_an_answer_may_come_before_the_end_and_stays():
+    released = asyncio.Event()
+
+    async def work(batch):
+        batch.answer([1])
+        await released.wait()
+        raise Lost("at the commit")
+
+    lane = Lane("1", work)
+    assert await lane.submit(0) == 1
+    assert lane.is_committing
+    settled = asyncio.create_task(lane.settled())
+    await asyncio.sleep(0)
+    assert not settled.done()
+    released.set()
+    await settled
+    await lane.finish()
+    assert not lane.is_committing
+
+
+@in_loop
+async def test_errors_of_single_requests_are_theirs():
+    async def work(batch):
+        batch.answer([QueueNotFound("gone"), 5])
+
+    error, result = await gather(Lane("1", work), 1, 2)
+    assert isinstance(error, QueueNotFound)
+    assert result == 5
+
+
+@in_loop
+async def test_who_goes_away_does_not_stop_the_work():
+    work = Work()
+    lane = Lane("1", work)
+    gone, kept = lane.submit(1), lane.submit(2)
+    gone.cancel()
+    assert await kept == 4
+    assert work.batches == [[1, 2]]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), TypeError("another")])
+@in_loop
+async def test_a_bug_is_an_answer_too(error, caplog):
+    [found] = await gather(Lane("1", Work(error)), 1)
+    assert isinstance(found, UnknownError)
+    assert str(error) in caplog.text
