@@ -14,6 +14,7 @@ from pathlib import Path
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,40}")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _SCRYPT = re.compile(r"scrypt(\$[0-9]{1,9}){3}(\$[\w+/=-]+){2}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
@@ -21,6 +22,13 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 def text(value: str) -> str:
     """Take the text as it is."""
+    return value
+
+
+def identifier(value: str) -> str:
+    """Take a text that can be part of the name of a database."""
+    if not _IDENTIFIER.fullmatch(value):
+        raise ValueError("is not the beginning of a name; write up to 40 letters, digits and underscores")
     return value
 
 

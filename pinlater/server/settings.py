@@ -29,7 +29,6 @@ MINUTE, HOUR = 60.0, 3600.0
 
 IGNORED_KEYS = frozenset(
     {
-        "BACKEND_CONNECTIONS_PER_SHARD",
         "BACKEND_CONNECTION_MAX_WAIT_MILLIS",
         "BACKEND_DEQUEUE_CONCURRENCY_PER_QUEUE_PER_SHARD",
         "BACKEND_NUM_AUTO_RETRIES",
@@ -38,11 +37,9 @@ IGNORED_KEYS = frozenset(
         "MONITOR_CONNECTIONS_PER_SHARD",
         "MONITOR_LOG_INTERVAL",
         "MONITOR_SOCKET_TIMEOUT_SECONDS",
-        "MYSQL_NUM_DB_PER_QUEUE",
         "REDIS_HEALTH_CHECK_CONSECUTIVE_FAILURES",
         "REDIS_HEALTH_CHECK_CONSECUTIVE_SUCCESSES",
         "REDIS_HEALTH_CHECK_PING_INTERVAL_SECONDS",
-        "SHARD_ALLOWED_HOSTNAME_PREFIX",
     }
 )
 """Keys of the original service for things that this one does not have."""
@@ -80,12 +77,27 @@ class Settings:
     server_processes: int = _setting(
         "SERVER_PROCESSES", values.integer(1, 64), "1", "processes that share the service's port; with sqlite, 1"
     )
-    backend: str = _setting("PINLATER_BACKEND", values.choice("sqlite", "redis"), "sqlite", "the store")
+    backend: str = _setting("PINLATER_BACKEND", values.choice("sqlite", "mysql", "redis"), "sqlite", "the store")
     shards_file: Path | None = _setting(
         "BACKEND_CONFIG",
         values.optional_path,
         "",
         "JSON file of the shards, for every store but sqlite; read again when it changes",
+    )
+    shard_prefix: str = _setting(
+        "SHARD_ALLOWED_HOSTNAME_PREFIX",
+        values.text,
+        "",
+        "mysql: keys of BACKEND_CONFIG that begin so are shards, others are ignored; empty: all are",
+    )
+    databases_per_shard: int = _setting(
+        "MYSQL_NUM_DB_PER_QUEUE", values.integer(1, 100), "1", "mysql: shards, each a database, that an entry has"
+    )
+    database_prefix: str = _setting(
+        "MYSQL_DATABASE_PREFIX", values.identifier, "pinlater_", "mysql: stands before a shard's name: its database"
+    )
+    connections_per_server: int = _setting(
+        "BACKEND_CONNECTIONS_PER_SHARD", values.integer(2, 1000), "10", "mysql: connections to one database server"
     )
     data_dir: Path = _setting(
         "DATA_DIR", values.path, "~/.local/share/pinlater", "directory of the store; $XDG_DATA_HOME is respected"

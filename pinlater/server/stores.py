@@ -55,16 +55,19 @@ async def open_store(settings: Settings, metrics: Metrics) -> Store:
     """
     if settings.backend == "sqlite" or settings.shards_file is None:
         return _open_sqlite(settings, metrics)
-    return await _open_fleet(settings, settings.shards_file, _FLEETS[settings.backend](settings))
+    return await _open_fleet(settings, settings.shards_file, metrics)
 
 
-def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
-    clock = SteadyClock()
-
+def _on_commit(metrics: Metrics) -> Callable[[CommitStats], None]:
     def on_commit(stats: CommitStats) -> None:
         metrics.commit_requests.observe((), stats.requests)
         metrics.commit_seconds.observe((), stats.seconds)
 
+    return on_commit
+
+
+def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
+    clock = SteadyClock()
     backend = SqliteBackend(
         settings.data_dir,
         priority_levels=settings.priority_levels,
@@ -72,13 +75,14 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
         synchronous=settings.sqlite_synchronous,
         count_limit=settings.count_limit,
         regex_seconds=settings.regex_timeout_seconds,
-        on_commit=on_commit,
+        on_commit=_on_commit(metrics),
     )
     return Store(backend, clock.now_ms, (), str(settings.data_dir))
 
 
-async def _open_fleet(settings: Settings, file: Path, kind: _Kind) -> Store:
+async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store:
     clock = StoreClock()
+    kind = _FLEETS[settings.backend](settings, clock.now_ms, metrics)
     backend = FleetBackend(settings.backend, kind.make)
     watched = WatchedFile(file, lambda content: backend.update(kind.read(content, file)))
     watched.load()
@@ -88,7 +92,29 @@ async def _open_fleet(settings: Settings, file: Path, kind: _Kind) -> Store:
     )
 
 
-def _redis(settings: Settings) -> _Kind:
+def _mysql(settings: Settings, now_ms: Callable[[], int], metrics: Metrics) -> _Kind:
+    try:
+        from pinlater.server.backends.mysql import Options, ShardMaker, read_shards
+    except ImportError as error:
+        raise _driver_missing("mysql", error) from None
+
+    def read(content: bytes, file: Path) -> list[ShardSpec]:
+        return read_shards(content, file, prefix=settings.shard_prefix, databases=settings.databases_per_shard)
+
+    options = Options(
+        settings.priority_levels,
+        now_ms,
+        settings.count_limit,
+        settings.regex_timeout_seconds,
+        _on_commit(metrics),
+    )
+    return _Kind(
+        read,
+        ShardMaker(options, connections=settings.connections_per_server, database_prefix=settings.database_prefix),
+    )
+
+
+def _redis(settings: Settings, _: Callable[[], int], __: Metrics) -> _Kind:
     try:
         from pinlater.server.backends.redis import Place, RedisShard, read_shards
     except ImportError as error:
@@ -115,5 +141,5 @@ def _driver_missing(extra: str, error: ImportError) -> ConfigError:
     )
 
 
-_FLEETS: dict[str, Callable[[Settings], _Kind]] = {"redis": _redis}
+_FLEETS: dict[str, Callable[[Settings, Callable[[], int], Metrics], _Kind]] = {"mysql": _mysql, "redis": _redis}
 """Kind of shards -> what is peculiar to it."""

@@ -87,7 +87,7 @@ def test_words_for_true(load, word):
         ("DRAIN_SECONDS=-1", "is not a number of 0 or more"),
         ("SERVER_SET_ENABLED=maybe", "write one of them"),
         ("SERVER_SET_ENABLED=true", "needs SERVER_SET_PATH"),
-        ("PINLATER_BACKEND=mysql", "PINLATER_BACKEND=mysql is not available; write sqlite"),
+        ("PINLATER_BACKEND=oracle", "PINLATER_BACKEND=oracle is not available; write sqlite"),
         ("SQLITE_SYNCHRONOUS=OFF", "write FULL or NORMAL"),
         ("MAX_BODY_BYTES=20000000", "does not fit into MAX_FRAME_BYTES=16384000"),
         ("THRIFT_PROT=1", "server.properties:2: THRIFT_PROT is no setting; did you mean THRIFT_PORT?"),

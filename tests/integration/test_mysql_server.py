@@ -1,0 +1,123 @@
+"""``pinlater-server`` on MySQL shards: from the file of shards to jobs that are done."""
+
+import json
+import subprocess
+
+import pytest
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import EXIT_CONFIG
+from tests.support.apache import DeclaredError
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import fresh_prefix
+from tests.support.server import ServerProcess, command, environment, wait_for
+
+QUEUE = "emails"
+
+
+class Shards:
+    """A file of shards, all on the server that the tests share."""
+
+    def __init__(self, folder):
+        self.file = folder / "mysql.local.json"
+        self.settings = {
+            "PINLATER_BACKEND": "mysql",
+            "BACKEND_CONFIG": str(self.file),
+            "MYSQL_DATABASE_PREFIX": fresh_prefix(),
+        }
+
+    def write(self, *numbers, dequeue_only=()):
+        service = shared_service()
+        entry = {"master": {"host": service.host, "port": service.port}, "user": service.user}
+        entry["passwd"] = service.password
+        shards = {f"pinlater{number:03}": {**entry, "dequeueOnly": number in dequeue_only} for number in numbers}
+        self.file.write_text(json.dumps(shards))
+
+
+@pytest.fixture
+def shards(tmp_path):
+    return Shards(tmp_path)
+
+
+@pytest.fixture
+def start(shards, tmp_path):
+    """Starts servers, and ends those that a test leaves."""
+    servers = []
+
+    def start(**settings):
+        servers.append(ServerProcess(tmp_path / "server", **shards.settings, **settings))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def put(client, count=1):
+    jobs = [{"body": b"%d" % number} for number in range(count)]
+    return client.enqueueJobs(queueName=QUEUE, jobs=jobs)["jobDescriptors"]
+
+
+def shards_of(names):
+    return {JobDescriptor.parse(name).shard for name in names}
+
+
+def test_jobs_come_and_go_and_outlive_the_server(shards, start):
+    shards.write(1, 2)
+    server = start(SERVER_PROCESSES="2", MYSQL_NUM_DB_PER_QUEUE="2")
+    with server.client() as client:
+        client.createQueue(name=QUEUE)
+        names = [name for _ in range(40) for name in put(client)]
+        assert shards_of(names) == {"1", "1d1", "2", "2d1"}
+    server.kill()
+    server.start()
+    with server.client() as client:
+        assert set(client.getQueueNames()) == {QUEUE}
+        taken = {}
+        while len(taken) < len(names):
+            answer = client.dequeueJobs(queueName=QUEUE, limit=15)
+            taken |= answer["jobs"]
+            acks = [{"jobDescriptor": name} for name in answer["jobs"]]
+            client.ackDequeuedJobs(queueName=QUEUE, jobsSucceeded=acks)
+        assert sorted(taken) == sorted(names)
+        assert client.getJobCount(queueName=QUEUE, jobState=2) == 40
+        with pytest.raises(DeclaredError, match="no shard '9'"):
+            client.lookupJobs(jobDescriptors=[f"{QUEUE}:s9:p1:1"])
+    assert server.stop() == 0
+
+
+def test_shards_come_stay_and_go_while_the_server_runs(shards, start):
+    shards.write(1)
+    server = start()
+    with server.client() as client:
+        client.createQueue(name=QUEUE)
+        old = put(client, 5)
+        shards.write(1, 2, dequeue_only=(1,))
+        wait_for(lambda: shards_of(put(client)) == {"2"})
+        new = put(client)
+        shards.file.write_text("{")  # a slip of the pen changes nothing
+        wait_for(lambda: "is not a file of MySQL shards" in server.log)
+        assert shards_of(put(client)) == {"2"}
+        taken = client.dequeueJobs(queueName=QUEUE, limit=100)["jobs"]
+        assert {*old, *new} <= set(taken), "the one that takes no new jobs hands out its old ones"
+        shards.write(2)
+        wait_for(lambda: "shard 1 has left" in server.log)
+        assert client.lookupJobs(jobDescriptors=new).keys() == set(new)
+        with pytest.raises(DeclaredError, match="no shard '1'"):
+            client.lookupJobs(jobDescriptors=old)
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [("{", "is not a file of MySQL shards"), ("{}", "has no shard"), (None, "cannot be read")]
+)
+def test_a_file_of_shards_that_is_wrong_ends_the_start(shards, content, words):
+    if content is not None:
+        shards.file.write_text(content)
+    options = [option for key, value in shards.settings.items() for option in ("--set", f"{key}={value}")]
+    ended = subprocess.run(
+        command(*options, "--port", "0", "--admin-port", "0"),
+        capture_output=True, text=True, timeout=50, env=environment(), check=False,
+    )  # fmt: skip
+    assert ended.returncode == EXIT_CONFIG
+    assert words in ended.stderr
