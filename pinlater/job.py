@@ -55,7 +55,8 @@ class JobOptions:
             ``backoff_on={RateLimited: Constant(60)}``. Of several classes, here and in ``give_up_on``, the nearest
             one counts. A process that dies knows no exception; then it is ``backoff``.
         cron: makes the class periodic: workers see to it that there is one job of it, which runs at the ticks of this
-            expression (minute, hour, day of the month, month, day of the week).
+            expression (minute, hour, day of the month, month, day of the week). One that somebody enqueues runs once,
+            beside it.
         timezone: whose wall clock ``cron`` is about.
         every: or seconds between two ticks, which are the whole multiples of it since 1970 (UTC).
     """
