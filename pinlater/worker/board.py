@@ -7,7 +7,7 @@ when it has died.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pinlater.worker.contact import CONTACT_WORDS, Contact, why_out_of_contact
 from pinlater.worker.holding import ALONE, Layout
@@ -46,6 +46,14 @@ class Board:
     def _slot(self, number: int) -> Slot:
         size = self.layout.slot_bytes
         return Slot(self._areas[number * size : (number + 1) * size], self.layout)
+
+    def used(self, numbers: Iterable[int]) -> list[int]:
+        """Return those of some slots' numbers that were ever in use."""
+        return [number for number in numbers if self._in_use[number]]
+
+    def running_jobs(self, number: int) -> int:
+        """Return how many jobs of a slot run now."""
+        return self._slot(number).running_jobs
 
     def slots(self) -> Iterator[Slot]:
         """Yield every slot that was ever in use."""

@@ -15,25 +15,29 @@ from pinlater.worker.notices import Notice
 
 Place = tuple[HeldBatch, HeldJob]
 
+Count = Callable[[str, str, int], object]
+
 _UNHEARD = "failed; its process ended before it could say why\n"
 
 log = logging.getLogger(__name__)
 
 
-def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable[[int], object]) -> None:
+def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable[[int], object], count: Count) -> None:
     """Report what had ended, fail what ran, and give back what was not started. May be done twice.
 
     Args:
         notice: the death.
         messenger: to say it through.
         expect_retries: told until when (monotonic milliseconds) what came back to the queues becomes due.
+        count: told of each job that has failed with its process: class, ending, nanoseconds of its run.
 
     Raises:
         CallError, ServiceError: the server has not done all of it.
     """
     holding, facts = notice.holding, notice.facts
     blamed = _blamed(notice)
-    lost = _lost(notice) + _reports(notice, blamed, messenger)
+    reports = _reports(notice, blamed, messenger)
+    lost = _lost(notice) + reports
     succeeded = _in_state(notice, SUCCEEDED)
     guilty = {job.descriptor for _, job in blamed}
     innocent = [claimed for claimed in _in_state(notice, RUNNING) if claimed[0] not in guilty]
@@ -45,10 +49,18 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
         messenger.release(holding.identity.queues, source)
     delays = [job.delay_ms for job in lost if not job.is_final]
     expect_retries(time.monotonic_ns() // 1_000_000 + max(delays, default=0) + 5)
+    for (_, job), report in zip(blamed, reports, strict=True):
+        count(job.kind, _ending(notice, report), max(notice.facts.died_ns - job.since_ns, 0) if job.since_ns else 0)
     log.info(
         "process %d has ended: of its jobs %d failed, %d had succeeded, %d go back unharmed",
         *(facts.pid, len(lost), len(succeeded), len(returned)),
     )
+
+
+def _ending(notice: Notice, report: Lost) -> str:
+    if notice.facts.is_timeout:
+        return "timed_out"
+    return "poison" if report.is_final else "crashed"
 
 
 def _blamed(notice: Notice) -> list[Place]:

@@ -17,7 +17,7 @@ from pinlater_supervisor import Child
 
 from pinlater.errors import CallError, CallUnsendable, ServerUnavailable, ServiceError
 from pinlater.worker.board import Board
-from pinlater.worker.estate import settle_estate
+from pinlater.worker.estate import Count, settle_estate
 from pinlater.worker.holding import HELD, RUNNING, HeldBatch, Holding
 from pinlater.worker.messenger import Messenger
 from pinlater.worker.notices import Notice, Notices
@@ -38,10 +38,13 @@ log = logging.getLogger(__name__)
 class Keeper:
     """See the module's text."""
 
-    def __init__(self, child: Child, options: Options, board: Board, notices: Notices) -> None:
+    def __init__(
+        self, child: Child, options: Options, board: Board, notices: Notices, count: Count = lambda *_: None
+    ) -> None:
         self._child = child
         self._board = board
         self._notices = notices
+        self._count = count
         self._lease_seconds = options.lease_seconds
         self._messenger = Messenger(options.servers, f"keeper:{child.pid}", board.contact)
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
@@ -107,7 +110,7 @@ class Keeper:
             ServiceError, CallUnsendable: likewise, unless the claims have ended by themselves.
         """
         try:
-            settle_estate(notice, self._messenger, self._board.expect_retries)
+            settle_estate(notice, self._messenger, self._board.expect_retries, self._count)
         except (ServiceError, CallUnsendable) as error:
             if time.monotonic_ns() - notice.facts.died_ns < self._lease_seconds * 1e9:
                 raise

@@ -11,6 +11,7 @@ from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool
 
 from pinlater.worker.boot import run_job_process
 from pinlater.worker.endpoint import listen
+from pinlater.worker.figures import Figures
 from pinlater.worker.holding import ALONE, read_holding, team_layout
 from pinlater.worker.keeper import Keeper
 from pinlater.worker.notices import Facts
@@ -33,14 +34,21 @@ def run_worker(options: Options) -> int:
     listener = listen(options.health) if options.health else None
     shared = Shared.for_pools(options.pools, team_layout(options.places) if options.is_team else ALONE)
 
+    figures = Figures(shared)
+    if listener is not None:
+        listener.route("/metrics", figures.page)
+
     def run_keeper(child: Child) -> int:
         child.ready()
-        Keeper(child, options, shared.board, shared.notices).work()
+        sheet = shared.tally.keeper
+        sheet.reopen()
+        Keeper(child, options, shared.board, shared.notices, sheet.note_named).work()
         return 0
 
     def note(ended: ChildExit) -> None:
         if ended.pool in shared.places:
             note_exit(ended, shared)
+            figures.note_exit(ended)
 
     def run_reloader(child: Child) -> None:
         watch_modules(child, options.modules)
@@ -101,6 +109,7 @@ def note_exit(ended: ChildExit, shared: Shared) -> None:
     area = slot.copy()
     if not read_holding(area, shared.board.layout).is_empty:
         _post(ended, area, shared)
+    shared.tally.fold(shared.places[ended.pool][ended.slot])
     slot.clear()  # last, so that what it held can be seen in one place or the other
 
 

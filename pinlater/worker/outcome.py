@@ -31,11 +31,13 @@ class Failure:
         status: text for the job's custom status.
         delay_ms: milliseconds until the next attempt.
         is_final: there is no next attempt, whatever remains.
+        ending: how it is counted; see ``tally.ENDINGS``.
     """
 
     status: str
     delay_ms: int = 0
     is_final: bool = False
+    ending: str = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class Interruption:
     run_after_ms: int | None = None
     attempts: int | None = None
     status: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it is counted; see ``tally.ENDINGS``."""
+        if self.attempts is not None:
+            return "rescheduled"
+        return "interrupted" if self.run_after_ms is None else "slept"
 
 
 Outcome = Failure | Interruption

@@ -33,6 +33,7 @@ from pinlater.worker.planter import Planter, Seeds
 from pinlater.worker.pools import JobPool
 from pinlater.worker.settler import Settler
 from pinlater.worker.shared import Shared
+from pinlater.worker.tally import UNREADABLE
 from pinlater.worker.turns import Turns
 
 POLL_SECONDS = 10.0
@@ -82,6 +83,8 @@ class JobProcess(ABC):
         weights = pool.weights or dict.fromkeys(codec.queues, 1)
         identity = self._identity = new_identity(list(weights), codec.names, options.places)
         self._slot.introduce(identity)
+        self._sheet = shared.sheet(pool.name, child.slot)
+        self._sheet.introduce(identity.kinds)
         context = self._context = RequestContext(source=identity.source)
         lease = self._lease_seconds = options.lease_seconds
         self._connector = Connector(options.servers, contact=self._slot.contact)
@@ -160,12 +163,18 @@ class JobProcess(ABC):
 
     # Running
 
-    def _note(self, batch: Batch, position: int, outcome: Outcome | None) -> None:
+    def _note(self, batch: Batch, position: int, outcome: Outcome | None, nanoseconds: int) -> None:
         queue = queue_of(batch.descriptors[position])
         if outcome is None:
+            self._sheet.note(batch.area.kinds[position], nanoseconds)
             batch.area.states[position] = SUCCEEDED
             self._settler.succeeded(queue, (batch, position))
-        elif isinstance(outcome, Failure):
+            return
+        if outcome.ending == UNREADABLE:
+            self._sheet.note_named(f"({UNREADABLE})", UNREADABLE, nanoseconds)
+        else:
+            self._sheet.note_other(batch.area.kinds[position], outcome.ending, nanoseconds)
+        if isinstance(outcome, Failure):
             batch.area.delays[position] = outcome.delay_ms
             batch.area.states[position] = DISCARDED if outcome.is_final else FAILED
             self._settler.failed(queue, (batch, position), outcome)

@@ -135,7 +135,7 @@ def main() -> None:
     envvar="PINLATER_WORKER_HEALTH",
     default="",
     metavar="[HOST:]PORT",
-    help="Serve /livez and /readyz by HTTP, only here unless HOST is given; port 0 takes any, see the log.  "
+    help="Serve /livez, /readyz and /metrics by HTTP, only here unless HOST is given; port 0 takes any, see the log.  "
     "[env: PINLATER_WORKER_HEALTH; default: off]",
 )
 @click.option("--reload", is_flag=True, help="For development: load the modules anew whenever one was edited.")

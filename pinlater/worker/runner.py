@@ -17,7 +17,7 @@ from typing import NoReturn
 from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.codec import JobCodec
 from pinlater.delays import delay_ms, milliseconds
-from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, Retry, interruption_in
+from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, JobTimeout, Retry, interruption_in
 from pinlater.job import Job, JobOptions
 from pinlater.kept import again_in
 from pinlater.middleware import Middleware, run_within, within
@@ -29,6 +29,7 @@ from pinlater.worker.limits import KillAt, Limits, TimeLimits, never_kill
 from pinlater.worker.outcome import Failure, Interruption, Outcome, in_words, text_of
 from pinlater.worker.run_context import RunContext
 from pinlater.worker.saver import Saver
+from pinlater.worker.tally import UNREADABLE
 from pinlater.worker.tick import Tick
 
 log = logging.getLogger(__name__)
@@ -154,17 +155,18 @@ class Runner:
         tell = partial(in_words, context.attempt, context.attempts_allowed, (monotonic_ns() - since_ns) / 1e9, error)
         if isinstance(error, Discard):
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
-            return Failure(tell(with_traceback=False), is_final=True)
+            return Failure(tell(with_traceback=False), is_final=True, ending="discarded")
         if context.options.gives_up_on(error):
             log.error("%s given up: %s", job.job_options.name, text_of(error), exc_info=error)
-            return Failure(tell(), is_final=True)
+            return Failure(tell(), is_final=True, ending="given_up")
         if isinstance(error, Retry) and error.after is not None:
             after_ms = milliseconds(error.after)
         else:
             after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
         is_planned = isinstance(error, Retry)
         _log_failure(job, context, error, after_ms, with_traceback=not is_planned)
-        return Failure(tell(with_traceback=not is_planned), after_ms)
+        ending = "retried" if is_planned else "timed_out" if isinstance(error, JobTimeout) else "failed"
+        return Failure(tell(with_traceback=not is_planned), after_ms, ending=ending)
 
     def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, since_ns: int) -> Outcome:
         try:
@@ -191,7 +193,7 @@ class Runner:
         attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
         log.error("%s cannot be run: %s", batch.descriptors[position], error)
         status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False)
-        return Failure(status, delay_ms(DEFAULT_BACKOFF, attempt))
+        return Failure(status, delay_ms(DEFAULT_BACKOFF, attempt), ending=UNREADABLE)
 
 
 def leave_fork(error: BaseException | None) -> NoReturn:

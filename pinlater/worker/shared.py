@@ -12,6 +12,7 @@ from pinlater.worker.notices import Notices
 from pinlater.worker.once import Once
 from pinlater.worker.pools import JobPool
 from pinlater.worker.slot import Slot
+from pinlater.worker.tally import Sheet, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Shared:
     Attributes:
         board: what each job process holds.
         notices: deaths that the keeper has not handled.
+        tally: what has become of jobs.
         places: pool of job processes -> its part of the board; each pool counts its processes from 0.
         complaint: for the one process that says why none can start.
         banner: for the one that says what this worker does.
@@ -28,6 +30,7 @@ class Shared:
 
     board: Board
     notices: Notices
+    tally: Tally
     places: Mapping[str, range]
     complaint: Once = field(default_factory=Once)
     banner: Once = field(default_factory=Once)
@@ -39,7 +42,7 @@ class Shared:
         end = 0
         for pool in pools:
             places[pool.name] = range(end, end := end + 4 * pool.processes + 64)
-        return cls(Board(end, layout), Notices(end, layout), places)
+        return cls(Board(end, layout), Notices(end, layout), Tally(end), places)
 
     def slot(self, pool: str, number: int) -> Slot:
         """Return the slot of a pool's process with that number, which is in use from then on.
@@ -51,6 +54,10 @@ class Shared:
         if number >= len(places):
             raise ConfigError(f"at most {len(places)} processes of one pool can run at once; use fewer --processes")
         return self.board.slot(places[number])
+
+    def sheet(self, pool: str, number: int) -> Sheet:
+        """Return the counts of a pool's process with that number."""
+        return self.tally.sheet(self.places[pool][number])
 
     def renew(self) -> None:
         """Let a new generation of processes speak."""

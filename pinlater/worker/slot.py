@@ -23,6 +23,7 @@ from pinlater.worker.holding import (
     IS_REVOKED,
     RETRIES_DUE_MS,
     REVOKED,
+    RUNNING,
     SENT,
     SETTLED,
     TEXT_BYTES,
@@ -68,6 +69,11 @@ class BatchArea:
     def is_revoked(self) -> bool:
         """Whether the keeper has taken back the jobs that were not started."""
         return self._words[IS_REVOKED] != 0
+
+    @property
+    def running_jobs(self) -> int:
+        """How many of its jobs run."""
+        return bytes(self.states[: self._words[COUNT]]).count(RUNNING)
 
     def revoke(self) -> None:
         """Set by the keeper."""
@@ -200,6 +206,11 @@ class Slot:
     def worked_ns(self) -> int:
         """When any of its owners last worked, monotonic."""
         return self.words[WORKED_NS]
+
+    @property
+    def running_jobs(self) -> int:
+        """How many of its jobs run; read amid changes, so it can be one off."""
+        return sum(self.area(number).running_jobs for number in range(self.words[USED]))
 
     def area(self, number: int) -> BatchArea:
         """Return one of the places for batches."""

@@ -82,8 +82,8 @@ class SoloProcess(JobProcess):
             saver.is_open = False
             if saver.is_saving:
                 saver.close()
-            now = monotonic_ns()
-            self._note(batch, position, outcome)
+            since, now = now, monotonic_ns()
+            self._note(batch, position, outcome, now - since)
             if isinstance(outcome, Failure):
                 self._settler.flush()  # the next job may kill the process, and the board has no room for the reason
             if now >= flush_at:

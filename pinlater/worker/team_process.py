@@ -114,7 +114,7 @@ class TeamProcess(JobProcess):
         is_changed = False
         for batch, outcome, seconds in self._team.ended():
             self._saver.forget(batch)
-            self._note(batch, 0, outcome)
+            self._note(batch, 0, outcome, int(seconds * 1e9))
             self._fetcher.pace.note(1, seconds)
             self._jobs_done += 1
             is_changed = True

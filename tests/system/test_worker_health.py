@@ -57,7 +57,7 @@ def test_a_worker_is_ready_while_it_hears_a_server(worker_of, tmp_path):
     assert page(worker, "/livez") == (200, "ok\n")
     server.start()
     await_page(worker, "/readyz", 200, "ok")
-    assert page(worker, "/metrics")[0] == 404
+    assert page(worker, "/nowhere")[0] == 404
     assert worker.stop() == 0
     server.stop()
 

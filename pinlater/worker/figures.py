@@ -1,0 +1,101 @@
+"""The worker's ``/metrics``: the text form of Prometheus, version 0.0.4.
+
+It is written here by hand: the client library would take 10 MB in the master, and so in every process that it forks
+from then on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+
+from pinlater_supervisor import ChildExit
+
+from pinlater.worker.shared import Shared
+from pinlater.worker.tally import Counts, bucket_seconds
+
+_FIRST_BUCKET, _AFTER_LAST_BUCKET = 8, 23
+"""From 0.13 ms to 10 hours; every bound is four times the one before."""
+
+Exits = Counter[tuple[str, str]]
+"""Pool and reason -> how many processes ended so."""
+
+
+def reason_of(ended: ChildExit) -> str:
+    """Say in a word why a process ended; there are few such words, since each makes a time series."""
+    if ended.killed_by_master is not None:
+        return ended.killed_by_master.replace(" ", "_").replace("-", "_")
+    if ended.stopping:
+        return "stopped"
+    if ended.signal is not None:
+        return "signal"
+    return "done" if ended.is_clean else "failed"
+
+
+class Figures:
+    """What the master shows.
+
+    Args:
+        shared: with the other processes.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._exits: Exits = Counter()
+
+    def note_exit(self, ended: ChildExit) -> None:
+        """Count the end of a job process."""
+        self._exits[ended.pool, reason_of(ended)] += 1
+
+    def page(self) -> bytes:
+        """Return the page."""
+        shared = self._shared
+        numbers = shared.board.used(number for places in shared.places.values() for number in places)
+        return "".join(_lines(shared, shared.tally.counts(numbers), self._exits)).encode()
+
+
+def _lines(shared: Shared, counts: Mapping[str, Counts], exits: Exits) -> Iterator[str]:
+    yield from _head("pinlater_worker_jobs_total", "counter", "Runs of jobs that ended, by class and how")
+    for name, count in sorted(counts.items()):
+        for ending, number in count.endings.items():
+            if number:
+                yield _line("pinlater_worker_jobs_total", {"class": name, "ending": ending}, number)
+    yield from _head("pinlater_worker_job_seconds", "histogram", "Time of runs, however they ended")
+    for name, count in sorted(counts.items()):
+        yield from _histogram("pinlater_worker_job_seconds", {"class": name}, count)
+    yield from _head("pinlater_worker_jobs_running", "gauge", "Jobs that run now")
+    for pool, running in _running(shared).items():
+        yield _line("pinlater_worker_jobs_running", {"pool": pool}, running)
+    yield from _head("pinlater_worker_process_exits_total", "counter", "Job processes that ended, by reason")
+    for (pool, reason), number in sorted(exits.items()):
+        yield _line("pinlater_worker_process_exits_total", {"pool": pool, "reason": reason}, number)
+
+
+def _running(shared: Shared) -> dict[str, int]:
+    board = shared.board
+    return {
+        pool: sum(board.running_jobs(number) for number in board.used(places)) for pool, places in shared.places.items()
+    }
+
+
+def _histogram(name: str, labels: Mapping[str, str], count: Counts) -> Iterator[str]:
+    below = list(accumulate(count.buckets))
+    for bucket in range(_FIRST_BUCKET, _AFTER_LAST_BUCKET):
+        yield _line(f"{name}_bucket", {**labels, "le": f"{bucket_seconds(bucket):.6g}"}, below[bucket])
+    yield _line(f"{name}_bucket", {**labels, "le": "+Inf"}, below[-1])
+    yield _line(f"{name}_sum", labels, count.seconds)
+    yield _line(f"{name}_count", labels, below[-1])
+
+
+def _head(name: str, kind: str, help_text: str) -> Iterator[str]:
+    yield f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{said}}} {value}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,69 @@
+"""The figures of a real worker, over deaths and recycling of its processes."""
+
+import http.client
+import re
+import sys
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pinlater.client import NewJob
+from pinlater.state import JobState
+from tests.system.worker_program import await_state, put, wait_for
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+
+def figures(worker):
+    wait_for(lambda: "health at http://" in worker.log, what=lambda: worker.log)
+    connection = http.client.HTTPConnection(re.search(r"health at http://([\d.:]+)", worker.log)[1], timeout=10)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return {
+        (sample.name.removeprefix("pinlater_worker_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("several", [(), ("--threads", 2)])
+def test_what_becomes_of_jobs_is_counted_over_deaths_and_recycling(start, client, several):
+    worker = start("--processes", 1, "--max-jobs", 3, "--health", "0", *several)
+    for number in range(7):
+        await_state(client, put(client, "Touch", "touch", number=number), JobState.SUCCEEDED)
+    for how in ("raise", "retry", "discard", "give up", "kill"):
+        await_state(client, put(client, "Fails", "fails", how=how), JobState.FAILED)
+    await_state(client, put(client, "Overdue", "overdue", how="sleep"), JobState.FAILED)
+    await_state(client, put(client, "Overdue", "overdue", how="hold"), JobState.FAILED)
+    [unreadable] = client.enqueue_jobs("touch", [NewJob(b"{}", attempts=1)])
+    await_state(client, unreadable, JobState.FAILED)
+    expected = {
+        ("Touch", "succeeded"): 7,
+        ("Fails", "failed"): 3,
+        ("Fails", "retried"): 3,
+        ("Fails", "discarded"): 1,
+        ("Fails", "given_up"): 1,
+        ("Fails", "crashed"): 2,
+        ("Fails", "poison"): 1,
+        ("Overdue", "timed_out"): 6,
+        ("(unreadable)", "unreadable"): 1,
+    }
+    found = figures(worker)
+    assert {key[1:]: value for key, value in found.items() if key[0] == "jobs_total"} == expected
+    assert found["job_seconds_count", "Touch"] == 7
+    assert found["job_seconds_sum", "Overdue"] > 1
+    assert found["jobs_running", "jobs"] == 0
+    assert found["process_exits_total", "jobs", "done"] >= 2
+    assert found["process_exits_total", "jobs", "signal"] == 3
+    assert found["process_exits_total", "jobs", "time_out"] >= 2
+    assert worker.stop() == 0
+
+
+def test_running_jobs_are_seen(start, client):
+    worker = start("--processes", 2, "--health", "0")
+    for _ in range(2):
+        put(client, "Sleep", "sleeps", name="long", seconds=3)
+    wait_for(lambda: figures(worker)["jobs_running", "jobs"] == 2, what=lambda: worker.log)
+    wait_for(lambda: figures(worker)["jobs_running", "jobs"] == 0, what=lambda: worker.log)
+    assert worker.stop() == 0
