@@ -73,8 +73,9 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, fold
         stack.push_async_callback(backend.close)
         limits = RateLimits()
         broker = Broker(backend, limits, now_ms)
+        store.arrivals.on_arrival, store.arrivals.on_gap = broker.heard, broker.look_again
         host, port = os.uname().nodename, listener.getsockname()[1]
-        files = LimitsFiles(settings, limits, broker.limits_changed)
+        files = LimitsFiles(settings, limits, broker.look_again)
         stored = StoredLimits(backend, files)
         service = Service(
             backend,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pinlater.errors import ConfigError
+from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.contract import Backend, CommitStats
 from pinlater.server.backends.fleet import FleetBackend, Shard, ShardSpec, StoreClock
 from pinlater.server.backends.sqlite import SqliteBackend
@@ -32,19 +33,31 @@ class Store(NamedTuple):
         now_ms: its clock.
         tasks: what has to run beside it.
         description: for the log.
+        arrivals: tell of jobs that other servers made claimable.
     """
 
     backend: ServerBackend
     now_ms: Callable[[], int]
     tasks: Sequence[Coroutine[Any, Any, Any]]
     description: str
+    arrivals: Arrivals
+
+
+class _Surroundings(NamedTuple):
+    """What shards are made with: settings, the clock of all shards, who is told of batches, and of jobs of others."""
+
+    settings: Settings
+    now_ms: Callable[[], int]
+    on_commit: Callable[[CommitStats], None]
+    arrivals: Arrivals
 
 
 class _Kind(NamedTuple):
-    """A kind of shards: how their file is read, and how one of them is made."""
+    """A kind of shards: how their file is read, how one of them is made; ``look_again_ms`` as in ``Capabilities``."""
 
     read: Callable[[bytes, Path], list[ShardSpec]]
     make: Callable[[ShardSpec], Shard]
+    look_again_ms: int
 
 
 async def open_store(settings: Settings, metrics: Metrics) -> Store:
@@ -77,22 +90,22 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
         regex_seconds=settings.regex_timeout_seconds,
         on_commit=_on_commit(metrics),
     )
-    return Store(backend, clock.now_ms, (), str(settings.data_dir))
+    return Store(backend, clock.now_ms, (), str(settings.data_dir), Arrivals())
 
 
 async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store:
-    clock = StoreClock()
-    kind = _FLEETS[settings.backend](settings, clock.now_ms, metrics)
-    backend = FleetBackend(settings.backend, kind.make)
+    clock, arrivals = StoreClock(), Arrivals()
+    kind = _FLEETS[settings.backend](_Surroundings(settings, clock.now_ms, _on_commit(metrics), arrivals))
+    backend = FleetBackend(settings.backend, kind.make, look_again_ms=kind.look_again_ms)
     watched = WatchedFile(file, lambda content: backend.update(kind.read(content, file)))
     watched.load()
     await backend.learn_time(clock)
-    return Store(
-        backend, clock.now_ms, (watched.watch(), backend.follow_time(clock)), f"{settings.backend}, shards of {file}"
-    )
+    tasks = (watched.watch(), backend.follow_time(clock))
+    return Store(backend, clock.now_ms, tasks, f"{settings.backend}, shards of {file}", arrivals)
 
 
-def _mysql(settings: Settings, now_ms: Callable[[], int], metrics: Metrics) -> _Kind:
+def _mysql(around: _Surroundings) -> _Kind:
+    settings = around.settings
     try:
         from pinlater.server.backends.mysql import Options, ShardMaker, read_shards
     except ImportError as error:
@@ -103,18 +116,20 @@ def _mysql(settings: Settings, now_ms: Callable[[], int], metrics: Metrics) -> _
 
     options = Options(
         settings.priority_levels,
-        now_ms,
+        around.now_ms,
         settings.count_limit,
         settings.regex_timeout_seconds,
-        _on_commit(metrics),
+        around.on_commit,
     )
     return _Kind(
         read,
         ShardMaker(options, connections=settings.connections_per_server, database_prefix=settings.database_prefix),
+        look_again_ms=1_000,
     )
 
 
-def _redis(settings: Settings, _: Callable[[], int], __: Metrics) -> _Kind:
+def _redis(around: _Surroundings) -> _Kind:
+    settings = around.settings
     try:
         from pinlater.server.backends.redis import Place, RedisShard, read_shards
     except ImportError as error:
@@ -129,9 +144,11 @@ def _redis(settings: Settings, _: Callable[[], int], __: Metrics) -> _Kind:
             priority_levels=settings.priority_levels,
             count_limit=settings.count_limit,
             regex_seconds=settings.regex_timeout_seconds,
+            on_commit=around.on_commit,
+            arrivals=around.arrivals,
         )
 
-    return _Kind(read_shards, make)
+    return _Kind(read_shards, make, look_again_ms=5_000)  # servers tell each other; this is for what gets lost
 
 
 def _driver_missing(extra: str, error: ImportError) -> ConfigError:
@@ -141,5 +158,5 @@ def _driver_missing(extra: str, error: ImportError) -> ConfigError:
     )
 
 
-_FLEETS: dict[str, Callable[[Settings, Callable[[], int], Metrics], _Kind]] = {"mysql": _mysql, "redis": _redis}
+_FLEETS: dict[str, Callable[[_Surroundings], _Kind]] = {"mysql": _mysql, "redis": _redis}
 """Kind of shards -> what is peculiar to it."""

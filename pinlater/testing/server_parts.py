@@ -55,7 +55,7 @@ class ServerParts:
         metrics, port = Metrics(), self._listener.getsockname()[1]
         limits = RateLimits()
         self._broker = Broker(self._backend, limits, now_ms)
-        stored = StoredLimits(self._backend, LimitsFiles(settings, limits, self._broker.limits_changed))
+        stored = StoredLimits(self._backend, LimitsFiles(settings, limits, self._broker.look_again))
         claims = ClaimNames(os.uname().nodename, port, now_ms())
         service = Service(
             self._backend, self._broker, stored, settings=settings, claims=claims, metrics=metrics, now_ms=now_ms
@@ -82,4 +82,4 @@ class ServerParts:
         await self._backend.collect_finished(
             int(settings.succeeded_ttl_seconds * 1000), int(settings.failed_ttl_seconds * 1000), _ALL
         )
-        self._broker.limits_changed()
+        self._broker.look_again()

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -235,7 +236,7 @@ def test_a_paused_queue_refuses_after_the_wait_and_goes_on_when_resumed(on_bench
             await bench.broker.peek("q", 1, 1_000_000)
         waiting = await bench.parked()
         bench.limits.update({})
-        bench.broker.limits_changed()
+        bench.broker.look_again()
         assert bodies(await waiting) == [b"held back"]
 
     on_bench(scenario)
@@ -271,5 +272,35 @@ def test_an_answer_takes_no_more_than_fits_but_at_least_one_job(on_bench):
             answer = await bench.broker.dequeue(bench.order("q", "r", limit=100, wait=0), Caller())
             sizes.append([len(body) for body in bodies(answer)])
         assert sizes == [[400_000, 300_000], [600_000], [1_200_000], [1, 1], []]
+
+    on_bench(scenario)
+
+
+# Stores that several servers share
+
+
+def test_a_job_of_another_server_reaches_a_waiting_dequeue_when_it_is_told(on_bench):
+    async def scenario(bench):
+        bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False)
+        waiting = await bench.parked()
+        await bench.backend.enqueue_jobs("q", [job(b"theirs")])
+        bench.broker.heard("q", None)
+        assert bodies(await waiting) == [b"theirs"]
+        waiting = await bench.parked()
+        soon = job(b"later", delay_ms=80)
+        await bench.backend.enqueue_jobs("q", [soon])
+        bench.broker.heard("q", soon.run_after_ms)
+        assert bodies(await waiting) == [b"later"]
+        bench.broker.heard("nobody_waits_here", None)
+
+    on_bench(scenario)
+
+
+def test_a_job_that_nobody_told_of_is_found_by_looking_again(on_bench):
+    async def scenario(bench):
+        bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False, look_again_ms=50)
+        waiting = await bench.parked()
+        await bench.backend.enqueue_jobs("q", [job(b"theirs")])
+        assert bodies(await waiting) == [b"theirs"]
 
     on_bench(scenario)

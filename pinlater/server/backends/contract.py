@@ -37,10 +37,13 @@ class Capabilities:
         name: of the store, for people.
         is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
             served in the transaction that stores the job; nobody else writes to the store.
+        look_again_ms: a dequeue that waits looks again after this, though nothing was heard of new jobs; None: where
+            nothing goes unheard.
     """
 
     name: str
     is_serial: bool
+    look_again_ms: int | None = None
 
 
 class CommitStats(NamedTuple):

@@ -159,8 +159,16 @@ class Broker:
         elif found.is_held:  # jobs may end on another server, which nobody tells us of
             parked.came_back_short(arrivals, self._now_ms() + _HELD_MS)
         else:
-            parked.came_back_short(arrivals, found.next_due_ms)
+            parked.came_back_short(arrivals, self._next_look_ms(found.next_due_ms))
         return found.jobs
+
+    def _next_look_ms(self, next_due_ms: int | None) -> int | None:
+        """Return when to look though nobody tells of new jobs: other servers may have stored some."""
+        pause_ms = self._backend.capabilities.look_again_ms
+        if pause_ms is None:
+            return next_due_ms
+        look_ms = self._now_ms() + pause_ms
+        return look_ms if next_due_ms is None else min(next_due_ms, look_ms)
 
     async def _sleep(self, order: DequeueOrder, wait: Wait, seconds: float | None) -> None:
         parked = [self._at(queue) for queue in order.queues]
@@ -208,6 +216,12 @@ class Broker:
             parked.arrived(len(jobs) - len(later))
         if later:
             parked.arrived(len(later), min(later))
+
+    def heard(self, queue: str, due_ms: int | None) -> None:
+        """Take note of jobs that another server made claimable, at once or when they fall due."""
+        parked = self._parked.get(queue)
+        if parked is not None:
+            parked.arrived(1, due_ms)
 
     async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
         """Store jobs with their past; see ``Backend.import_jobs``."""
@@ -272,8 +286,8 @@ class Broker:
         if parked is not None:
             parked.wake_all()
 
-    def limits_changed(self) -> None:
-        """Let waiting dequeues look again, now that more may be allowed."""
+    def look_again(self) -> None:
+        """Let waiting dequeues look again: more may be allowed now, or have arrived unheard."""
         for parked in self._parked.values():
             parked.wake_all()
 

@@ -56,10 +56,11 @@ class FleetBackend:
     Args:
         name: of the kind of store, for people.
         make: makes a shard, which must not connect before it is asked for something.
+        look_again_ms: see ``Capabilities``.
     """
 
-    def __init__(self, name: str, make: Callable[[ShardSpec], Shard]) -> None:
-        self.capabilities = Capabilities(name=name, is_serial=False)
+    def __init__(self, name: str, make: Callable[[ShardSpec], Shard], *, look_again_ms: int | None = None) -> None:
+        self.capabilities = Capabilities(name=name, is_serial=False, look_again_ms=look_again_ms)
         self._roster = Roster(make)
         self._deleting: Counter[str] = Counter()
 

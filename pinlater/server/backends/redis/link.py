@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from redis.asyncio import Connection
 from redis.exceptions import RedisError, ResponseError
 
 from pinlater.errors import ServiceError, ShardConnectionFailed
+from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.redis.place import Place
 
@@ -32,6 +34,9 @@ _MOST_CALLS = 500
 
 _FAREWELL_SECONDS = 5.0
 
+Command = Callable[..., Awaitable[Any]]
+"""Sends one command; returns what Redis answers."""
+
 Greeting = Callable[[Connection], Awaitable[None]]
 """What is done first on every new connection; an error closes it."""
 
@@ -48,12 +53,16 @@ class Link:
         name: of the shard, for people.
         place: where it is.
         greet: see ``Greeting``.
+        on_commit: is told of each batch.
     """
 
-    def __init__(self, name: str, place: Place, greet: Greeting) -> None:
+    def __init__(
+        self, name: str, place: Place, greet: Greeting, on_commit: Callable[[CommitStats], None] = lambda _: None
+    ) -> None:
         self._name = name
         self._place = place
         self._greet = greet
+        self._on_commit = on_commit
         self._connection: Connection | None = None
         self._waiting: list[_Call] = []
         self._under_way = 0
@@ -127,10 +136,12 @@ class Link:
 
     async def _converse(self, connection: Connection, batch: list[_Call]) -> None:
         try:
+            began = time.monotonic()
             async with asyncio.timeout(ANSWER_SECONDS):
                 await connection.send_packed_command([call.command for call in batch], check_health=False)
                 for call in batch:
                     _answer(call.future, await _read(connection))
+            self._on_commit(CommitStats(len(batch), time.monotonic() - began))
         except TimeoutError:
             # Those that wait have waited for as long: they learn it now, not after another round.
             waiting, self._waiting = self._waiting, []

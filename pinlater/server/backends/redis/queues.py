@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.contract import QueueChange, QueueSettings
 from pinlater.server.backends.redis.asking import Asker
-
-Command = Callable[..., Awaitable[Any]]
-"""Sends one command that is no script."""
+from pinlater.server.backends.redis.link import Command
 
 
 class Queues:

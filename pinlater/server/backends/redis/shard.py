@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ShardConnectionFailed, UnknownError
+from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.contract import (
     MAX_ANSWER_BYTES,
@@ -20,6 +21,7 @@ from pinlater.server.backends.contract import (
     Claim,
     ClaimedJob,
     Collected,
+    CommitStats,
     Dequeued,
     Expired,
     JobFilter,
@@ -39,6 +41,7 @@ from pinlater.server.backends.redis.link import Link
 from pinlater.server.backends.redis.place import Place
 from pinlater.server.backends.redis.queues import Queues
 from pinlater.server.backends.redis.strays import Strays
+from pinlater.server.backends.redis.wakeups import Wakeups
 
 PREFIX = "pinlater:"
 """Of all keys, so that a server may be shared with others."""
@@ -60,6 +63,8 @@ class RedisShard:
         count_limit: counts stop at this number per priority.
         regex_seconds: time for the body patterns of one call.
         now_ms: the time, for tests; None: the server's own clock, which is the same for all that use it.
+        on_commit: is told of each batch of calls of producers and workers.
+        arrivals: told of jobs that other servers made claimable; None: this shard tells and hears nothing.
     """
 
     def __init__(
@@ -71,22 +76,26 @@ class RedisShard:
         count_limit: int = 100_000,
         regex_seconds: float = 2.0,
         now_ms: Callable[[], int] | None = None,
+        on_commit: Callable[[CommitStats], None] = lambda _: None,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self.name = name
         self._levels = priority_levels
         self._count_limit = count_limit
         self._regex_seconds = regex_seconds
-        self._link = Link(name, place, greet)
+        self._link = Link(name, place, greet, on_commit)
         self._side = Link(name, place, self._greet_and_look)
         self._work = Asker(name, self._link, self._tag, now_ms)
         self._look = Asker(name, self._side, self._tag, now_ms)
         self._queues = Queues(self._look, self._plain, f"{PREFIX}{{{name}}}:queues", self._tag)
         self._strays = Strays()
         self._durability = DurabilityCheck(name)
+        self._wakeups = Wakeups(name, place, f"{PREFIX}{{{name}}}:arrivals", self._aside, arrivals)
 
     async def _greet_and_look(self, connection: Connection) -> None:
         await greet(connection)
         await self._durability.look(connection)
+        self._wakeups.listen()
 
     @property
     def waiting(self) -> int:
@@ -108,8 +117,15 @@ class RedisShard:
         return int(seconds) * 1000 + int(microseconds) / 1000
 
     async def _plain(self, *command: Any) -> Any:
+        return await self._say(self._side, command)
+
+    async def _aside(self, *command: Any) -> Any:
+        """Send a command along with the calls of workers and producers."""
+        return await self._say(self._link, command)
+
+    async def _say(self, link: Link, command: Sequence[Any]) -> Any:
         try:
-            return await self._side.call(*command)
+            return await link.call(*command)
         except ResponseError as error:
             raise UnknownError(f"shard {self.name} could not carry this out: {error}") from None
 
@@ -133,10 +149,15 @@ class RedisShard:
     # The life of jobs
 
     async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
-        return await working.enqueue(self._work, queue, jobs)
+        names = await working.enqueue(self._work, queue, jobs)
+        if names:
+            self._wakeups.tell(queue, working.first_due_of(jobs))
+        return names
 
     async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
-        return await importing.import_jobs(self._look, queue, jobs)
+        names = await importing.import_jobs(self._look, queue, jobs)
+        self._wakeups.tell(queue)
+        return names
 
     async def dequeue_jobs(
         self,
@@ -168,13 +189,20 @@ class RedisShard:
         return shown.jobs
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
-        return await working.settle(self._work, queue, succeeded, failed)
+        settled = await working.settle(self._work, queue, succeeded, failed)
+        if settled.changed and not all(ack.is_final for ack in failed):
+            self._wakeups.tell(queue, settled.due_ms)
+        return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
-        return await working.checkpoint(self._work, queue, checkpoints)
+        settled = await working.checkpoint(self._work, queue, checkpoints)
+        if settled.due_ms is not None:
+            self._wakeups.tell(queue, settled.due_ms)
+        return settled
 
     async def release_claims(self, queue: str, source: str) -> int:
-        return await working.release(self._look, queue, by="source", which=source)
+        released = await working.release(self._look, queue, by="source", which=source)
+        return self._told(queue, released)
 
     # Looking
 
@@ -204,7 +232,13 @@ class RedisShard:
     async def retry_failed_jobs(
         self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
     ) -> int:
-        return await upkeep.retry(self._look, queue, upkeep.Retry(priority, attempts, run_after_ms, limit))
+        moved = await upkeep.retry(self._look, queue, upkeep.Retry(priority, attempts, run_after_ms, limit))
+        return self._told(queue, moved, run_after_ms)
+
+    def _told(self, queue: str, moved: int, due_ms: int | None = None) -> int:
+        if moved:
+            self._wakeups.tell(queue, due_ms)
+        return moved
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
         return await upkeep.delete(self._look, self._search(queue, which), limit)
@@ -212,19 +246,24 @@ class RedisShard:
     async def retry_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
     ) -> int:
-        return await upkeep.retry_these(self._look, queue, jobs, attempts, run_after_ms)
+        moved = await upkeep.retry_these(self._look, queue, jobs, attempts, run_after_ms)
+        return self._told(queue, moved, run_after_ms)
 
     async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
         return await upkeep.delete_these(self._look, queue, jobs, state)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         await self._strays.give_back(self._look)
-        return await upkeep.reap(
+        found = await upkeep.reap(
             self._look, await self._queues.listed(), limit, age_ms=server_age_ms, quiet_ms=quiet_ms
         )
+        for queue, retried, _ in found:
+            self._told(queue, retried)
+        return found
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         return await upkeep.collect(self._look, await self._queues.listed(), succeeded_ttl_ms, failed_ttl_ms, limit)
 
     async def close(self) -> None:
+        await self._wakeups.close()
         await asyncio.gather(self._link.close(), self._side.close())

@@ -61,6 +61,12 @@ def names_of(head: str, priorities: Iterable[int], answer: Sequence[bytes]) -> l
     return names
 
 
+def first_due_of(jobs: Sequence[NewJob]) -> int | None:
+    """Return when the first of them falls due; None: now."""
+    times = [job.run_after_ms for job in jobs]
+    return None if None in times else min(times)  # type: ignore[type-var]
+
+
 def _argument(job: NewJob) -> tuple[Any, ...]:
     """Return a job as the script takes it; its body goes apart, since Redis' MessagePack knows no bytes."""
     run_after = job.run_after_ms

@@ -1,0 +1,183 @@
+"""Servers on one Redis shard tell each other of jobs that have become claimable."""
+
+import asyncio
+import json
+import threading
+import time
+
+import pytest
+
+from pinlater.server.backends.arrivals import Arrivals
+from pinlater.server.backends.contract import Claim
+from pinlater.server.backends.redis import Place, RedisShard
+from tests.support.bench import QUEUE, ack_of, new_job
+from tests.support.redis_service import RedisService
+from tests.support.server import ServerProcess
+
+
+class Server:
+    """A shard as one server has it, and what it heard."""
+
+    def __init__(self, service):
+        self.heard = []
+        self.gaps = 0
+        arrivals = Arrivals()
+        arrivals.on_arrival = lambda queue, due_ms: self.heard.append((queue, due_ms))
+        arrivals.on_gap = self._note_gap
+        self.shard = RedisShard("1", Place(("127.0.0.1", service.port)), priority_levels=3, arrivals=arrivals)
+
+    def _note_gap(self):
+        self.gaps += 1
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def service(tmp_path):
+    service = RedisService(tmp_path / "redis")
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def run(service):
+    """Run a test with so many servers."""
+
+    def run(test, count=2):
+        async def main():
+            servers = [Server(service) for _ in range(count)]
+            try:
+                for server in servers:
+                    await server.shard.ping()
+                    await until(lambda server=server: server.gaps)
+                await servers[0].shard.create_queue(QUEUE)
+                await test(*servers)
+            finally:
+                for server in servers:
+                    await server.shard.close()
+
+        asyncio.run(main())
+
+    return run
+
+
+def test_all_others_hear_of_a_job(run):
+    async def test(one, two, three):
+        await one.shard.enqueue_jobs(QUEUE, [new_job()])
+        await until(lambda: two.heard and three.heard)
+        assert two.heard == three.heard == [(QUEUE, None)]
+        await two.shard.enqueue_jobs(QUEUE, [new_job(run_after_ms=5_000_000_000_000)])
+        await until(lambda: one.heard)
+        assert one.heard == [(QUEUE, 5_000_000_000_000)], "and nothing of its own"
+
+    run(test, 3)
+
+
+def test_whatever_makes_jobs_claimable_is_told(run):
+    async def test(one, two):
+        async def told(call):
+            two.heard.clear()
+            await asyncio.sleep(0.01)
+            await call
+            await until(lambda: two.heard)
+            return two.heard[0]
+
+        names = await one.shard.enqueue_jobs(QUEUE, [new_job(attempts=3) for _ in range(3)])
+        await one.shard.dequeue_jobs(QUEUE, 3, Claim("host:1:1:worker:1", 1))
+        queue, due_ms = await told(one.shard.ack_dequeued_jobs(QUEUE, [], [ack_of(names[0], retry_delay_ms=10**9)]))
+        assert queue == QUEUE
+        assert due_ms > time.time() * 1000 + 10**8
+        assert await told(one.shard.reap_expired(1, server_age_ms=10**9, quiet_ms=1)) == (QUEUE, None)
+        assert await told(one.shard.release_claims(QUEUE, "worker")) == (QUEUE, None)
+        await one.shard.dequeue_jobs(QUEUE, 3, Claim("host:1:1:worker:2", 10**6))
+        await one.shard.ack_dequeued_jobs(QUEUE, [], [ack_of(name, is_final=True) for name in names])
+        assert await told(one.shard.retry_failed_jobs(QUEUE, 1, 1, None, 1)) == (QUEUE, None)
+
+    run(test)
+
+
+def test_many_enqueues_make_few_messages(run):
+    async def test(one, two):
+        await asyncio.gather(*(one.shard.enqueue_jobs(QUEUE, [new_job()]) for _ in range(1000)))
+        await until(lambda: two.heard)
+        await asyncio.sleep(0.1)
+        assert len(two.heard) < 500
+
+    run(test)
+
+
+def test_a_server_that_is_alone_keeps_silent_until_another_greets(run, service):
+    async def test(one):
+        for _ in range(20):
+            await one.shard.enqueue_jobs(QUEUE, [new_job()])
+            await asyncio.sleep(0.006)
+        with service.client() as client:
+            assert client.info("commandstats")["cmdstat_publish"]["calls"] <= 2
+        two = Server(service)
+        await two.shard.ping()
+        await until(lambda: two.gaps)
+        try:
+            async with asyncio.timeout(30):
+                while not two.heard:
+                    await one.shard.enqueue_jobs(QUEUE, [new_job()])
+                    await asyncio.sleep(0.01)
+        finally:
+            await two.shard.close()
+
+    run(test, 1)
+
+
+def test_after_a_broken_connection_what_may_have_been_missed_is_made_up_for(run, service):
+    async def test(one, two):
+        with service.client() as client:
+            client.client_kill_filter(_type="pubsub")
+        await until(lambda: one.gaps == two.gaps == 2)
+        async with asyncio.timeout(30):
+            while not two.heard:
+                await one.shard.enqueue_jobs(QUEUE, [new_job()])
+                await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_nonsense_on_the_channel_disturbs_nobody(run, service):
+    async def test(one, two):
+        with service.client() as client:
+            for nonsense in (b"", b"a b c d", b"x \xff 12", b"x q 1.5", b"x q "):
+                client.publish("pinlater:{1}:arrivals", nonsense)
+        await one.shard.enqueue_jobs(QUEUE, [new_job()])
+        await until(lambda: (QUEUE, None) in two.heard)
+
+    run(test)
+
+
+def test_a_dequeue_on_one_server_gets_the_job_of_another(tmp_path, service):
+    file = tmp_path / "shards.json"
+    master = {"host": "127.0.0.1", "port": service.port}
+    file.write_text(json.dumps({"shards": [{"name": "1", "shardConfig": {"master": master}}]}))
+    settings = {"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": str(file)}
+    servers = [ServerProcess(tmp_path / name, **settings) for name in ("one", "two")]
+    try:
+        with servers[0].client() as waiting, servers[1].client() as client:
+            client.createQueue(name=QUEUE)
+            got = []
+
+            def wait():
+                got.append(waiting.dequeueJobs(queueName=QUEUE, limit=1, waitMillis=15_000))
+                got.append(time.monotonic())
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            time.sleep(1)
+            stored = time.monotonic()
+            (name,) = client.enqueueJobs(queueName=QUEUE, jobs=[{"body": b"hello"}])["jobDescriptors"]
+            thread.join(30)
+        assert got[0]["jobs"] == {name: b"hello"}
+        assert got[1] - stored < 3, "the waiting server looks by itself only after five seconds"
+    finally:
+        for server in servers:
+            server.kill()
