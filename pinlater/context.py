@@ -39,6 +39,11 @@ class JobContext(ABC):
         return self.attempt >= self.attempts_allowed
 
     @property
+    def trace_context(self) -> Mapping[str, str]:
+        """Return the trace context that came with the job, for ``pinlater.tracing``; empty if none did."""
+        return {}
+
+    @property
     @abstractmethod
     def is_draining(self) -> bool:
         """Whether the worker wants to stop; the next ``checkpoint`` will interrupt the job."""

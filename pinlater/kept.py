@@ -69,6 +69,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
         tries: name of a step that failed -> the attempt of the job, and how often the step has failed within it.
         enqueued: name of a follow-up job -> its descriptor.
         again: of a job that was rescheduled, or planted by a schedule.
+        trace: trace context of its enqueue; not checked, since no job is to fail for it.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -78,6 +79,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
     tries: dict[str, tuple[int, int]] = msgspec.field(name=f"{_PREFIX}tries", default_factory=dict)
     enqueued: dict[str, str] = msgspec.field(name=f"{_PREFIX}enqueued", default_factory=dict)
     again: Again | None = msgspec.field(name=f"{_PREFIX}again", default=None)
+    trace: Any = msgspec.field(name=f"{_PREFIX}trace", default=None)
 
     @property
     def run(self) -> int:

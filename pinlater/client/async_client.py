@@ -14,6 +14,7 @@ from pinlater.client.async_bulk import AsyncBulkEnqueue
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.calls import Call, Calls
+from pinlater.client.carrying import trace_source
 from pinlater.client.handle import AsyncJobHandle
 from pinlater.client.jobs import Batcher, EnqueueOptions
 from pinlater.client.retrying import policy, worth_repeating
@@ -52,11 +53,13 @@ class AsyncClient(AsyncVerbs):
         timeout: float = 5.0,
         retries: int = 3,
         connections: int = 64,
+        tracing: bool = False,
     ) -> None:
         self._pool = AsyncPool(ServerSet.of(servers), connect_timeout, connections)
         self._calls = Calls(source)
         self._timeout = timeout
         self._retries = retries
+        self._trace = trace_source(is_on=tracing)
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,6 +101,7 @@ class AsyncClient(AsyncVerbs):
             unique=unique,
             backoff=backoff,
             timeout=timeout,
+            trace=self._trace(),
         )
         call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
         return AsyncJobHandle(self, (await self._execute(call))[0])
@@ -127,6 +131,7 @@ class AsyncClient(AsyncVerbs):
             status=status,
             backoff=backoff,
             timeout=timeout,
+            trace=self._trace(),
         )
         batcher = Batcher(options, batch_size)
         async with AsyncBulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:

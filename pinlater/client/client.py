@@ -12,6 +12,7 @@ import tenacity
 from pinlater.backoff import Backoff
 from pinlater.client.bulk import BulkEnqueue
 from pinlater.client.calls import Call, Calls
+from pinlater.client.carrying import trace_source
 from pinlater.client.handle import JobHandle
 from pinlater.client.jobs import Batcher, EnqueueOptions
 from pinlater.client.pool import Pool
@@ -44,9 +45,11 @@ class Client(Verbs):
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
         retries: further tries of a call.
+        tracing: let jobs of ``enqueue`` and ``enqueue_many`` carry the present trace context; see ``pinlater.tracing``.
 
     Raises:
         ConfigError: ``servers`` cannot be read; the message says what to write.
+        ImportError: ``tracing`` needs ``pinlater[otel]``.
     """
 
     def __init__(
@@ -57,11 +60,13 @@ class Client(Verbs):
         connect_timeout: float = 2.0,
         timeout: float = 5.0,
         retries: int = 3,
+        tracing: bool = False,
     ) -> None:
         self._pool = Pool(ServerSet.of(servers), connect_timeout)
         self._calls = Calls(source)
         self._timeout = timeout
         self._retries = retries
+        self._trace = trace_source(is_on=tracing)
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +132,7 @@ class Client(Verbs):
             unique=unique,
             backoff=backoff,
             timeout=timeout,
+            trace=self._trace(),
         )
         call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
         return JobHandle(self, self._execute(call)[0])
@@ -176,6 +182,7 @@ class Client(Verbs):
             status=status,
             backoff=backoff,
             timeout=timeout,
+            trace=self._trace(),
         )
         batcher = Batcher(options, batch_size)
         with BulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:

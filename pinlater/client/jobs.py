@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ class EnqueueOptions:
         unique: key of the job; see ``Client.enqueue``.
         backoff: delay before further attempts; None is the class's.
         timeout: seconds that a run may take; None is the class's.
+        trace: trace context that travels with the job; not with a ``RawJob``.
 
     Raises:
         ValueError: an option is out of its range, or ``delay`` and ``run_at`` contradict each other.
@@ -51,6 +53,7 @@ class EnqueueOptions:
         unique: str | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
+        trace: Mapping[str, str] | None = None,
     ) -> None:
         if queue is not None and not QUEUE_NAME.fullmatch(queue):
             raise ValueError(f"queue={queue!r} may only have letters, digits and underscore")
@@ -67,7 +70,8 @@ class EnqueueOptions:
         self._status = status
         self._unique = unique
         policy = policy_of(backoff, timeout)
-        self._kept = None if policy is None else Kept(policy=policy)
+        self._has_policy = policy is not None
+        self._kept = Kept(policy=policy, trace=trace or None) if policy is not None or trace else None
 
     def queue_of(self, job: Job) -> str:
         """Return the queue that ``job`` goes to."""
@@ -82,7 +86,7 @@ class EnqueueOptions:
             BodyTooLarge: it does not fit into any message.
         """
         options = job.job_options
-        if self._kept is not None and isinstance(job, RawJob):
+        if self._has_policy and isinstance(job, RawJob):
             raise BodyInvalid(f"the body of a RawJob has no place for a backoff or timeout; {options.name} is one")
         body = encode_body(job, self._kept)
         if len(body) > MAX_FRAME_BYTES - _FRAME_ALLOWANCE:

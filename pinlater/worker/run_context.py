@@ -108,6 +108,14 @@ class RunContext(JobContext):
         }
 
     @property
+    def trace_context(self) -> Mapping[str, str]:
+        """Return the trace context that came with the job; see ``JobContext.trace_context``."""
+        found = self._kept.trace if self.may_have_kept else None
+        if not isinstance(found, dict):
+            return {}
+        return {name: text for name, text in found.items() if isinstance(text, str)}
+
+    @property
     def is_draining(self) -> bool:
         """Whether the worker wants to stop."""
         return self._saver.is_draining

@@ -16,6 +16,7 @@ SAMPLES = {
     "tries": {"a": (1, 2)},
     "enqueued": {"a": "mail:s1:p1:1"},
     "again": Again(5),
+    "trace": {"traceparent": "x"},
 }
 
 

@@ -29,6 +29,7 @@ MAY_KNOW = {
     "descriptor": {"errors"},
     "schedule": set(),
     "job": BASE | {"schedule"},
+    "tracing": BASE | {"job"},
     "middleware": BASE | {"job"},
     "policy": BASE | {"job"},
     "kept": {"errors", "policy"},
@@ -42,7 +43,7 @@ MAY_KNOW = {
     "codec": BASE | {"job", "kept"},
     "cursor": BASE | {"job"},
     "wire": BASE,
-    "client": BASE | {"job", "codec", "kept", "policy", "wire"},
+    "client": BASE | {"tracing", "job", "codec", "kept", "policy", "wire"},
     "worker": BASE
     | {
         "job",
