@@ -197,6 +197,7 @@ class Connection(asyncio.Protocol):
         try:
             while self._frames:
                 frame = self._frames.popleft()
+                self._caller.is_hurried = bool(self._frames)
                 if len(self._frames) < MAX_FRAMES_AHEAD:
                     self._transport.resume_reading()
                 await self._answer(await self._decode(frame))

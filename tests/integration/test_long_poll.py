@@ -53,6 +53,16 @@ def test_a_job_that_is_there_is_answered_at_once(client, waiter, queue):
     assert jobs_of(waiter) == names
 
 
+def test_a_call_right_behind_it_is_answered_at_once(waiter, queue):
+    began = time.monotonic()
+    for _ in range(20):  # whether both are read together, or the second while the first looks for jobs
+        waiter.send("dequeueJobs", wait_request(queue))
+        waiter.send("getQueueNames", {"context": {"source": "waiter"}})
+        assert jobs_of(waiter) == []
+        waiter.read("getQueueNames")
+    assert time.monotonic() - began < LONG_MS / 1000
+
+
 def test_it_wakes_on_an_enqueue(client, waiter, queue):
     park(waiter, queue)
     assert put(client, queue) == jobs_of(waiter)

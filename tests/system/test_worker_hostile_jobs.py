@@ -422,3 +422,34 @@ def test_what_jobs_leave_behind_does_not_hold_up_the_end_of_a_process(start_crew
         assert (found.state, found.attempts_remaining) == (JobState.SUCCEEDED, 2)
         wait_for(lambda pid=pid: not psutil.pid_exists(pid))
     assert crew.worker.stop() == 0
+
+
+# Several at once in one process; the worker above has ended
+
+
+@pytest.fixture(scope="module")
+def team(start_crew):
+    return start_crew("--processes", 1, "--threads", 3, "--drain", 60)
+
+
+@pytest.mark.parametrize("how", sorted(RAISING.keys() - {"fills_memory"}))
+def test_a_job_that_raises_in_a_thread(team, how):
+    before = team.pids
+    found, _ = team.harass(how)
+    assert (found.state, found.attempts_remaining) == (JobState.FAILED, 0)
+    assert found.status.count(f" s] {RAISING[how]}") == 2, found.status
+    assert team.pids == before
+
+
+@pytest.mark.parametrize("how", ["leaves_threads", "saves_in_threads", "saves_after_its_end", "sets_an_alarm"])
+def test_a_job_in_a_thread_that_leaves_something_behind(team, how):
+    before = team.pids
+    found, pids = team.harass(how)
+    team.expect_unharmed([put(team.client, "Nap", "touch") for _ in range(3)])
+    assert (found.state, found.attempts_remaining, len(pids)) == (JobState.SUCCEEDED, 2, 1)
+    assert team.pids == before
+
+
+def test_a_team_stops_after_all_that(team):
+    assert team.worker.stop() == 0
+    assert "drain deadline" not in team.worker.log

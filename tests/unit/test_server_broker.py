@@ -93,6 +93,16 @@ def test_a_wait_that_finds_nothing_ends_empty_and_asks_the_store_once(on_bench):
     on_bench(scenario)
 
 
+def test_a_dequeue_with_a_call_behind_it_does_not_wait(on_bench):
+    async def scenario(bench):
+        caller = Caller()
+        caller.interrupt()  # before there was a wait: while the dequeue was decoded, or looked for jobs
+        async with asyncio.timeout(20):
+            assert await bench.broker.dequeue(bench.order(wait=3600), caller) == {}
+
+    on_bench(scenario)
+
+
 def test_waiting_dequeues_are_served_in_the_order_they_came(on_bench):
     async def scenario(bench):
         tasks = [await bench.parked(name=name) for name in "abc"]

@@ -82,7 +82,7 @@ class Broker:
             DequeueRateLimited: all queues are paused or have spent their rate, also at the end of the wait.
         """
         jobs = await self._take(order)
-        if jobs or order.wait_seconds <= 0 or self._is_closing:
+        if jobs or order.wait_seconds <= 0 or self._is_closing or caller.is_hurried:
             return self._answer(order, jobs)
         wait = Wait(order.limit, order.wait_seconds)
         caller.park(wait)

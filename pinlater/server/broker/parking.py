@@ -11,16 +11,23 @@ _TIMER_GRAIN_MS = 1
 
 
 class Caller:
-    """One client connection, as far as a parked dequeue cares."""
+    """One client connection, as far as a parked dequeue cares.
 
-    __slots__ = ("_parked", "is_gone")
+    Attributes:
+        is_gone: whether nobody reads answers any more.
+        is_hurried: whether a further call waits behind the present one, so that nothing is to be parked.
+    """
+
+    __slots__ = ("_parked", "is_gone", "is_hurried")
 
     def __init__(self) -> None:
         self.is_gone = False
+        self.is_hurried = False
         self._parked: Wait | None = None
 
     def interrupt(self) -> None:
-        """End the wait of the dequeue that is parked for this connection, if one is."""
+        """End the wait of the dequeue that is parked for this connection, or about to be."""
+        self.is_hurried = True
         if self._parked is not None:
             self._parked.end()
 
