@@ -120,11 +120,12 @@ def _mysql(around: _Surroundings) -> _Kind:
         settings.count_limit,
         settings.regex_timeout_seconds,
         around.on_commit,
+        around.arrivals,
     )
     return _Kind(
         read,
         ShardMaker(options, connections=settings.connections_per_server, database_prefix=settings.database_prefix),
-        look_again_ms=1_000,
+        look_again_ms=5_000,  # shards look for others' jobs themselves; this tells them that somebody still waits
     )
 
 

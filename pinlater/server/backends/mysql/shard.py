@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
+from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.contract import (
     MAX_ANSWER_BYTES,
     Ack,
@@ -38,6 +39,7 @@ from pinlater.server.backends.mysql.queues import Queue, Queues
 from pinlater.server.backends.mysql.settle import AckRequest, Settler
 from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
 from pinlater.server.backends.mysql.upkeep import Upkeep
+from pinlater.server.backends.mysql.watcher import Watcher
 
 _T = TypeVar("_T")
 
@@ -51,6 +53,7 @@ class Options(NamedTuple):
         count_limit: counts stop at this number per priority.
         regex_seconds: time for the body patterns of one call.
         on_commit: is told of each transaction.
+        arrivals: are told of jobs that other servers stored.
     """
 
     priority_levels: int
@@ -58,6 +61,7 @@ class Options(NamedTuple):
     count_limit: int = 100_000
     regex_seconds: float = 2.0
     on_commit: Callable[[CommitStats], None] = lambda _: None
+    arrivals: Arrivals | None = None
 
 
 class MysqlShard:
@@ -85,6 +89,7 @@ class MysqlShard:
         self._stores = Lane(name, Storer(self._database).store, on_commit=options.on_commit)
         self._acks = Lane(name, Settler(self._database).settle, on_commit=options.on_commit, most_weight=20_000)
         self._checkpoints = Lane(name, self._checkpointer.checkpoint, on_commit=options.on_commit)
+        self._watcher = Watcher(self._database, options.arrivals or Arrivals())
         self._claims: dict[int, Lane[ClaimRequest, Dequeued]] = {}
 
     @property
@@ -153,7 +158,13 @@ class MysqlShard:
         max_running: int | None = None,
     ) -> Dequeued:
         request = ClaimRequest(limit, max_bytes, claim.descriptor.encode(), claim.lease_ms, want_next_due, max_running)
-        return await self._in(queue, lambda at: self._claims_of(at).submit(request, limit))
+        return await self._in(queue, lambda at: self._claim(at, request))
+
+    async def _claim(self, at: Queue, request: ClaimRequest) -> Dequeued:
+        found = await self._claims_of(at).submit(request, request.limit)
+        if request.want_next_due and not found.has_more and not found.is_held:
+            self._watcher.watch(at, is_busy=bool(found.jobs))
+        return found
 
     def _claims_of(self, queue: Queue) -> Lane[ClaimRequest, Dequeued]:
         lane = self._claims.get(queue.id)
@@ -235,5 +246,6 @@ class MysqlShard:
         return await self._upkeep.collect(succeeded_ttl_ms, failed_ttl_ms, limit)
 
     async def close(self) -> None:
+        await self._watcher.close()
         await asyncio.gather(*(lane.finish() for lane in self._lanes))
         self._on_close()
