@@ -15,14 +15,19 @@ _MOST_FIELD_CHARACTERS = 500
 _STDERR = 2
 
 
-def set_up(level: str, formatter: logging.Formatter) -> None:
+def set_up(
+    level: str,
+    formatter: logging.Formatter,
+    new_handler: Callable[[TextIO | None], logging.Handler] = logging.StreamHandler,
+) -> None:
     """Let the whole program log to standard error.
 
     Args:
         level: least severe to show, such as ``INFO``.
         formatter: makes the lines.
+        new_handler: makes what writes them, given the stream.
     """
-    handler = logging.StreamHandler(_own_stderr())
+    handler = new_handler(_own_stderr())
     handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler], force=True)
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from contextvars import ContextVar
+from typing import TextIO
 
+from pinlater.errors import JobTimeout
 from pinlater.logs import JsonLines, no_more, set_up
 
 _LINE = "%(asctime)s.%(msecs)03d %(levelname)s %(process)d%(job)s %(message)s"
@@ -45,6 +49,27 @@ class JobFormatter(logging.Formatter):
         return super().format(record)
 
 
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Bears with the time limit of a job, which is an exception that may break in anywhere."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Write a line, and let go of the lock whatever happens: other threads could not log any more.
+
+        The usual handler does not, if the exception comes behind the line that takes the lock.
+        """
+        if not self.filter(record):
+            return False
+        with self.lock or nullcontext():  # one step for the interpreter
+            self.emit(record)
+        return True
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """Complain of what hinders logging, which a time limit is not: the job must hear of it."""
+        if isinstance(sys.exception(), JobTimeout):
+            raise  # noqa: PLE0704 - it is called where the exception is handled
+        super().handleError(record)
+
+
 def job_fields() -> Mapping[str, object]:
     """Return what a JSON line says of the running job: descriptor, queue, class, and numbers of attempts."""
     fields: Mapping[str, object] = getattr(running.get().job, "log_fields", None) or no_more()
@@ -58,4 +83,4 @@ def set_up_logs(level: str, log_format: str = "plain") -> None:
         level: least severe to show, such as ``INFO``.
         log_format: ``plain`` or ``json``.
     """
-    set_up(level, JsonLines(job_fields) if log_format == "json" else JobFormatter())
+    set_up(level, JsonLines(job_fields) if log_format == "json" else JobFormatter(), LineHandler)

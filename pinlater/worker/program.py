@@ -23,6 +23,7 @@ Examples:
   pinlater-worker my_jobs mail/jobs.py --processes 4 --queue email --queue reindex
   pinlater-worker my_jobs --queue email:3,sms=4 --queue reports=1
                                                      4 processes for email, mostly, and sms; 1 for reports
+  pinlater-worker my_jobs --threads 16               16 at once in each process, for jobs that mostly wait
   pinlater-worker my_jobs --server queue1.example.com:9010,queue2.example.com:9010
   pinlater-worker my_jobs --reload                   while you write them
   pinlater-worker my_jobs --burst                    end when there is nothing left to do

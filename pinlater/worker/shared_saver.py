@@ -17,6 +17,7 @@ from pinlater.wire.messages import RequestContext
 from pinlater.worker.batch import Batch
 from pinlater.worker.bell import Bell
 from pinlater.worker.connector import Connector
+from pinlater.worker.holding import RUNNING
 from pinlater.worker.pipeline import Pipeline
 from pinlater.worker.saver import Saver, fulfilled
 
@@ -78,6 +79,7 @@ class SharedSaver(Saver):
 
         On an event loop, a drain takes the patience away: the interruption that follows carries the body once more.
         """
+        _check_running(batch, position)
         if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
             return super().save(batch, position, body, patience_seconds)
         self._save_soon(batch, self._arguments(batch, position, body))
@@ -85,6 +87,7 @@ class SharedSaver(Saver):
 
     def submit(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> Future[bool]:
         """Do as ``save``, without waiting for the end."""
+        _check_running(batch, position)
         errand = Errand("checkpointJobs", self._arguments(batch, position, body), patience_seconds)
         saved = self._saved_by(errand)
         self._hand_over(errand)
@@ -164,6 +167,11 @@ class SharedSaver(Saver):
     @staticmethod
     def _may_help_again(error: Exception) -> bool:
         return isinstance(error, CallError | ServerError) and not isinstance(error, CallUnsendable)
+
+
+def _check_running(batch: Batch, position: int) -> None:
+    if batch.area.states[position] != RUNNING:
+        raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
 
 
 def _uncancellable() -> Future[Any]:

@@ -9,7 +9,7 @@ import pytest
 from pinlater.errors import BodyTooLarge, EnqueueRejected, QueueNotFound, ServerUnavailable, UnknownError
 from pinlater.wire.messages import PinLaterEnqueueResponse, PinLaterJob, RequestContext
 from pinlater.worker.bell import Bell
-from pinlater.worker.holding import RUNNING
+from pinlater.worker.holding import RUNNING, SUCCEEDED
 from pinlater.worker.shared_saver import SharedSaver
 from tests.unit.worker_fakes import FakeChild, FakePipeline, batch_of
 
@@ -154,6 +154,17 @@ def test_nothing_is_kept_of_jobs_that_have_ended(bench):
     bench.saver.forget(bench.batch)
     assert bench.saver._soon == {}
     bench.saver.forget(bench.batch)
+
+
+@pytest.mark.parametrize("patience_seconds", [0.0, 30.0])
+def test_threads_that_a_job_left_behind_can_save_nothing(bench, patience_seconds):
+    bench.batch.area.states[0] = SUCCEEDED
+    with pytest.raises(RuntimeError, match="the job has ended"):
+        bench.saver.save(bench.batch, 0, b"body", patience_seconds)
+    with pytest.raises(RuntimeError, match="the job has ended"):
+        bench.submit(b"body", patience_seconds)
+    bench.saver.serve()
+    assert bench.bodies == []
 
 
 def test_a_drain_does_not_block_an_event_loop(on_loop):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import io
 import logging
 import select
 import threading
@@ -429,6 +430,23 @@ def test_a_limit_never_strikes_the_next_job_of_the_thread():
     thread.join(DEADLINE_SECONDS)
     assert results.count("over") == 1000
     assert "struck" in results
+
+
+class StruckStream(io.StringIO):
+    def write(self, text):
+        raise JobTimeout(text)
+
+
+def test_a_limit_that_strikes_while_a_line_is_written_reaches_the_job_and_leaves_the_log_to_others():
+    handler = logs.LineHandler(StruckStream())
+    record = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello", (), None)
+    with pytest.raises(JobTimeout, match="hello"):
+        handler.handle(record)
+    taken = []
+    other = threading.Thread(target=lambda: taken.append(handler.lock.acquire(timeout=DEADLINE_SECONDS)))
+    other.start()
+    other.join(2 * DEADLINE_SECONDS)
+    assert taken == [True]
 
 
 def test_an_alarm_says_when_to_look_again():
