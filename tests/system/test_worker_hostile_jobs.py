@@ -313,6 +313,8 @@ def start_crew(server, tmp_path_factory):
             client.create_queue(queue)
 
         def start_crew(*arguments):
+            for former in crews:
+                former.close()  # it serves the same queues
             folder = tmp_path_factory.mktemp("crew")
             (folder / "hostile.py").write_text(JOBS)
             worker = Worker(folder, "hostile", "--server", server.address, *arguments)
