@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from benchmarks.figures import Figure, table
 from benchmarks.machine import describe_machine, raise_open_files
 from benchmarks.programs import ProgramFailed
 from benchmarks.setting import Setting
+from benchmarks.stores import STORES
 from pinlater.errors import PinLaterError
 
 BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
@@ -31,10 +33,11 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[NAME]...")
 @click.option("--scale", type=click.FloatRange(0.001, 1.0), default=1.0, show_default=True, help="Share of the work.")
+@click.option("--store", type=click.Choice(list(STORES)), default="sqlite", show_default=True, help="Kind of store.")
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the stores go.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, every round included.")
-def main(names: tuple[str, ...], scale: float, folder: Path | None, as_json: bool) -> None:
-    """Measure PinLater beside a bare sqlite3 loop.
+def main(names: tuple[str, ...], scale: float, store: str, folder: Path | None, as_json: bool) -> None:
+    """Measure PinLater beside a bare loop of the store's driver.
 
     NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth and parked; all of them without.
     """
@@ -43,25 +46,31 @@ def main(names: tuple[str, ...], scale: float, folder: Path | None, as_json: boo
     failures = 0
     for name in names or BENCHMARKS:
         try:
-            figures += _run(name, scale, folder or _durable_folder())
+            figures += _run(name, scale, store, folder or _durable_folder())
         except (ProgramFailed, PinLaterError) as error:
             failures += 1
             click.echo(f"{name} failed: {error}", err=True)
     machine = describe_machine()
     if as_json:
         click.echo(
-            json.dumps({"machine": machine, "scale": scale, "figures": [f.as_dict() for f in figures]}, indent=2)
+            json.dumps(
+                {"machine": machine, "store": store, "scale": scale, "figures": [f.as_dict() for f in figures]},
+                indent=2,
+            )
         )
     elif figures:
-        click.echo(f"\n{machine}; scale {scale:g}\n\n{table(figures)}")
+        click.echo(f"\n{machine}; scale {scale:g}\n\n{table(figures, STORES[store].driver)}")
     sys.exit(1 if failures else 0)
 
 
-def _run(name: str, scale: float, folder: Path) -> list[Figure]:
+def _run(name: str, scale: float, store: str, folder: Path) -> list[Figure]:
     click.echo(f"{name} ... ", nl=False, err=True)
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="pinlater-bench-", dir=folder) as home:
-        figures = BENCHMARKS[name](Setting(Path(home), scale))
+    with (
+        tempfile.TemporaryDirectory(prefix="pinlater-bench-", dir=folder) as home,
+        closing(STORES[store]()) as stores,
+    ):
+        figures = BENCHMARKS[name](Setting(Path(home), scale, stores))
     click.echo(f"{time.monotonic() - started:.0f} s", err=True)
     return figures
 

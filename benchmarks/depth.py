@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from benchmarks.bare import BareStore
 from benchmarks.consumer import drain
 from benchmarks.figures import Figure, in_turns
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
+from benchmarks.stores import Bare
 from pinlater.codec import encode_body
 
 SHALLOW = 10_000
@@ -28,7 +28,7 @@ class _Pair(NamedTuple):
     """A server and a bare store that hold the same."""
 
     server: Server
-    bare: BareStore
+    bare: Bare
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -73,7 +73,7 @@ def _pair(setting: Setting, name: str, waiting: int, *, scheduled: int) -> Itera
         yield _Pair(server, bare)
 
 
-def _fill_bare(bare: BareStore, jobs: int, delay_seconds: int = 0) -> None:
+def _fill_bare(bare: Bare, jobs: int, delay_seconds: int = 0) -> None:
     body = encode_body(Nothing(number=1))
     for first in range(0, jobs, FILL_BATCH_SIZE):
         bare.insert([body] * min(FILL_BATCH_SIZE, jobs - first), delay_ms=delay_seconds * 1000)
@@ -85,7 +85,7 @@ def _fill_server(server: Server, jobs: int, delay_seconds: int = 0) -> None:
         client.enqueue_many((Nothing(number=number) for number in range(jobs)), batch_size=FILL_BATCH_SIZE, delay=delay)
 
 
-def _bare_us(bare: BareStore, jobs: int) -> float:
+def _bare_us(bare: Bare, jobs: int) -> float:
     return _us_per_job(jobs, lambda: bare.drain(BATCH_SIZE, most=jobs), lambda: _fill_bare(bare, jobs))
 
 

@@ -77,9 +77,9 @@ def percentile(numbers: Sequence[float], percent: float) -> float:
     return sorted(numbers)[position]
 
 
-def table(figures: Sequence[Figure]) -> str:
-    """Return figures as aligned text."""
-    rows = [("", "unit", "PinLater", "bare sqlite3", "ratio")]
+def table(figures: Sequence[Figure], driver: str) -> str:
+    """Return figures as aligned text; ``driver`` is what the bare loop runs on."""
+    rows = [("", "unit", "PinLater", f"bare {driver}", "ratio")]
     rows += [(f.title, f.unit, _number(f.value), _number(f.bare_value), _number(f.ratio)) for f in figures]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(_line(row, widths) for row in rows)

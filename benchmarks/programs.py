@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
@@ -79,19 +81,17 @@ class _Program:
 
 
 class Server(_Program):
-    """``pinlater-server`` on a SQLite store, with default settings.
+    """``pinlater-server`` with default settings, but for those of its store.
 
     Attributes:
         address: where it serves.
-        store: its database file.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        port, admin_port = _free_ports()
+    def __init__(self, folder: Path, settings: Sequence[str]) -> None:
+        port, admin_port = free_ports(2)
         self.address = Address("127.0.0.1", port)
-        self.store = folder / "pinlater.db"
         arguments = ["--data-dir", str(folder), "--port", str(port), "--admin-port", str(admin_port)]
+        arguments += [part for setting in settings for part in ("--set", setting)]
         super().__init__("pinlater.server.program", arguments, folder / "server.log")
 
     def __enter__(self) -> Self:
@@ -147,9 +147,11 @@ class Worker(_Program):
             raise self._failed(f"ended with status {status}")
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        return one.getsockname()[1], other.getsockname()[1]
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on, each another one."""
+    with ExitStack() as stack:
+        socks = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [sock.getsockname()[1] for sock in socks]
 
 
 def _environment() -> dict[str, str]:

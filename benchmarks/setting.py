@@ -1,25 +1,29 @@
-"""What every benchmark is given: a folder, and how much to do."""
+"""What every benchmark is given: a folder, a kind of store, and how much to do."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.bare import BareStore
+from benchmarks.finished import Finished
 from benchmarks.programs import Server, Worker
+from benchmarks.stores import Bare, Stores
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where and how much.
+    """Where, on what, and how much.
 
     Attributes:
         folder: one that vanishes afterwards, on the disk to be measured.
         scale: share of the full work, 0 to 1.
+        stores: makes them.
     """
 
     folder: Path
     scale: float
+    stores: Stores
 
     def amount(self, full: int, *, step: int = 1) -> int:
         """Return the scaled amount: whole steps, at least two of them."""
@@ -27,12 +31,20 @@ class Setting:
 
     def server(self, name: str = "server") -> Server:
         """Start a server with an empty store."""
-        return Server(self.folder / name)
+        folder = self.folder / name
+        folder.mkdir()
+        return Server(folder, self.stores.settings(folder))
+
+    def finished(self, since_ms: int, name: str = "server") -> Finished:
+        """Look into a server's store: which jobs have succeeded since."""
+        return self.stores.finished(self.folder / name, since_ms)
 
     def worker(self, server: Server, *, processes: int, burst: bool = False) -> Worker:
         """Start a worker with the jobs of this package."""
         return Worker(self.folder, server, processes=processes, burst=burst)
 
-    def bare(self, name: str = "bare") -> BareStore:
+    def bare(self, name: str = "bare") -> AbstractContextManager[Bare]:
         """Make an empty bare store, on the same disk."""
-        return BareStore(self.folder / f"{name}.db")
+        folder = self.folder / f"bare-{name}"
+        folder.mkdir()
+        return self.stores.bare(folder)

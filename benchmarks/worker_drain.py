@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from contextlib import closing
 
 from benchmarks.consumer import drain
 from benchmarks.figures import Figure, in_turns
@@ -17,9 +15,6 @@ JOBS = 300_000
 BATCH_SIZE = 250
 PROCESSES = 2
 PATIENCE_SECONDS = 120.0
-
-_WHEN_DONE = """SELECT min(updated_at), max(updated_at), count(*) FROM jobs INDEXED BY jobs_settled
-                WHERE state >= 2 AND state = 2 AND updated_at >= ?"""
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -60,19 +55,18 @@ def _with_worker(setting: Setting, server: Server, jobs: int) -> float:
     started_ms = time.time_ns() // 1_000_000
     with setting.worker(server, processes=PROCESSES, burst=True) as worker:
         worker.finish(PATIENCE_SECONDS)
-    return _rate(server, started_ms, jobs)
+    return _rate(setting, started_ms, jobs)
 
 
-def _rate(server: Server, started_ms: int, jobs: int) -> float:
+def _rate(setting: Setting, started_ms: int, jobs: int) -> float:
     """Return the rate between the first ack and the last, which the store has kept.
 
     So the start of the worker's processes does not count, and nobody has to ask while they work. A worker begins
     with one job, so that its first ack is next to its first dequeue.
     """
-    with closing(sqlite3.connect(f"{server.store.as_uri()}?mode=ro", uri=True)) as connection:
-        first_ms, last_ms, count = connection.execute(_WHEN_DONE, (started_ms,)).fetchone()
+    first_ms, last_ms, count = setting.finished(started_ms)
     _expect(count, jobs)
-    return jobs * 1000.0 / float(max(last_ms - first_ms, 1))
+    return jobs * 1000.0 / max(last_ms - first_ms, 1.0)
 
 
 def _fill(server: Server, jobs: int) -> None:

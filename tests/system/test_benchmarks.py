@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import redis_service
+
 ROOT = Path(__file__).parents[2]
 
 FIGURES = {
@@ -40,6 +42,18 @@ def test_each_benchmark_finds_all_its_figures(name, tmp_path):
     for figure in figures.values():
         assert all(number >= 0 for number in figure["rounds"]), figure
         assert (figure["bare"] is None) == (figure["name"] in WITH_NOTHING_TO_COMPARE), figure
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("name", ["bulk_enqueue", "worker_drain", "depth"])
+def test_redis_is_measured_beside_its_driver(name, tmp_path):
+    redis_service.program()  # or skip
+    done = run_benchmarks(name, "--json", "--store", "redis", tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["store"] == "redis"
+    assert {figure["name"] for figure in document["figures"]} == FIGURES[name]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.timeout(180)

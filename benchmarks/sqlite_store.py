@@ -1,0 +1,36 @@
+"""SQLite as a store to be measured: one file for each server."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks.bare import BareStore
+from benchmarks.finished import Finished
+
+_WHEN_DONE = """SELECT min(updated_at), max(updated_at), count(*) FROM jobs INDEXED BY jobs_settled
+                WHERE state >= 2 AND state = 2 AND updated_at >= ?"""
+
+
+class SqliteStores:
+    """Files in the servers' folders."""
+
+    driver = "sqlite3"
+
+    def settings(self, folder: Path) -> list[str]:  # noqa: ARG002 - the file is where a server has it by default
+        """Return nothing: this is the default."""
+        return []
+
+    def finished(self, folder: Path, since_ms: int) -> Finished:
+        """Ask the file."""
+        file = folder / "pinlater.db"
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+            return Finished(*connection.execute(_WHEN_DONE, (since_ms,)).fetchone())
+
+    def bare(self, folder: Path) -> BareStore:
+        """Make a file."""
+        return BareStore(folder / "bare.db")
+
+    def close(self) -> None:
+        """Do nothing: files need no farewell."""

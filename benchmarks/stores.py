@@ -1,0 +1,45 @@
+"""The kinds of stores that can be measured, each beside a bare loop of its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.finished import Finished
+from benchmarks.redis_store import RedisStores
+from benchmarks.sqlite_store import SqliteStores
+
+
+class Bare(Protocol):
+    """The yardstick: the same work with nothing around the driver."""
+
+    def insert(self, bodies: Sequence[bytes], *, delay_ms: int = 0) -> None:
+        """Store jobs in one step."""
+
+    def drain(self, batch_size: int, *, most: int) -> int:
+        """Claim and acknowledge batch after batch, up to ``most`` jobs; return how many."""
+
+
+class Stores(Protocol):
+    """One kind of store; a server's store, and a bare one, has a name and a folder of its own."""
+
+    driver: str
+    """What the bare loop runs on."""
+
+    def settings(self, folder: Path) -> list[str]:
+        """Make a store; return what its server has to be set to."""
+
+    def finished(self, folder: Path, since_ms: int) -> Finished:
+        """Look into a store: which jobs have succeeded since."""
+
+    def bare(self, folder: Path) -> AbstractContextManager[Bare]:
+        """Make a bare store."""
+
+    def close(self) -> None:
+        """Let go of all of them."""
+
+
+STORES: dict[str, type[Stores]] = {"sqlite": SqliteStores, "redis": RedisStores}
+"""Name, as in PINLATER_BACKEND -> makes stores of that kind."""
