@@ -28,6 +28,7 @@ from pinlater.worker.thread_limits import LimitedCoroutines, ThreadLimits
 from pinlater.worker.thread_team import ThreadTeam
 
 _BUSY_BURST_SECONDS = 1.0
+_LOST_SECONDS = 0.05
 
 
 class TeamProcess(JobProcess):
@@ -85,13 +86,13 @@ class TeamProcess(JobProcess):
     def _turn(self) -> None:
         self._bell.silence()
         self._note_ends()
+        delay_seconds = self._connect()
         self._saver.serve()
         if self._takes_no_more:
             self._fetcher.give_back_all()
         else:
             self._start()
-        seconds = self._talk()
-        self._wait(seconds)
+        self._wait(delay_seconds or self._talk())
 
     def _close(self) -> None:
         self._team.close()
@@ -130,18 +131,24 @@ class TeamProcess(JobProcess):
 
     # Talking
 
+    def _connect(self) -> float:
+        """Be connected; return 0, or after how many seconds to try again."""
+        remaining = self._try_at - monotonic()
+        if remaining > 0:
+            return remaining
+        delay = self._reach()
+        self._try_at = monotonic() + delay
+        return delay
+
     def _talk(self) -> float | None:
         """Say what is to be said, and ask for jobs; return how long to wait before another try, if one is needed."""
-        if monotonic() < self._try_at:
-            return self._try_at - monotonic()
-        if delay := self._reach():
-            self._try_at = monotonic() + delay
-            return delay
         held = self._fetcher.held_seconds
         if not (held or self._takes_no_more or self._fetcher.in_flight):
             self._ask()
         if self._fetcher.in_flight == self._pipeline.in_flight:  # else a reply comes, and then more goes in one call
             self._hurry()
+        if not self._pipeline.is_open:  # lost by what was said just now, so that no reply will wake us
+            return _LOST_SECONDS
         return held or (self._settler.held_seconds if self._settler.has_pending else 0.0) or None
 
     def _hurry(self) -> None:
