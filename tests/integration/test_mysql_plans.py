@@ -94,7 +94,8 @@ COMMON = {
     "is_any": False,
     "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
-    "first": 0, "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
+    "floor": 0, "first": 0,
+    "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None,
 }  # fmt: skip

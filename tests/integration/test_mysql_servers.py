@@ -184,3 +184,56 @@ def test_the_clocks_of_all_servers_follow_the_store():
         assert max(shown) - min(shown) < 10_000
 
     with_servers(scenario)
+
+
+# While a backlog is worked off, claims start where the last one ended.
+
+
+def backlog(clock):
+    return [new_job(b"%d" % at, run_after_ms=clock.now_ms - 1000 + at) for at in range(200)]
+
+
+async def bodies(server, limit=10):
+    return [job.body for job in (await server.dequeue_jobs(QUEUE, limit, claim())).jobs]
+
+
+def test_a_job_that_this_server_puts_ahead_of_a_backlog_comes_first():
+    async def scenario(servers, clock):
+        server = servers[0]
+        await server.enqueue_jobs(QUEUE, backlog(clock))
+        held = claim()
+        first = (await server.dequeue_jobs(QUEUE, 10, held)).jobs
+        assert await bodies(server) == [b"%d" % at for at in range(10, 20)]
+        await server.enqueue_jobs(QUEUE, [new_job(b"ahead", run_after_ms=0)])
+        assert (await bodies(server))[0] == b"ahead"
+        await server.release_claims(QUEUE, "worker")
+        assert (await bodies(server))[:3] == [b"ahead", b"0", b"1"]
+        assert len(first) == 10
+
+    with_servers(scenario)
+
+
+def test_a_job_that_another_server_puts_ahead_of_a_backlog_comes_soon():
+    async def scenario(servers, clock):
+        await servers[0].enqueue_jobs(QUEUE, backlog(clock))
+        await bodies(servers[1])
+        await servers[0].enqueue_jobs(QUEUE, [new_job(b"ahead", run_after_ms=0)])
+        seen = []
+        async with asyncio.timeout(30):
+            while b"ahead" not in seen:
+                seen += await bodies(servers[1], 1)
+                await asyncio.sleep(0.02)
+        assert len(seen) < 200, "before the backlog was at its end"
+
+    with_servers(scenario)
+
+
+def test_all_of_a_backlog_is_handed_out_whatever_was_put_behind_the_floor():
+    async def scenario(servers, clock):
+        await servers[0].enqueue_jobs(QUEUE, backlog(clock))
+        taken = await bodies(servers[1], 50)
+        await servers[0].enqueue_jobs(QUEUE, [new_job(b"ahead", run_after_ms=0)])
+        taken += await bodies(servers[1], 1000)
+        assert len(taken) == len(set(taken)) == 201
+
+    with_servers(scenario)

@@ -6,14 +6,19 @@ Answered before the commit: should that be lost, the jobs are pending still, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.floors import NONE, Floors
 from pinlater.server.backends.mysql.lane import Batch
 from pinlater.server.backends.mysql.queues import Queue, not_found
 from pinlater.server.backends.mysql.transaction import Transaction
+
+BEGIN = -(2**63)
+"""No job can run before."""
 
 MOST_JOBS = 5000
 """One round claims no more than this, or what one dequeue asks for."""
@@ -71,6 +76,9 @@ ClaimBatch = Batch[ClaimRequest, Dequeued]
 class Claimer:
     """Claims for one queue.
 
+    Attributes:
+        floors: where to begin looking.
+
     Args:
         database: of the shard.
         queue: its own.
@@ -79,16 +87,18 @@ class Claimer:
     def __init__(self, database: Database, queue: Queue) -> None:
         self._database = database
         self._queue = queue
+        self.floors = Floors()
 
     async def claim(self, batch: ClaimBatch) -> None:
         """Make one attempt at a batch."""
         async with self._database.transaction() as transaction:
             running = await self._running(transaction, batch.requests)
-            found = await self._candidates(transaction, sum(request.allowed(running) for request in batch.requests))
+            found = await self._find(transaction, sum(request.allowed(running) for request in batch.requests))
             if found is None:
                 batch.fail(not_found(self._queue.name))
                 return
             shares = share_out(found, batch.requests, running)
+            self.floors.taken((job.prefix, job.run_after) for share in shares for job in share.jobs)
             batch.answer(await self._take(transaction, batch.requests, shares))
 
     async def _running(self, transaction: Transaction, requests: Sequence[ClaimRequest]) -> int:
@@ -101,16 +111,31 @@ class Claimer:
         )
         return int(count.rows[0][0])
 
-    async def _candidates(self, transaction: Transaction, wanted: int) -> list[Candidate] | None:
+    async def _find(self, transaction: Transaction, wanted: int) -> list[Candidate] | None:
         """Lock what can be handed out, up to ``wanted`` jobs; None if the queue is gone."""
+        floors = self.floors.now
+        if floors:
+            found = await self._candidates(transaction, wanted, floors)
+            if found is None or len(found) >= wanted:
+                return found
+        began = time.perf_counter()
+        found = await self._candidates(transaction, wanted, NONE)
+        self.floors.looked_at_all(time.perf_counter() - began)
+        return found
+
+    async def _candidates(
+        self, transaction: Transaction, wanted: int, floors: Mapping[str, int]
+    ) -> list[Candidate] | None:
         priorities = range(1, len(self._queue.prefixes) + 1)
         is_there, *fronts, first = await transaction.run(
             transaction.bind("is_queue", queue=self._queue.id),
             *(
-                transaction.bind("first_pending", queue=self._queue.id, priority=priority)
+                transaction.bind(
+                    "first_pending", queue=self._queue.id, priority=priority, floor=self._floor(floors, priority)
+                )
                 for priority in priorities[1:]
             ),
-            self._claimable(transaction, 1, wanted),
+            self._claimable(transaction, 1, wanted, floors),
         )
         if not is_there.rows:
             return None
@@ -119,14 +144,22 @@ class Claimer:
             if len(found) >= wanted:
                 break
             if front.rows and front.rows[0][0] <= transaction.now:
-                [more] = await transaction.run(self._claimable(transaction, priority, wanted - len(found)))
+                [more] = await transaction.run(self._claimable(transaction, priority, wanted - len(found), floors))
                 found += self._read(priority, more.rows)
         return found
 
-    def _claimable(self, transaction: Transaction, priority: int, limit: int) -> bytes:
+    def _claimable(self, transaction: Transaction, priority: int, limit: int, floors: Mapping[str, int]) -> bytes:
         return transaction.bind(
-            "claimable_jobs", queue=self._queue.id, priority=priority, now=transaction.now, limit=limit
+            "claimable_jobs",
+            queue=self._queue.id,
+            priority=priority,
+            floor=self._floor(floors, priority),
+            now=transaction.now,
+            limit=limit,
         )
+
+    def _floor(self, floors: Mapping[str, int], priority: int) -> int:
+        return floors.get(self._queue.prefixes[priority - 1], BEGIN)
 
     def _read(self, priority: int, rows: Sequence[tuple[int, ...]]) -> list[Candidate]:
         prefix = self._queue.prefixes[priority - 1]

@@ -71,9 +71,9 @@ SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL FOR UPDATE
 SELECT COUNT(*) FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
 
 -- name: first_pending
--- When the first job of a priority is due, or was.
+-- When the first job of a priority, from a run_after on, is due, or was.
 SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
-WHERE queue_id = :queue AND state = 0 AND priority = :priority
+WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after >= :floor
 ORDER BY run_after LIMIT 1
 
 -- name: next_due
@@ -82,10 +82,10 @@ WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after > :
 ORDER BY run_after LIMIT 1
 
 -- name: claimable_jobs
--- What a dequeue may claim, in order, and nobody else from now on.
+-- What a dequeue may claim, in order, from a run_after on, and nobody else may from now on.
 SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
-WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after <= :now
+WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :floor AND :now
 ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: peek_jobs

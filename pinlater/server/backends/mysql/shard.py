@@ -90,6 +90,7 @@ class MysqlShard:
         self._acks = Lane(name, Settler(self._database).settle, on_commit=options.on_commit, most_weight=20_000)
         self._checkpoints = Lane(name, self._checkpointer.checkpoint, on_commit=options.on_commit)
         self._watcher = Watcher(self._database, options.arrivals or Arrivals())
+        self._claimers: dict[int, Claimer] = {}
         self._claims: dict[int, Lane[ClaimRequest, Dequeued]] = {}
 
     @property
@@ -145,7 +146,12 @@ class MysqlShard:
             return await call(await self._queues.named(queue))
 
     async def _store(self, request: StoreRequest) -> list[str]:
-        return await self._stores.submit(request, request.weight) if request.jobs else []
+        if not request.jobs:
+            return []
+        names = await self._stores.submit(request, request.weight)
+        if any(job.run_after_ms is not None for job in request.jobs):
+            self._look_anew(request.queue)
+        return names
 
     async def dequeue_jobs(
         self,
@@ -169,10 +175,16 @@ class MysqlShard:
     def _claims_of(self, queue: Queue) -> Lane[ClaimRequest, Dequeued]:
         lane = self._claims.get(queue.id)
         if lane is None:
-            claimer = Claimer(self._database, queue)
+            claimer = self._claimers[queue.id] = Claimer(self._database, queue)
             lane = Lane(self.name, claimer.claim, most_weight=MOST_JOBS, on_commit=self._options.on_commit)
             self._claims[queue.id] = lane
         return lane
+
+    def _look_anew(self, queue: Queue) -> None:
+        """Jobs may have come before those that are claimed next."""
+        claimer = self._claimers.get(queue.id)
+        if claimer is not None:
+            claimer.floors.forget()
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         at = await self._queues.named(queue)
@@ -186,12 +198,17 @@ class MysqlShard:
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
         request = CheckpointRequest(await self._queues.named(queue), checkpoints)
         await self._caught_up()
-        return await self._checkpoints.submit(request, request.weight)
+        settled = await self._checkpoints.submit(request, request.weight)
+        if settled.due_ms is not None:
+            self._look_anew(request.queue)
+        return settled
 
     async def release_claims(self, queue: str, source: str) -> int:
         at = await self._queues.named(queue)
         await self._caught_up()
-        return await self._checkpointer.release(at, source)
+        released = await self._checkpointer.release(at, source)
+        self._look_anew(at)
+        return released
 
     # Looking
 
@@ -223,7 +240,10 @@ class MysqlShard:
     async def retry_failed_jobs(
         self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
     ) -> int:
-        return await self._upkeep.retry(await self._queues.named(queue), priority, attempts, run_after_ms, limit)
+        at = await self._queues.named(queue)
+        moved = await self._upkeep.retry(at, priority, attempts, run_after_ms, limit)
+        self._look_anew(at)
+        return moved
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
         search = await self._search(queue, which)
@@ -233,7 +253,10 @@ class MysqlShard:
     async def retry_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
     ) -> int:
-        return await self._upkeep.retry_these(await self._queues.named(queue), jobs, attempts, run_after_ms)
+        at = await self._queues.named(queue)
+        moved = await self._upkeep.retry_these(at, jobs, attempts, run_after_ms)
+        self._look_anew(at)
+        return moved
 
     async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
         return await self._upkeep.delete_these(await self._queues.named(queue), jobs, state)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pinlater.errors import ServiceError
 from pinlater.server.backends.arrivals import Arrivals
+from pinlater.server.backends.mysql.claim import BEGIN
 from pinlater.server.backends.mysql.connection import Connection, Result
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queues import Queue
@@ -114,7 +115,7 @@ class Watcher:
     async def _first_pending(self, connection: Connection, watches: Sequence[_Watch]) -> list[Result]:
         return await connection.run(
             *(
-                self._database.queries.bind("first_pending", queue=watch.queue.id, priority=priority)
+                self._database.queries.bind("first_pending", queue=watch.queue.id, priority=priority, floor=BEGIN)
                 for watch in watches
                 for priority in range(1, len(watch.queue.prefixes) + 1)
             )
