@@ -14,7 +14,7 @@ from pinlater.middleware import Middleware
 from pinlater.retrying import retrying
 
 if TYPE_CHECKING:
-    from pinlater.client import AsyncClient, Client, JobHandle
+    from pinlater.client import AsyncClient, Client, JobHandle, TlsFiles
     from pinlater.state import JobState
 
 __version__ = "0.1.0"
@@ -38,6 +38,7 @@ __all__ = [
     "PinLaterError",
     "RawJob",
     "Retry",
+    "TlsFiles",
     "__version__",
     "retrying",
 ]
@@ -47,6 +48,7 @@ _LATER = {
     "Client": "pinlater.client",
     "JobHandle": "pinlater.client",
     "JobState": "pinlater.state",
+    "TlsFiles": "pinlater.client",
 }
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pinlater.client.handle import AsyncJobHandle, JobHandle
     from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
     from pinlater.client.servers import ServerSet
+    from pinlater.client.tls import TlsFiles
 
 _HOMES = {
     "Ack": "records",
@@ -31,6 +32,7 @@ _HOMES = {
     "Page": "records",
     "QueueSettings": "records",
     "ServerSet": "servers",
+    "TlsFiles": "tls",
 }
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "Page",
     "QueueSettings",
     "ServerSet",
+    "TlsFiles",
 ]
 
 

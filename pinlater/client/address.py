@@ -1,4 +1,4 @@
-"""Where one server is: ``host:port``."""
+"""Where one server is: ``host:port``, ``tls://host:port`` or ``unix:/path``."""
 
 from __future__ import annotations
 
@@ -10,28 +10,54 @@ DEFAULT_PORT = 9010
 
 
 class Address(NamedTuple):
-    """Host (a name, an IPv4 or an IPv6 address) and TCP port."""
+    """Where a server listens.
+
+    Attributes:
+        host: a name, an IPv4 or an IPv6 address; of a Unix socket its path.
+        port: TCP port; 0 for a Unix socket.
+        kind: ``tcp``, ``tls`` or ``unix``.
+    """
 
     host: str
     port: int
+    kind: str = "tcp"
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        if self.kind == "unix":
+            return f"unix:{self.host}"
+        prefix = "tls://" if self.kind == "tls" else ""
+        return f"{prefix}[{self.host}]:{self.port}" if ":" in self.host else f"{prefix}{self.host}:{self.port}"
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.kind == "tls"
 
     @classmethod
     def parse(cls, text: str) -> Address:
         """Read ``host:port``, ``[ipv6]:port``, or a bare host, which means the port 9010.
 
+        ``tls://`` in front of these means TLS. ``unix:/path`` is a Unix socket of this machine.
+
         Raises:
             ConfigError: it is none of these; the message says what to write.
         """
-        host, port = _split(text.strip())
+        given = text.strip()
+        if given.startswith("unix:"):
+            path = given.removeprefix("unix:")
+            if not path.startswith("/"):
+                raise ConfigError(
+                    f"{text!r} is no server address; write the whole path, such as unix:/run/pinlater.sock"
+                )
+            return cls(path, 0, "unix")
+        host, port = _split(given.removeprefix("tls://"))
         number = int(port) if port.isascii() and port.isdigit() else 0
         if not host or not 1 <= number <= 65535 or any(letter in " \t/@,[]" for letter in host):
             raise ConfigError(
-                f"{text!r} is no server address; write host:port, such as queue1.example.com:9010 or [::1]:9010"
+                f"{text!r} is no server address; write host:port, such as queue1.example.com:9010 or [::1]:9010, "
+                "tls://host:port or unix:/path"
             )
-        return cls(host, number)
+        return cls(host, number, "tls" if given.startswith("tls://") else "tcp")
 
 
 def _split(text: str) -> tuple[str, str]:

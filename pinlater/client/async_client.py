@@ -19,6 +19,7 @@ from pinlater.client.handle import AsyncJobHandle
 from pinlater.client.jobs import Batcher, EnqueueOptions
 from pinlater.client.retrying import policy, worth_repeating
 from pinlater.client.servers import ServerSet
+from pinlater.client.tls import TlsFiles
 from pinlater.errors import PinLaterError
 from pinlater.job import Job
 
@@ -41,6 +42,8 @@ class AsyncClient(AsyncVerbs):
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
         retries: further tries of a call.
+        tls: files for servers at ``tls://host:port``; None is the environment's ``PINLATER_TLS_CA``,
+            ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``.
         connections: connections at most; further calls wait for one, within their time-out.
     """
 
@@ -52,10 +55,11 @@ class AsyncClient(AsyncVerbs):
         connect_timeout: float = 2.0,
         timeout: float = 5.0,
         retries: int = 3,
+        tls: TlsFiles | None = None,
         connections: int = 64,
         tracing: bool = False,
     ) -> None:
-        self._pool = AsyncPool(ServerSet.of(servers), connect_timeout, connections)
+        self._pool = AsyncPool(ServerSet.of(servers, tls), connect_timeout, connections)
         self._calls = Calls(source)
         self._timeout = timeout
         self._retries = retries

@@ -7,8 +7,9 @@ from collections import deque
 from typing import Any, cast
 
 from pinlater.client.address import Address
-from pinlater.client.connection import MAX_REPLY_BYTES
+from pinlater.client.connection import MAX_REPLY_BYTES, speaks_tls
 from pinlater.client.sockets import tune, unavailable
+from pinlater.client.tls import TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable, ServiceError
 from pinlater.wire.codec import Codec
 from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
@@ -18,7 +19,7 @@ _LAST_SEQUENCE_ID = 2**31 - 1
 
 
 class AsyncConnection(asyncio.Protocol):
-    """One TCP connection of one event loop. Several calls may be in flight.
+    """One connection of one event loop. Several calls may be in flight.
 
     As with ``Connection``, whatever leaves it open which reply belongs to which call closes it: a time-out, a
     cancelled call, bytes that are no reply.
@@ -33,18 +34,27 @@ class AsyncConnection(asyncio.Protocol):
         self._sequence_id = 0
 
     @classmethod
-    async def open(cls, address: Address, connect_timeout: float) -> AsyncConnection:
+    async def open(cls, address: Address, connect_timeout: float, tls: TlsFiles | None = None) -> AsyncConnection:
         """Connect.
 
         Raises:
-            ServerUnavailable: the server cannot be reached within ``connect_timeout`` seconds.
+            ServerUnavailable: the server cannot be reached within ``connect_timeout`` seconds, or is not trusted.
+            ConfigError: a file of ``tls`` (None: the environment's) cannot be used.
         """
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(connect_timeout):
-                _, connection = await loop.create_connection(lambda: cls(address), address.host, address.port)
+                return await cls._connect(address, tls or TlsFiles.from_environment())
         except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
             raise unavailable(address, error) from error
+
+    @classmethod
+    async def _connect(cls, address: Address, tls: TlsFiles) -> AsyncConnection:
+        loop = asyncio.get_running_loop()
+        if address.kind == "unix":
+            _, connection = await loop.create_unix_connection(lambda: cls(address), address.host)
+        else:
+            context = tls.context() if address.is_tls else None
+            _, connection = await loop.create_connection(lambda: cls(address), address.host, address.port, ssl=context)
         return connection
 
     @property
@@ -115,7 +125,8 @@ class AsyncConnection(asyncio.Protocol):
             for frame in self._splitter.feed(data):
                 self._settle(frame)
         except (FrameTooLarge, MalformedMessage, ProtocolError) as error:
-            self._fail(ProtocolError(f"{self.address}: {error}"))
+            hint = "; it speaks TLS: write tls://host:port" if speaks_tls(data) else ""
+            self._fail(ProtocolError(f"{self.address}: {error}{hint}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the calls in flight."""

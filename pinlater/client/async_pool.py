@@ -81,7 +81,7 @@ class AsyncPool:
             if remaining <= 0 and reasons:
                 break
             try:
-                connection = await AsyncConnection.open(address, remaining)
+                connection = await AsyncConnection.open(address, remaining, self._servers.tls)
             except ServerUnavailable as error:
                 self._servers.failed(address)
                 reasons.append(str(error))

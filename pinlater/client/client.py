@@ -18,6 +18,7 @@ from pinlater.client.jobs import Batcher, EnqueueOptions
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import policy, worth_repeating
 from pinlater.client.servers import ServerSet
+from pinlater.client.tls import TlsFiles
 from pinlater.client.verbs import Verbs
 from pinlater.errors import PinLaterError
 from pinlater.job import Job
@@ -39,13 +40,15 @@ class Client(Verbs):
     all tries together, so that no call hangs.
 
     Args:
-        servers: ``"host:port,host:port"``, a list of these, ``"file:/path"`` (one a line, followed when it changes)
-            or a ``ServerSet``; None is the environment's ``PINLATER_SERVERS`` or else 127.0.0.1:9010.
+        servers: ``"host:port,tls://host:port,unix:/path"``, a list of these, ``"file:/path"`` (one a line, followed
+            when it changes) or a ``ServerSet``; None is the environment's ``PINLATER_SERVERS`` or 127.0.0.1:9010.
         source: name to call in, part of every claim; None is ``<program>:<host>:<pid>``.
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
         retries: further tries of a call.
         tracing: let jobs of ``enqueue`` and ``enqueue_many`` carry the present trace context; see ``pinlater.tracing``.
+        tls: files for servers at ``tls://host:port``; None is the environment's ``PINLATER_TLS_CA``,
+            ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``.
 
     Raises:
         ConfigError: ``servers`` cannot be read; the message says what to write.
@@ -61,8 +64,9 @@ class Client(Verbs):
         timeout: float = 5.0,
         retries: int = 3,
         tracing: bool = False,
+        tls: TlsFiles | None = None,
     ) -> None:
-        self._pool = Pool(ServerSet.of(servers), connect_timeout)
+        self._pool = Pool(ServerSet.of(servers, tls), connect_timeout)
         self._calls = Calls(source)
         self._timeout = timeout
         self._retries = retries

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from pinlater.client.address import Address
 from pinlater.client.sockets import connect, unavailable
+from pinlater.client.tls import SecureSocket, TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable
 from pinlater.wire.codec import Codec
 from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
@@ -19,11 +20,12 @@ MAX_REPLY_BYTES = 256 << 20
 """Largest reply taken. A dequeue may bring many large bodies; beyond this, the peer is no PinLater server."""
 
 _READ_BYTES = 1 << 18
+_TLS_ALERT = b"\x15\x03"
 _LAST_SEQUENCE_ID = 2**31 - 1
 
 
 class Connection:
-    """One TCP connection: frames out, frames in; to be used by one thread at a time.
+    """One connection: frames out, frames in; to be used by one thread at a time.
 
     Several calls may be in flight. A failure that leaves it open which reply belongs to which call closes the
     connection, so that a late reply is never taken for another call's; make a new one then.
@@ -32,15 +34,24 @@ class Connection:
         address: server to connect to, at once.
         connect_timeout: seconds until giving up to connect.
         codec: one to share with other connections of the same thread.
+        tls: files for an address of TLS; None is the environment's.
 
     Raises:
-        ServerUnavailable: it cannot be reached within ``connect_timeout``.
+        ServerUnavailable: it cannot be reached within ``connect_timeout``, or is not trusted.
+        ConfigError: a file of ``tls`` cannot be used.
     """
 
-    def __init__(self, address: Address, *, connect_timeout: float = 2.0, codec: Codec | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        connect_timeout: float = 2.0,
+        codec: Codec | None = None,
+        tls: TlsFiles | None = None,
+    ) -> None:
         self.address = address
         self._codec = codec or Codec()
-        self._socket = connect(address, connect_timeout)
+        self._socket = connect(address, connect_timeout, tls or TlsFiles.from_environment())
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._splitter = FrameSplitter(MAX_REPLY_BYTES)
@@ -67,7 +78,19 @@ class Connection:
 
     def is_stale(self) -> bool:
         """Whether the server has closed the connection, or sent something, while no call was in flight."""
-        return not self.is_open or bool(self._poll.poll(0))
+        return not self.is_open or (bool(self._poll.poll(0)) and not self._is_quiet())
+
+    def _is_quiet(self) -> bool:
+        """Whether what came was only TLS's own, such as a session ticket."""
+        if not isinstance(self._socket, SecureSocket):
+            return False
+        try:
+            self._socket.recv(1)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
 
     def fileno(self) -> int:
         """Return the socket's descriptor, to wait for replies with others; -1 once closed.
@@ -188,7 +211,8 @@ class Connection:
             self._replies.extend(self._splitter.feed(data))
         except FrameTooLarge as error:
             self.close()
-            raise ProtocolError(f"{self.address} is no PinLater server: {error}") from error
+            hint = "; it speaks TLS: write tls://host:port" if speaks_tls(data) else ""
+            raise ProtocolError(f"{self.address} is no PinLater server: {error}{hint}") from error
 
     def _wait(self, deadline: float) -> int:
         """Return the poll events of the socket."""
@@ -209,3 +233,8 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def speaks_tls(data: bytes) -> bool:
+    """Whether an answer to a plain call is an alert of TLS."""
+    return data.startswith(_TLS_ALERT)

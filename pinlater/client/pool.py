@@ -86,7 +86,7 @@ def connect_any(servers: ServerSet, timeout: float) -> Connection:
         if remaining <= 0 and reasons:
             break
         try:
-            connection = Connection(address, connect_timeout=remaining)
+            connection = Connection(address, connect_timeout=remaining, tls=servers.tls)
         except ServerUnavailable as error:
             servers.failed(address)
             reasons.append(str(error))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from pinlater.client.address import DEFAULT_PORT, Address
 from pinlater.client.server_file import ServerFile
+from pinlater.client.tls import CA_KEY, TlsFiles
 from pinlater.errors import ConfigError
 
 ENVIRONMENT_KEY = "PINLATER_SERVERS"
@@ -27,24 +28,38 @@ class ServerSet:
 
     Args:
         addresses: the servers, or a function that returns them as they are now.
+        tls: files for those at ``tls://``; None is the environment's.
         clock: monotonic seconds.
         chance: makes the random start.
+
+    Attributes:
+        tls: the same.
+
+    Raises:
+        ConfigError: there is none, or there are files for TLS and it would not be used.
     """
 
     def __init__(
         self,
         addresses: Sequence[Address] | Callable[[], Sequence[Address]],
         *,
+        tls: TlsFiles | None = None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
         fixed = addresses if callable(addresses) else tuple(dict.fromkeys(addresses))
         self._addresses = fixed if callable(fixed) else lambda: fixed
+        self.tls = TlsFiles.from_environment() if tls is None else tls
         self._clock = clock
         self._chance = chance
         self._begin()
         if not self._addresses():
             raise ConfigError(f"no server given; write host:port, such as localhost:{DEFAULT_PORT}")
+        if self.tls.are_given and all(address.kind == "tcp" for address in self._addresses()):
+            raise ConfigError(
+                f"{self._addresses()[0]}: there are files for TLS ({CA_KEY}), but this address is plain; "
+                f"write tls://{self._addresses()[0]}"
+            )
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
@@ -53,40 +68,40 @@ class ServerSet:
         self._pid = os.getpid()
 
     @classmethod
-    def parse(cls, text: str) -> ServerSet:
-        """Read ``host:port,host:port`` or ``file:/path/of/a/server/file``.
+    def parse(cls, text: str, tls: TlsFiles | None = None) -> ServerSet:
+        """Read ``host:port,tls://host:port,unix:/path`` or ``file:/path/of/a/server/file``.
 
         Raises:
             ConfigError: the text is neither; the message says what to write.
         """
         if text.startswith("file:"):
-            return cls.from_file(text.removeprefix("file:"))
-        return cls([Address.parse(part) for part in text.split(",") if part.strip()])
+            return cls.from_file(text.removeprefix("file:"), tls)
+        return cls([Address.parse(part) for part in text.split(",") if part.strip()], tls=tls)
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> ServerSet:
+    def from_file(cls, path: str | os.PathLike[str], tls: TlsFiles | None = None) -> ServerSet:
         """Follow a file with one ``host:port`` a line; see ``ServerFile``."""
-        return cls(ServerFile(path).addresses)
+        return cls(ServerFile(path).addresses, tls=tls)
 
     @classmethod
-    def from_environment(cls) -> ServerSet:
+    def from_environment(cls, tls: TlsFiles | None = None) -> ServerSet:
         """Read ``PINLATER_SERVERS``; the default is this machine's port 9010."""
         text = os.environ.get(ENVIRONMENT_KEY, "").strip()
         if not text:
-            return cls([Address("127.0.0.1", DEFAULT_PORT)])
+            return cls([Address("127.0.0.1", DEFAULT_PORT)], tls=tls)
         try:
-            return cls.parse(text)
+            return cls.parse(text, tls)
         except ConfigError as error:
             raise ConfigError(f"{ENVIRONMENT_KEY}: {error}") from error
 
     @classmethod
-    def of(cls, servers: str | Sequence[str] | ServerSet | None) -> ServerSet:
-        """Make a set of whatever a client was given; None asks the environment."""
+    def of(cls, servers: str | Sequence[str] | ServerSet | None, tls: TlsFiles | None = None) -> ServerSet:
+        """Make a set of whatever a client was given; None asks the environment. A set keeps its own files for TLS."""
         if servers is None:
-            return cls.from_environment()
+            return cls.from_environment(tls)
         if isinstance(servers, ServerSet):
             return servers
-        return cls.parse(servers if isinstance(servers, str) else ",".join(servers))
+        return cls.parse(servers if isinstance(servers, str) else ",".join(servers), tls)
 
     def addresses(self) -> Sequence[Address]:
         """Return all servers, as they are now."""

@@ -1,34 +1,39 @@
-"""TCP sockets as a client wants them: no delay, kept alive, connected within a deadline."""
+"""Sockets as a client wants them: no delay, kept alive, encrypted if need be, connected within a deadline."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
+import ssl
 import time
+from typing import Any
 
 from pinlater.client.address import Address
-from pinlater.errors import ServerUnavailable
+from pinlater.client.tls import SecureSocket, TlsFiles
+from pinlater.errors import ConfigError, ServerUnavailable
 
 _KEEPALIVE_IDLE_SECONDS = 30
 _KEEPALIVE_INTERVAL_SECONDS = 10
 _KEEPALIVE_PROBES = 3
 
 
-def connect(address: Address, timeout: float) -> socket.socket:
+def connect(address: Address, timeout: float, tls: TlsFiles) -> socket.socket | SecureSocket:
     """Return a non-blocking socket to the first of the address's hosts that answers.
 
     Args:
         address: server to reach.
-        timeout: seconds for all of its IP addresses together.
+        timeout: seconds for all of its IP addresses together, with the TLS handshake.
+        tls: what to use if the address is one of TLS.
 
     Raises:
-        ServerUnavailable: none answered in time, or the name is not known.
+        ServerUnavailable: none answered in time, the name is not known, or the server is not trusted.
+        ConfigError: a file of ``tls`` cannot be used.
     """
     deadline = time.monotonic() + timeout
     failure: OSError = TimeoutError(f"no answer within {timeout:g} s")
     try:
-        candidates = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        candidates = _candidates(address)
     except (OSError, UnicodeError) as error:
         raise unavailable(address, error) from error
     for family, kind, protocol, _, target in candidates:
@@ -39,18 +44,39 @@ def connect(address: Address, timeout: float) -> socket.socket:
         try:
             sock.settimeout(remaining)
             sock.connect(target)
-            sock.setblocking(False)
             tune(sock)
+            return _secured(sock, address, deadline, tls) if address.is_tls else _unblocked(sock)
         except OSError as error:
             sock.close()
             failure = error
-        else:
-            return sock
+        except ConfigError:
+            sock.close()
+            raise
     raise unavailable(address, failure) from failure
+
+
+def _candidates(address: Address) -> list[tuple[Any, ...]]:
+    if address.kind == "unix":
+        return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", address.host)]
+    return list(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+
+
+def _unblocked(sock: socket.socket) -> socket.socket:
+    sock.setblocking(False)
+    return sock
+
+
+def _secured(sock: socket.socket, address: Address, deadline: float, tls: TlsFiles) -> SecureSocket:
+    sock.settimeout(max(deadline - time.monotonic(), 0.001))
+    secure = tls.context().wrap_socket(sock, server_hostname=address.host)
+    secure.setblocking(False)
+    return SecureSocket(secure)
 
 
 def tune(sock: socket.socket) -> None:
     """Set the options of a connected socket."""
+    if sock.family == socket.AF_UNIX:
+        return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
@@ -66,7 +92,21 @@ def unavailable(address: Address, error: BaseException) -> ServerUnavailable:
     """Return the error to raise for a server that could not be reached, or was lost."""
     if isinstance(error, TimeoutError):
         return ServerUnavailable(f"{address}: no answer to the attempt to connect")
+    if isinstance(error, ssl.SSLError):
+        return ServerUnavailable(f"{address}: {_tls_reason(error)}")
     return ServerUnavailable(f"{address}: {_reason(error).lower()}")
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    """Say what went wrong in the handshake, and what would help."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}; PINLATER_TLS_CA names those who are"
+    words = (error.reason or str(error)).replace("_", " ").lower()
+    if isinstance(error, ssl.SSLEOFError) or error.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}:
+        return f"it does not seem to speak TLS ({words}); leave out tls:// if its port is plain"
+    if "CERTIFICATE" in (error.reason or "") or "UNKNOWN_CA" in (error.reason or ""):
+        return f"it does not accept our certificate ({words}); PINLATER_TLS_CERT names one that its CA has signed"
+    return f"TLS failed: {words}"
 
 
 def _reason(error: BaseException) -> str:

@@ -5,9 +5,13 @@ While a server process is being replaced, connections wait in the socket's queue
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import ipaddress
 import socket
+import stat
 import time
+from pathlib import Path
 
 from pinlater.errors import ConfigError
 
@@ -39,6 +43,51 @@ def listen(host: str, port: int, *, key: str, option: str) -> socket.socket:
             raise ConfigError(
                 f"{host}:{port} {reason}; stop that program or choose another port with {option} or {key}"
             ) from error
+
+
+def listen_locally(path: Path) -> socket.socket:
+    """Return a Unix socket that listens; what a server that was killed left at its path is replaced.
+
+    Raises:
+        ConfigError: another program listens there, or it cannot be made.
+    """
+    if _is_taken(path):
+        raise ConfigError(f"{path} is taken by another program; choose another THRIFT_UNIX_SOCKET")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"{path} cannot be listened on: {error.strerror or error}; check THRIFT_UNIX_SOCKET"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether there is something at a path that is not ours to replace."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return True
+    except FileNotFoundError:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+        probe.settimeout(1.0)
+        probe.connect(str(path))
+        return True
+    return False
+
+
+def is_exposed(host: str) -> bool:
+    """Whether other machines might connect to a host of ours: all but loopback addresses."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False  # nobody can: listening there will fail, and say why
+    return not ipaddress.ip_address(str(found[0][4][0]).partition("%")[0]).is_loopback
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from pinlater_supervisor import Child
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.server.broker import Broker
+from pinlater.server.certificates import certificates_of
 from pinlater.server.claims import ClaimNames
 from pinlater.server.duty import when_on_duty
 from pinlater.server.limits_files import LimitsFiles
 from pinlater.server.listeners import address_of
 from pinlater.server.metrics import Metrics
 from pinlater.server.monitor import Monitor
+from pinlater.server.overload import Overload
 from pinlater.server.rate_limits import RateLimits
 from pinlater.server.reporter import Reporter
 from pinlater.server.service import Service
@@ -38,19 +40,19 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 """The writer thread and the event loop pass the interpreter lock to and fro; the default of 5 ms would stall both."""
 
 
-def run(child: Child, settings: Settings, listener: socket.socket, folder: Path) -> int:
+def run(child: Child, settings: Settings, listeners: Sequence[socket.socket], folder: Path) -> int:
     """Serve until the supervisor asks to stop; return the exit code.
 
     Args:
         child: this process.
         settings: of the server.
-        listener: clients connect to it; all server processes share it.
+        listeners: clients connect to them, the first is the TCP port; all server processes share them.
         folder: shared with the other processes of this server, and with nobody else.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(child, settings, listener, folder))
+            runner.run(_serve(child, settings, listeners, folder))
     except ConfigError as error:
         sys.stderr.write(f"pinlater-server: {error}\n")
         return EXIT_CONFIG
@@ -65,7 +67,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(child: Child, settings: Settings, listener: socket.socket, folder: Path) -> None:
+async def _serve(child: Child, settings: Settings, listeners: Sequence[socket.socket], folder: Path) -> None:
     async with AsyncExitStack() as stack:
         metrics = Metrics()
         store = await open_store(settings, metrics)
@@ -74,19 +76,21 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, fold
         limits = RateLimits()
         broker = Broker(backend, limits, now_ms)
         store.arrivals.on_arrival, store.arrivals.on_gap = broker.heard, broker.look_again
-        host, port = os.uname().nodename, listener.getsockname()[1]
+        host, port = os.uname().nodename, listeners[0].getsockname()[1]
         files = LimitsFiles(settings, limits, broker.look_again)
         stored = StoredLimits(backend, files)
         service = Service(
             backend,
             broker,
             stored,
+            overload=Overload(lambda: backend.waiting, settings.max_store_waiting, metrics),
             settings=settings,
             claims=ClaimNames(host, port, now_ms(), child.slot),
             metrics=metrics,
             now_ms=now_ms,
         )
-        transport = Transport(service, settings, metrics)
+        certificates = certificates_of(settings)
+        transport = Transport(service, settings, metrics, certificates)
         metrics.connections.source = lambda: transport.connections
         metrics.parked_dequeues.source = lambda: broker.parked_dequeues
         metrics.store_waiting.source = lambda: backend.waiting
@@ -94,14 +98,16 @@ async def _serve(child: Child, settings: Settings, listener: socket.socket, fold
         await reporter.start()
         stack.push_async_callback(reporter.close)
         monitoring = when_on_duty(folder / "monitor.lock", Monitor(backend, broker, settings, metrics).run)
-        for task in (monitoring, stored.watch(), *files.watches(), *store.tasks):
+        watches = certificates.watches() if certificates is not None else ()
+        for task in (monitoring, stored.watch(), *files.watches(), *store.tasks, *watches):
             await stack.enter_async_context(_running(task))
-        await transport.listen(listener)
+        await transport.listen(*listeners)
         child.ready()
         log.info(
-            "pinlater-server %s ready on %s (store %s)",
+            "pinlater-server %s ready on %s%s (store %s)",
             __version__,
-            address_of(listener),
+            "tls://" if certificates is not None else "",
+            address_of(listeners[0]),
             store.description,
         )
         await until_stopped(child)

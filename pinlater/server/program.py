@@ -85,11 +85,25 @@ def _pairs(more: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
+def _refuse_exposure(settings: Settings) -> None:
+    """Refuse to take calls, unencrypted and from anybody, from other machines, unless told to."""
+    from pinlater.server.listeners import is_exposed
+
+    if settings.tls_certificate is None and not settings.allow_plain and is_exposed(settings.thrift_host):
+        raise ConfigError(
+            f"THRIFT_HOST={settings.thrift_host} lets other machines connect, without encryption and without a login; "
+            "name a certificate with THRIFT_TLS_CERT, or write THRIFT_ALLOW_PLAIN=true if the network can be trusted"
+        )
+
+
 def _check(settings: Settings) -> int:
+    from pinlater.server.certificates import certificates_of
     from pinlater.server.limits_files import LimitsFiles
     from pinlater.server.rate_limits import RateLimits
 
-    LimitsFiles(settings, RateLimits(), lambda: None)  # reads them
+    _refuse_exposure(settings)
+    certificates_of(settings)  # reads them
+    LimitsFiles(settings, RateLimits(), lambda: None)  # likewise
     click.echo(
         f"settings are fine: service on {settings.thrift_host}:{settings.thrift_port}, "
         f"admin on {settings.admin_host}:{settings.admin_port}, store in {settings.data_dir}"
@@ -100,28 +114,38 @@ def _check(settings: Settings) -> int:
 def _run(settings: Settings) -> int:
     from pinlater_supervisor import Supervisor
 
-    from pinlater.server.listeners import listen
+    from pinlater.server.certificates import certificates_of
+    from pinlater.server.listeners import listen, listen_locally
     from pinlater.server.logs import set_up_logs
 
     set_up_logs(settings.log_level, settings.log_format)
     settings.report(logging.getLogger("pinlater.server"))
-    listener = listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")
+    _refuse_exposure(settings)
+    certificates_of(settings)  # so that the first start with wrong ones says so here
+    listeners = [listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")]
     admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")
 
+    if settings.unix_socket is not None:
+        listeners.append(listen_locally(settings.unix_socket))
     drain_seconds = settings.drain_seconds + _STOP_GRACE_SECONDS
     with tempfile.TemporaryDirectory(prefix="pinlater-server-") as folder:
-        pools = _pools(settings, listener, admin_listener, Path(folder))
-        return Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds).run()
+        pools = _pools(settings, listeners, admin_listener, Path(folder))
+        status = Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds).run()
+    if settings.unix_socket is not None:
+        settings.unix_socket.unlink(missing_ok=True)
+    return status
 
 
-def _pools(settings: Settings, listener: socket.socket, admin_listener: socket.socket, folder: Path) -> list[Pool]:
+def _pools(
+    settings: Settings, listeners: list[socket.socket], admin_listener: socket.socket, folder: Path
+) -> list[Pool]:
     """Return what runs under the supervisor; modules are loaded in the children only, so that it stays small."""
     from pinlater_supervisor import Pool
 
     def serve(child: Child) -> int:
         from pinlater.server import process
 
-        return process.run(child, settings, listener, folder)
+        return process.run(child, settings, listeners, folder)
 
     def serve_admin(child: Child) -> int:
         from pinlater.server.admin import process

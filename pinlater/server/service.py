@@ -19,6 +19,7 @@ from pinlater.server.broker.broker import DequeueOrder
 from pinlater.server.calls import CallRefused, missing, require
 from pinlater.server.claims import ClaimNames
 from pinlater.server.metrics import Metrics
+from pinlater.server.overload import Overload
 from pinlater.server.settings import Settings
 from pinlater.server.stored_limits import StoredLimits
 from pinlater.wire import messages as wire
@@ -50,6 +51,7 @@ class Service:
         backend: the store.
         broker: on top of it.
         limits: of queues, as the store keeps them.
+        overload: refuses what can wait when the store is behind.
         settings: limits and defaults.
         claims: makes claim descriptors.
         metrics: told of what happens.
@@ -62,6 +64,7 @@ class Service:
         broker: Broker,
         limits: StoredLimits,
         *,
+        overload: Overload,
         settings: Settings,
         claims: ClaimNames,
         metrics: Metrics,
@@ -70,6 +73,7 @@ class Service:
         self._backend = backend
         self._broker = broker
         self._limits = limits
+        self._overload = overload
         self._settings = settings
         self._claims = claims
         self._metrics = metrics
@@ -172,6 +176,7 @@ class Service:
         queue = request.queueName
         rules.check_queue_name(queue)
         jobs = rules.new_jobs(request.jobs, self._settings.priority_levels, self._settings.max_body_bytes)
+        self._overload.check_enqueue()
         descriptors = await self._broker.enqueue(queue, jobs)
         if jobs:
             self._metrics.jobs_enqueued.add(queue, len(jobs))
@@ -233,6 +238,7 @@ class Service:
             raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
         if coverage < 0.5:  # of one shard: rounds to none
             return {}, None
+        self._overload.check_dequeue()
         limit = min(request.limit, MAX_DEQUEUE_JOBS)
         max_bytes = self._settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
         if request.dryRun:

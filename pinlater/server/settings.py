@@ -70,6 +70,24 @@ class Settings:
 
     thrift_host: str = _setting("THRIFT_HOST", values.text, "127.0.0.1", "address the service listens on")
     thrift_port: int = _setting("THRIFT_PORT", values.integer(0, 65535), "9010", "its port; 0 takes any free one")
+    tls_certificate: Path | None = _setting(
+        "THRIFT_TLS_CERT", values.optional_path, "", "PEM file of the service's certificate: its port speaks TLS alone"
+    )
+    tls_key: Path | None = _setting(
+        "THRIFT_TLS_KEY", values.optional_path, "", "PEM file of the certificate's key; empty: the same file"
+    )
+    tls_client_ca: Path | None = _setting(
+        "THRIFT_TLS_CLIENT_CA", values.optional_path, "", "PEM file: only clients with a certificate by these are taken"
+    )
+    allow_plain: bool = _setting(
+        "THRIFT_ALLOW_PLAIN", values.yes_or_no, "false", "listen without TLS also where other machines can connect"
+    )
+    unix_socket: Path | None = _setting(
+        "THRIFT_UNIX_SOCKET",
+        values.optional_path,
+        "",
+        "path of a socket where the service listens, too; never with TLS",
+    )
     admin_host: str = _setting("ADMIN_HOST", values.text, "127.0.0.1", "address of metrics and health checks")
     admin_port: int = _setting(
         "OSTRICH_PORT", values.integer(0, 65535), "9999", "their port; 0 takes any free one", "ADMIN_PORT"
@@ -113,6 +131,21 @@ class Settings:
         "MAX_CONCURRENT_REQUESTS", values.integer(1), "5000", "calls in the works at once; further ones wait"
     )
     max_connections: int = _setting("MAX_CONNECTIONS", values.integer(1), "10000", "client connections at once")
+    max_connections_per_address: int = _setting(
+        "MAX_CONNECTIONS_PER_ADDRESS", values.integer(1), "5000", "of one client address"
+    )
+    max_requests_per_address: int = _setting(
+        "MAX_CONCURRENT_REQUESTS_PER_ADDRESS",
+        values.integer(1),
+        "2500",
+        "calls of one client address in the works at once; further ones wait",
+    )
+    max_store_waiting: int = _setting(
+        "MAX_STORE_WAITING",
+        values.integer(1),
+        "2000",
+        "above so many requests that the store has not done, dequeues are refused; above twice that, enqueues too",
+    )
     max_idle_seconds: float = _setting(
         "SERVER_CONN_MAX_IDLE_TIME_MINUTES", values.amount(MINUTE), "5", "a connection idle for so long is closed"
     )
@@ -263,6 +296,11 @@ class _Loading:
                 f"{self._entries['PINLATER_BACKEND'].place}: PINLATER_BACKEND={settings.backend} needs "
                 "BACKEND_CONFIG; write the path of the file of shards"
             )
+        for key, value in (("THRIFT_TLS_KEY", settings.tls_key), ("THRIFT_TLS_CLIENT_CA", settings.tls_client_ca)):
+            if value is not None and settings.tls_certificate is None:
+                raise ConfigError(
+                    f"{self._entries[key].place}: {key} is nothing without THRIFT_TLS_CERT; name the certificate, too"
+                )
         if settings.max_body_bytes >= settings.max_frame_bytes:
             raise ConfigError(
                 f"MAX_BODY_BYTES={settings.max_body_bytes} does not fit into "

@@ -6,13 +6,18 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
+import sys
 from collections import deque
 from typing import Any, cast
 
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
 from pinlater.server.broker import Caller
 from pinlater.server.calls import CallRefused
+from pinlater.server.certificates import Certificates
 from pinlater.server.metrics import Metrics
+from pinlater.server.peers import Peer, Peers
+from pinlater.server.secure import HandshakeFailed, SecureTransport, speaks_tls
 from pinlater.server.service import Answer, Service
 from pinlater.server.settings import Settings
 from pinlater.wire.codec import Call, Codec
@@ -27,7 +32,13 @@ MAX_FRAMES_AHEAD = 16
 LARGE_FRAME_BYTES = 512 * 1024
 """Calls of at least this size are decoded in a thread: millions of tiny fields would hold up everybody else."""
 
+_KEEP_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+"""The next server process listens at the same path."""
+
 _SWEEP_SECONDS = 1.0
+_HANDSHAKE_SECONDS = 10.0
+_LINGER_SECONDS = 1.0
+"""A peer whose handshake failed has time to read why: closing over what it still sends would wipe that out."""
 
 
 class Transport:
@@ -37,18 +48,24 @@ class Transport:
         service: carries out the calls.
         settings: limits and times.
         metrics: told of what happens.
+        certificates: for TLS on TCP ports; None: they are plain.
     """
 
-    def __init__(self, service: Service, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, service: Service, settings: Settings, metrics: Metrics, certificates: Certificates | None = None
+    ) -> None:
         self.service = service
         self.settings = settings
         self.metrics = metrics
         self.codec = Codec()
         self.slots = asyncio.Semaphore(settings.max_concurrent_requests)
+        self.peers = Peers(settings.max_connections_per_address, settings.max_requests_per_address)
+        self.handshake_seconds = min(_HANDSHAKE_SECONDS, settings.partial_frame_timeout_seconds)
+        self._certificates = certificates
         self.is_draining = False
         self._all_closed = asyncio.Event()
         self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
@@ -56,17 +73,28 @@ class Transport:
         """How many are open now."""
         return len(self._connections)
 
-    async def listen(self, listener: socket.socket) -> None:
-        """Serve the connections that ``listener`` accepts from now on."""
+    async def listen(self, *listeners: socket.socket) -> None:
+        """Serve the connections that the listeners accept from now on."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=1024)
+        for listener in listeners:
+            if listener.family == socket.AF_UNIX:
+                server = await loop.create_unix_server(
+                    lambda: Connection(self), sock=listener, backlog=1024, **_KEEP_PATH
+                )
+            else:
+                server = await loop.create_server(lambda: Connection(self, self._tls), sock=listener, backlog=1024)
+            self._servers.append(server)
         self._sweep = loop.call_later(_SWEEP_SECONDS, self._let_go_of_idlers)
+
+    @property
+    def _tls(self) -> ssl.SSLContext | None:
+        return self._certificates.context if self._certificates is not None else None
 
     async def drain(self, deadline: float) -> None:
         """Accept nothing new, answer what has been sent, close all; by ``deadline`` of the loop's clock."""
         self.is_draining = True
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         if self._sweep is not None:
             self._sweep.cancel()
         for connection in list(self._connections):
@@ -78,18 +106,24 @@ class Transport:
         for connection in list(self._connections):
             connection.abort("the server stops")
 
-    def opened(self, connection: Connection) -> bool:
-        """Admit a connection, unless there are too many."""
+    def opened(self, connection: Connection, address: str) -> Peer | None:
+        """Admit a connection, unless there are too many; return whose it is."""
+        peer = None
         if len(self._connections) >= self.settings.max_connections:
+            log.warning("connection from %s refused: %d are open (MAX_CONNECTIONS)", address, len(self._connections))
+        elif (peer := self.peers.admit(address)) is None:
+            log.warning("connection from %s refused: it has too many (MAX_CONNECTIONS_PER_ADDRESS)", address)
+        if peer is None:
             self.metrics.connections_refused.add()
-            return False
+            return None
         self.metrics.connections_opened.add()
         self._connections.add(connection)
-        return True
+        return peer
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: Connection, peer: Peer) -> None:
         """Forget a connection."""
         self._connections.discard(connection)
+        self.peers.left(peer)
         self._note_if_empty()
 
     def _note_if_empty(self) -> None:
@@ -105,40 +139,58 @@ class Transport:
 
 
 class Connection(asyncio.Protocol):
-    """One client: its frames are answered one after the other, in order (wire contract §1)."""
+    """One client: its frames are answered one after the other, in order (wire contract §1).
 
-    def __init__(self, owner: Transport) -> None:
+    Args:
+        owner: of all connections.
+        tls: what it is to be made with; None: it is plain.
+    """
+
+    def __init__(self, owner: Transport, tls: ssl.SSLContext | None = None) -> None:
         self._owner = owner
+        self._tls = tls
+        self._secure: SecureTransport | None = None
+        self._peer: Peer | None = None
+        self._failed_at: float | None = None
         self._loop = asyncio.get_running_loop()
         self._caller = Caller()
         self._splitter = FrameSplitter(owner.settings.max_frame_bytes)
         self._frames: deque[bytes] = deque()
         self._serving: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport | SecureTransport
         self._active_at = self._loop.time()
         self._frame_began_at: float | None = None
 
     # asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        if not self._owner.opened(self):
-            log.warning("connection refused: %d are open (MAX_CONNECTIONS)", self._owner.connections)
-            self._transport.abort()
+        network = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport = network
+        self._peer = self._owner.opened(self, _address(network))
+        if self._peer is None:
+            network.abort()
+        elif self._tls is not None:
+            self._transport = self._secure = SecureTransport(network, self._tls)
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._owner.closed(self)
+        if self._peer is not None:
+            self._owner.closed(self, self._peer)
         self._frames.clear()
         self._caller.hang_up()
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
+        if self._secure is not None:
+            data = self._decrypted(self._secure, data)
+            if not data:
+                return
         self._active_at = self._loop.time()
         try:
             frames = self._splitter.feed(data)
         except FrameTooLarge as error:
-            self._refuse(error)
+            hint = "; it speaks TLS, which this port does not (THRIFT_TLS_CERT)" if speaks_tls(data) else ""
+            self._refuse(f"{error}{hint}")
             return
         if not self._splitter.has_partial_frame:
             self._frame_began_at = None
@@ -154,6 +206,20 @@ class Connection(asyncio.Protocol):
             if len(self._frames) >= MAX_FRAMES_AHEAD:
                 self._transport.pause_reading()
 
+    def _decrypted(self, secure: SecureTransport, data: bytes) -> bytes:
+        """Return what the peer said, if anything yet."""
+        if self._failed_at is not None:
+            return b""
+        try:
+            return secure.feed(data)
+        except HandshakeFailed as failure:
+            self._owner.metrics.handshakes_failed.add()
+            self._failed_at = self._loop.time()
+            log.info("TLS handshake with %s failed: %s", _address(secure), failure)
+        except ssl.SSLError as error:
+            self._refuse(f"damaged TLS: {error}")
+        return b""
+
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
 
@@ -166,10 +232,17 @@ class Connection(asyncio.Protocol):
     # Ours
 
     def check_progress(self, now: float) -> None:
-        """Close a connection on which nothing happens, or a frame does not come to its end."""
+        """Close a connection on which nothing happens, or a handshake or frame does not come to its end."""
         settings = self._owner.settings
         silence = now - self._active_at
-        if self._writable is not None and silence > settings.partial_frame_timeout_seconds:
+        if self._failed_at is not None:
+            if now - self._failed_at > _LINGER_SECONDS:
+                self._transport.abort()
+        elif self._secure is not None and not self._secure.is_established:
+            if silence > self._owner.handshake_seconds:
+                self._owner.metrics.handshakes_failed.add()
+                self.abort("its TLS handshake did not come to its end")
+        elif self._writable is not None and silence > settings.partial_frame_timeout_seconds:
             self.abort("the client does not read its answers")
         elif self._serving is None:
             began_at = now if self._frame_began_at is None else self._frame_began_at
@@ -188,9 +261,9 @@ class Connection(asyncio.Protocol):
         log.info("connection from %s dropped: %s", self._transport.get_extra_info("peername"), reason)
         self._transport.abort()
 
-    def _refuse(self, error: Exception) -> None:
+    def _refuse(self, reason: str) -> None:
         self._owner.metrics.frames_refused.add()
-        self.abort(str(error))
+        self.abort(reason)
 
     async def _serve(self) -> None:
         """Answer frames until none is left."""
@@ -204,7 +277,7 @@ class Connection(asyncio.Protocol):
                 if self._writable is not None:
                     await self._writable
         except MalformedMessage as error:
-            self._refuse(error)
+            self._refuse(str(error))
         except Exception:
             log.exception("a connection failed")
             self._transport.abort()
@@ -241,8 +314,15 @@ class Connection(asyncio.Protocol):
     async def _carry_out(self, call: Call) -> Answer:
         if _may_wait(call):  # waiting takes no slot
             return await self._owner.service.call(call.method, call.arguments, self._caller)
-        async with self._owner.slots:
+        assert self._peer is not None
+        async with self._peer.slots, self._owner.slots:  # its own first, so that it waits at its own cost
             return await self._owner.service.call(call.method, call.arguments, self._caller)
+
+
+def _address(transport: asyncio.Transport | SecureTransport) -> str:
+    """Return the host that a connection comes from; empty for a Unix socket."""
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if isinstance(name, tuple) else ""
 
 
 def _may_wait(call: Call) -> bool:

@@ -13,6 +13,7 @@ from pinlater.server.claims import ClaimNames
 from pinlater.server.limits_files import LimitsFiles
 from pinlater.server.listeners import address_of, listen
 from pinlater.server.metrics import Metrics
+from pinlater.server.overload import Overload
 from pinlater.server.rate_limits import RateLimits
 from pinlater.server.service import Service
 from pinlater.server.settings import Settings
@@ -58,7 +59,14 @@ class ServerParts:
         stored = StoredLimits(self._backend, LimitsFiles(settings, limits, self._broker.look_again))
         claims = ClaimNames(os.uname().nodename, port, now_ms())
         service = Service(
-            self._backend, self._broker, stored, settings=settings, claims=claims, metrics=metrics, now_ms=now_ms
+            self._backend,
+            self._broker,
+            stored,
+            overload=Overload(lambda: self._backend.waiting, settings.max_store_waiting, metrics),
+            settings=settings,
+            claims=claims,
+            metrics=metrics,
+            now_ms=now_ms,
         )
         self._transport = Transport(service, settings, metrics)
 

@@ -48,7 +48,7 @@ class Connector:
         """
         for address in self._servers.candidates():
             try:
-                connection = Connection(address, connect_timeout=CONNECT_SECONDS)
+                connection = Connection(address, connect_timeout=CONNECT_SECONDS, tls=self._servers.tls)
             except ServerUnavailable as error:
                 self._servers.failed(address)
                 failure = error

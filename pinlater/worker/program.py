@@ -15,6 +15,7 @@ from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.worker.sizes import size
 
 if TYPE_CHECKING:
+    from pinlater.client.servers import ServerSet
     from pinlater.worker.options import Options
 
 _EXAMPLES = """\b
@@ -62,10 +63,17 @@ def main() -> None:
     "--server",
     "servers",
     multiple=True,
-    metavar="HOST:PORT",
-    help="Server to get jobs from; several, or separated by commas, stand in for each other.  "
+    metavar="[tls://]HOST:PORT",
+    help="Server to get jobs from, or unix:/path; several, or separated by commas, stand in for each other.  "
     "[env: PINLATER_SERVERS; default: 127.0.0.1:9010]",
 )
+@click.option(
+    "--tls-ca", metavar="FILE", help="PEM file of those who vouch for tls:// servers.  [env: PINLATER_TLS_CA]"
+)
+@click.option(
+    "--tls-cert", metavar="FILE", help="PEM file of our certificate, where they want one.  [env: PINLATER_TLS_CERT]"
+)
+@click.option("--tls-key", metavar="FILE", help="PEM file of its key.  [env: PINLATER_TLS_KEY; default: the same file]")
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
@@ -159,6 +167,9 @@ def main() -> None:
 def worker(  # noqa: PLR0917 - click calls it
     modules: tuple[str, ...],
     servers: tuple[str, ...],
+    tls_ca: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
     processes: int,
     queues: tuple[str, ...],
     burst: bool,
@@ -184,7 +195,7 @@ def worker(  # noqa: PLR0917 - click calls it
     _refuse_contradictions(click.get_current_context())
     try:
         options = replace(
-            _options(modules, servers, queues, processes),
+            _options(modules, _server_set(servers, tls_ca, tls_cert, tls_key), queues, processes),
             burst=burst,
             lease_seconds=lease,
             drain_seconds=drain,
@@ -236,19 +247,33 @@ def _refuse_contradictions(context: click.Context) -> None:
         raise click.UsageError("--processes has no use: every --queue has processes of its own.")
 
 
-def _options(modules: tuple[str, ...], servers: tuple[str, ...], queues: tuple[str, ...], processes: int) -> Options:
-    """Check what can be wrong with the texts.
+def _server_set(servers: tuple[str, ...], ca: str | None, cert: str | None, key: str | None) -> ServerSet:
+    """Check addresses, and the files for TLS now rather than in every process.
 
     Raises:
         ConfigError: and what to write instead.
     """
     from pinlater.client.servers import ServerSet
+    from pinlater.client.tls import TlsFiles
+
+    found = ServerSet.of(",".join(servers) or None, TlsFiles.from_environment(ca=ca, cert=cert, key=key))
+    if any(address.is_tls for address in found.addresses()):
+        found.tls.context()
+    return found
+
+
+def _options(modules: tuple[str, ...], servers: ServerSet, queues: tuple[str, ...], processes: int) -> Options:
+    """Check what can be wrong with the texts.
+
+    Raises:
+        ConfigError: and what to write instead.
+    """
     from pinlater.worker.options import Options
     from pinlater.worker.pools import parse_pools
 
     return Options(
         modules=modules,
-        servers=ServerSet.of(",".join(servers) or None),
+        servers=servers,
         pools=parse_pools(queues, processes),
     )
 

@@ -1,5 +1,7 @@
 """Connections that dawdle or idle are let go, and there is a limit to their number."""
 
+import contextlib
+import socket
 import time
 
 import pytest
@@ -84,3 +86,41 @@ def test_connections_beyond_the_limit_are_refused_and_room_is_found_again(server
                 return None
 
     assert wait_for(has_room)
+
+
+# One address among others
+
+
+@pytest.fixture(scope="module")
+def fair_server(tmp_path_factory):
+    server = ServerProcess(
+        tmp_path_factory.mktemp("fair") / "server",
+        MAX_CONNECTIONS_PER_ADDRESS=3,
+        MAX_CONCURRENT_REQUESTS_PER_ADDRESS=1,
+    )
+    yield server
+    assert server.stop() == 0
+
+
+def _connect_from(address, server):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20, source_address=(address, 0))
+
+
+def test_connections_of_one_address_leave_room_for_others(fair_server):
+    with contextlib.ExitStack() as stack:
+        greedy = [stack.enter_context(_connect_from("127.0.0.2", fair_server)) for _ in range(5)]
+        assert [is_closed(sock) for sock in greedy[3:]] == [True, True]
+        other = stack.enter_context(_connect_from("127.0.0.3", fair_server))
+        for sock in (*greedy[:3], other):
+            sock.sendall(names_call(1))
+            assert decode_answer("getQueueNames", read_frame(sock))[0] == 1
+    assert "connection from 127.0.0.2 refused: it has too many (MAX_CONNECTIONS_PER_ADDRESS)" in fair_server.log
+
+
+def test_calls_of_one_address_are_all_answered_one_after_the_other(fair_server):
+    with _connect_from("127.0.0.4", fair_server) as one, _connect_from("127.0.0.4", fair_server) as two:
+        for number in range(20):
+            one.sendall(names_call(number))
+            two.sendall(names_call(number))
+        for sock in (one, two):
+            assert [decode_answer("getQueueNames", read_frame(sock))[0] for _ in range(20)] == list(range(20))

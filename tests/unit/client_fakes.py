@@ -21,7 +21,7 @@ class FakeServer:
         self.answer = answer
         self.calls = []
         self.connections = []
-        self._listener = socket.create_server(address)
+        self._listener = socket.create_server(address[:2])
         self.address = Address(*self._listener.getsockname()[:2])
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()

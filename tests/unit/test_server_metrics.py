@@ -65,6 +65,7 @@ def test_the_ostrich_page_has_its_form(metrics):
     page = render_ostrich(metrics.snapshot())
     assert page == (
         "counters:\n  connections-opened: 0\n  connections-refused: 0\n  frames-refused: 0\n"
+        "  handshakes-failed: 0\n"
         "gauges:\n  connections: 7\n"
         "labels:\n"
         "metrics:\n"

@@ -13,6 +13,7 @@ from pinlater.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
+    from pinlater.client.servers import ServerSet
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -23,11 +24,17 @@ class Session:
 
     Attributes:
         servers: addresses as given; none is the environment's.
+        tls_ca: file of those who vouch for the servers; this and the next two: None is the environment's.
+        tls_cert: file of a certificate.
+        tls_key: file of its key.
         timeout: seconds for a call.
         as_json: whether output is for programs.
     """
 
     servers: tuple[str, ...] = ()
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     timeout: float = 10.0
     as_json: bool = False
 
@@ -35,7 +42,15 @@ class Session:
         """Return a client; only now is Thrift loaded, so that help is quick."""
         from pinlater.client.client import Client
 
-        return Client(self.servers or None, timeout=self.timeout)
+        return Client(self.server_set(), timeout=self.timeout)
+
+    def server_set(self, servers: str | None = None) -> ServerSet:
+        """Return the servers that were named, or others, with the files for TLS."""
+        from pinlater.client.servers import ServerSet
+        from pinlater.client.tls import TlsFiles
+
+        files = TlsFiles.from_environment(ca=self.tls_ca, cert=self.tls_cert, key=self.tls_key)
+        return ServerSet.of(servers or self.servers or None, files)
 
 
 def _store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -51,10 +66,18 @@ def _common_options() -> list[click.Option]:
         click.Option(
             ["--server", "servers"],
             multiple=True,
-            metavar="HOST:PORT",
-            help="Server to use; several, or separated by commas, stand in for each other.  "
+            metavar="[tls://]HOST:PORT",
+            help="Server to use, or unix:/path; several, or separated by commas, stand in for each other.  "
             "[env: PINLATER_SERVERS; default: 127.0.0.1:9010]",
             **shared,
+        ),
+        *(
+            click.Option([option], type=click.Path(), metavar="FILE", help=text, **shared)
+            for option, text in (
+                ("--tls-ca", "PEM file of those who vouch for tls:// servers.  [env: PINLATER_TLS_CA]"),
+                ("--tls-cert", "PEM file of our certificate, where they want one.  [env: PINLATER_TLS_CERT]"),
+                ("--tls-key", "PEM file of its key.  [env: PINLATER_TLS_KEY; default: the same file]"),
+            )
         ),
         click.Option(
             ["--timeout"],

@@ -70,7 +70,7 @@ class _Load:
     async def run(self) -> None:
         """Run all workers to the end, or until ^C."""
         plan = self._plan
-        servers, timeout = self._session.servers or None, self._session.timeout
+        servers, timeout = self._session.server_set(), self._session.timeout
         async with AsyncClient(servers, timeout=timeout, connections=plan.concurrency) as client:
             started = time.monotonic()
             workers = [asyncio.create_task(self._work(client)) for _ in range(plan.concurrency)]

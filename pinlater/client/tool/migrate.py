@@ -55,7 +55,7 @@ def migrate_queue(
     from pinlater.client.client import Client
     from pinlater.client.migration import Migration
 
-    with session.client() as source, Client(target, timeout=session.timeout) as other:
+    with session.client() as source, Client(session.server_set(target), timeout=session.timeout) as other:
         other.create_queue(name)
         migration = Migration(source, other, queue, name, with_succeeded=succeeded)
         running = _carry_over(migration, copy=copy, patience_seconds=patience)

@@ -71,6 +71,16 @@ class Metrics:
         self.connections_refused = self._total(
             "pinlater_connections_refused", "Connections closed at once for being too many", "connections-refused"
         )
+        self.handshakes_failed = self._total(
+            "pinlater_tls_handshakes_failed", "Connections closed for want of TLS or a certificate", "handshakes-failed"
+        )
+        about = About(
+            name="pinlater_calls_shed_total",
+            help="Calls refused because the store is behind",
+            labels=("method",),
+            ostrich="PinLater.{method}.shed",
+        )
+        self.calls_shed = self._kept(Counter(about))
         self.frames_refused = self._total(
             "pinlater_frames_refused", "Connections closed for what came over them", "frames-refused"
         )

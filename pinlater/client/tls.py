@@ -1,0 +1,157 @@
+"""The files that a client uses for TLS, and sockets that hide it."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from pinlater.errors import ConfigError
+
+CA_KEY, CERT_KEY, KEY_KEY = "PINLATER_TLS_CA", "PINLATER_TLS_CERT", "PINLATER_TLS_KEY"
+_CHECK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What a client needs for servers at ``tls://host:port``; all are PEM files.
+
+    They are looked at again, at most once a second, when a connection is made: renewed files need no restart.
+
+    Args:
+        ca: who vouches for the servers; None is whom the system trusts.
+        cert: the client's certificate, where servers want one.
+        key: its key; None is the same file.
+    """
+
+    ca: str | os.PathLike[str] | None = None
+    cert: str | os.PathLike[str] | None = None
+    key: str | os.PathLike[str] | None = None
+    _made: _Made = field(default_factory=lambda: _Made(), init=False, repr=False, compare=False)  # noqa: PLW0108
+
+    @classmethod
+    def from_environment(cls, *, ca: str | None = None, cert: str | None = None, key: str | None = None) -> TlsFiles:
+        """Read ``PINLATER_TLS_CA``, ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``; what is given goes before them."""
+        if cert is None:  # the key of another certificate would be of no use
+            cert, key = os.environ.get(CERT_KEY) or None, key or os.environ.get(KEY_KEY) or None
+        return cls(ca or os.environ.get(CA_KEY) or None, cert, key)
+
+    @property
+    def are_given(self) -> bool:
+        """Whether somebody expects TLS."""
+        return any((self.ca, self.cert, self.key))
+
+    def context(self) -> ssl.SSLContext:
+        """Return what to connect with; TLS 1.2 at least, and the name or address of the server is checked.
+
+        Raises:
+            ConfigError: a file cannot be used.
+        """
+        return self._made.latest(self._look, self._make)
+
+    def _look(self) -> tuple[object, ...]:
+        return tuple(_stamp(path) for path in (self.ca, self.cert, self.key) if path)
+
+    def _make(self) -> ssl.SSLContext:
+        if self.key and not self.cert:
+            raise ConfigError(f"{KEY_KEY} is nothing without {CERT_KEY}; name the certificate, too")
+        for path in (self.ca, self.cert, self.key):
+            if path and not os.access(path, os.R_OK):
+                raise ConfigError(f"{os.fspath(path)} cannot be read; check {CA_KEY}, {CERT_KEY} and {KEY_KEY}")
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.cert:
+                context.load_cert_chain(self.cert, self.key, _no_passphrase)
+        except (ssl.SSLError, OSError) as error:
+            files = ", ".join(os.fspath(path) for path in (self.ca, self.cert, self.key) if path)
+            reason = getattr(error, "reason", None) or "not PEM"
+            raise ConfigError(
+                f"{files}: cannot be used for TLS: {str(reason).replace('_', ' ').lower()}; "
+                f"check {CA_KEY}, {CERT_KEY} and {KEY_KEY}"
+            ) from None
+        return context
+
+
+class _Made:
+    """The context made last, as long as its files stay the same."""
+
+    def __init__(self) -> None:
+        self._context: ssl.SSLContext | None = None
+        self._seen: tuple[object, ...] = ()
+        self._next_look = 0.0
+
+    def latest(self, look: Callable[[], tuple[object, ...]], make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        now = time.monotonic()
+        if self._context is not None and now < self._next_look:
+            return self._context
+        self._next_look = now + _CHECK_SECONDS
+        seen = look()
+        if self._context is None or seen != self._seen:
+            self._context, self._seen = make(), seen
+        return self._context
+
+
+def _stamp(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _no_passphrase() -> NoReturn:
+    raise ConfigError(f"{KEY_KEY} has a passphrase, which nobody is there to type; write a key without one")
+
+
+class SecureSocket:
+    """A non-blocking TLS socket that behaves like a plain one.
+
+    A plain socket that is readable has something to read, and what was read is not readable any more. Of TLS neither
+    is true: so a read here takes all that was decrypted, and one that found no data is a ``BlockingIOError``.
+
+    Args:
+        sock: its handshake is done.
+    """
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        self._sock = sock
+
+    def fileno(self) -> int:
+        """Return the descriptor; -1 once closed."""
+        return self._sock.fileno()
+
+    def recv(self, size: int) -> bytes:
+        """Return about ``size`` bytes at most; b"" at the end."""
+        pieces: list[bytes] = []
+        total = 0
+        while total < size or self._sock.pending():
+            try:
+                piece = self._sock.recv(size)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            if not piece:
+                return b"".join(pieces)
+            pieces.append(piece)
+            total += len(piece)
+        if not pieces:
+            raise BlockingIOError
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send as much as goes; return how many bytes."""
+        try:
+            return self._sock.send(data)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+        except ConnectionError:
+            self._sock.recv(1)  # raises what the server said before it hung up, if it said something
+            raise
+
+    def close(self) -> None:
+        """Close; nothing is said to the server, whose connection it may be after a fork."""
+        self._sock.close()

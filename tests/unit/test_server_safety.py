@@ -1,0 +1,117 @@
+"""What keeps a server from harm: who may reach it, what one address may take, what is refused when it is behind."""
+
+import asyncio
+
+import pytest
+from click.testing import CliRunner
+
+from pinlater.errors import EXIT_CONFIG, ConfigError, NoHealthyShards
+from pinlater.server.listeners import is_exposed, listen_locally
+from pinlater.server.metrics import Metrics
+from pinlater.server.overload import Overload
+from pinlater.server.peers import Peers
+from pinlater.server.program import main
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost"])
+def test_loopback_addresses_expose_nothing(host):
+    assert not is_exposed(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "2001:db8::1"])
+def test_all_others_do(host):
+    assert is_exposed(host)
+
+
+def check(*options):
+    return CliRunner().invoke(main, ["--check", "--set", "DATA_DIR=/tmp", *options])
+
+
+def test_a_plain_port_for_other_machines_has_to_be_asked_for():
+    refused = check("--host", "0.0.0.0")
+    assert refused.exit_code == EXIT_CONFIG
+    assert "THRIFT_HOST=0.0.0.0 lets other machines connect" in refused.output
+    assert "THRIFT_TLS_CERT" in refused.output
+    assert "THRIFT_ALLOW_PLAIN=true" in refused.output
+    assert check("--host", "0.0.0.0", "--set", "THRIFT_ALLOW_PLAIN=true").exit_code == 0
+
+
+def test_a_certificate_that_cannot_be_read_is_named():
+    refused = check("--host", "0.0.0.0", "--set", "THRIFT_TLS_CERT=/absent/server.pem")
+    assert refused.exit_code == EXIT_CONFIG
+    assert "/absent/server.pem: cannot be read" in refused.output
+
+
+@pytest.mark.parametrize("key", ["THRIFT_TLS_KEY", "THRIFT_TLS_CLIENT_CA"])
+def test_files_without_a_certificate_are_refused(key):
+    refused = check("--set", f"{key}=/some.pem")
+    assert refused.exit_code == EXIT_CONFIG
+    assert f"{key} is nothing without THRIFT_TLS_CERT" in refused.output
+
+
+def test_a_socket_of_a_living_server_or_a_file_is_left_alone(tmp_path):
+    path = tmp_path / "socket"
+    with listen_locally(path), pytest.raises(ConfigError, match="is taken by another program"):
+        listen_locally(path)
+    with listen_locally(path):  # nobody answered there any more
+        pass
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(ConfigError, match="is taken by another program"):
+        listen_locally(tmp_path / "file")
+    with pytest.raises(ConfigError, match="No such file"):
+        listen_locally(tmp_path / "absent" / "socket")
+
+
+def test_an_address_has_its_share_of_connections_and_no_more():
+    peers = Peers(2, 1)
+    first, second = peers.admit("192.0.2.1"), peers.admit("192.0.2.1")
+    assert first is second
+    assert peers.admit("192.0.2.1") is None
+    assert peers.admit("192.0.2.2") is not None
+    peers.left(first)
+    assert peers.admit("192.0.2.1") is first
+
+
+def test_addresses_that_left_are_forgotten():
+    peers = Peers(2, 1)
+    for number in range(100):
+        peers.left(peers.admit(f"192.0.2.{number}"))
+    assert len(peers) == 0
+
+
+def test_local_sockets_have_no_share():
+    peers = Peers(1, 1)
+    assert {peers.admit("") for _ in range(5)} == {peers.admit("")}
+
+
+def test_calls_of_one_address_wait_for_each_other():
+    async def most_at_once():
+        peer = Peers(9, 2).admit("192.0.2.1")
+        running = most = 0
+
+        async def call():
+            nonlocal running, most
+            async with peer.slots:
+                running += 1
+                most = max(most, running)
+                await asyncio.sleep(0)
+                running -= 1
+
+        await asyncio.gather(*(call() for _ in range(10)))
+        return most
+
+    assert asyncio.run(most_at_once()) == 2
+
+
+def test_dequeues_are_refused_before_enqueues():
+    metrics, waiting = Metrics(), [10]
+    overload = Overload(lambda: waiting[0], 10, metrics)
+    overload.check_dequeue()
+    waiting[0] = 11
+    with pytest.raises(NoHealthyShards, match=r"the store is behind: 11 requests wait.*try again later"):
+        overload.check_dequeue()
+    overload.check_enqueue()
+    waiting[0] = 21
+    with pytest.raises(NoHealthyShards, match="enqueueJobs"):
+        overload.check_enqueue()
+    assert (metrics.calls_shed.value("dequeueJobs"), metrics.calls_shed.value("enqueueJobs")) == (1, 1)
