@@ -15,14 +15,14 @@ from pinlater.errors import Discard, JobInterrupted
 from pinlater.job import Job
 from pinlater.middleware import Middleware
 from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse, PinLaterJob
-from pinlater.worker.batch import Batch
-from pinlater.worker.holding import ALONE
-from pinlater.worker.outcome import Failure, Interruption
-from pinlater.worker.outcome import Outcome as RunnersOutcome
-from pinlater.worker.run_context import RunContext
-from pinlater.worker.runner import Runner
-from pinlater.worker.saver import Saver
-from pinlater.worker.slot import Slot
+from pinlater.worker.board.holding import ALONE
+from pinlater.worker.board.slot import Slot
+from pinlater.worker.exchange.batch import Batch
+from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.running.outcome import Failure, Interruption
+from pinlater.worker.running.outcome import Outcome as RunnersOutcome
+from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.runner import Runner
 
 MOST_RUNS = 1000
 """A test that has more attempts than this is taken for one that never ends."""

@@ -18,7 +18,7 @@ from pinlater.testing.clock import MovableClock
 from pinlater.testing.loop_thread import LoopThread
 from pinlater.testing.server_parts import ServerParts
 from pinlater.wire.messages import PinLaterJob
-from pinlater.worker.planter import Seeds
+from pinlater.worker.processes.planter import Seeds
 
 
 class LocalServer:

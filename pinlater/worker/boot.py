@@ -14,9 +14,9 @@ from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.worker.modules import load_job_classes, make_codec, refuse_plain
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
-from pinlater.worker.process import JobProcess
+from pinlater.worker.processes.process import JobProcess
+from pinlater.worker.processes.solo import SoloProcess
 from pinlater.worker.shared import Shared
-from pinlater.worker.solo import SoloProcess
 
 BURST_PATIENCE_SECONDS = 5.0
 _ROOM = 0.9
@@ -82,7 +82,7 @@ def refuse_tight_memory(options: Options, size_bytes: int) -> None:
 def _new_process(child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> JobProcess:
     if not options.is_team:
         return SoloProcess(child, options, pool, codec, shared)
-    from pinlater.worker.team_process import TeamProcess  # others need not have its modules in memory
+    from pinlater.worker.processes.team_process import TeamProcess  # others need not have its modules in memory
 
     return TeamProcess(child, options, pool, codec, shared)
 

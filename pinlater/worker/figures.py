@@ -12,8 +12,8 @@ from itertools import accumulate
 
 from pinlater_supervisor import ChildExit
 
+from pinlater.worker.board.tally import Counts, bucket_seconds
 from pinlater.worker.shared import Shared
-from pinlater.worker.tally import Counts, bucket_seconds
 
 _FIRST_BUCKET, _AFTER_LAST_BUCKET = 8, 23
 """From 0.13 ms to 10 hours; every bound is four times the one before."""

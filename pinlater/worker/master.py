@@ -9,12 +9,12 @@ from math import inf
 
 from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool, Supervisor
 
+from pinlater.worker.board.holding import ALONE, read_holding, team_layout
+from pinlater.worker.board.notices import Facts
 from pinlater.worker.boot import run_job_process
 from pinlater.worker.endpoint import listen
 from pinlater.worker.figures import Figures
-from pinlater.worker.holding import ALONE, read_holding, team_layout
-from pinlater.worker.keeper import Keeper
-from pinlater.worker.notices import Facts
+from pinlater.worker.keeper.keeper import Keeper
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.reloader import watch_modules

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pinlater.errors import ConfigError
-from pinlater.worker.board import Board
-from pinlater.worker.holding import ALONE, Layout
-from pinlater.worker.notices import Notices
+from pinlater.worker.board.board import Board
+from pinlater.worker.board.holding import ALONE, Layout
+from pinlater.worker.board.notices import Notices
+from pinlater.worker.board.slot import Slot
+from pinlater.worker.board.tally import Sheet, Tally
 from pinlater.worker.once import Once
 from pinlater.worker.pools import JobPool
-from pinlater.worker.slot import Slot
-from pinlater.worker.tally import Sheet, Tally
 
 
 @dataclass(frozen=True, slots=True)

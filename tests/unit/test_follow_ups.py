@@ -11,9 +11,9 @@ from pinlater.follow_ups import follow_up_key
 from pinlater.kept import Again, Kept, kept_in
 from pinlater.policy import Policy, policy_in
 from pinlater.testing import FakeContext, LocalServer, run_inline
-from pinlater.worker.outcome import Failure
-from pinlater.worker.run_context import RunContext
-from pinlater.worker.runner import Runner
+from pinlater.worker.running.outcome import Failure
+from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 
 

@@ -15,14 +15,14 @@ from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
 from pinlater.kept import Again, Kept, kept_in
 from pinlater.testing import LocalServer
 from pinlater.wire.messages import RequestContext
-from pinlater.worker import planter as planter_module
-from pinlater.worker.deadlines import Deadlines
-from pinlater.worker.limits import never_kill
-from pinlater.worker.outcome import Failure, Interruption
-from pinlater.worker.planter import Planter, Seeds
-from pinlater.worker.runner import Runner
-from pinlater.worker.task_runner import TaskRunner
-from pinlater.worker.tick import SPARE_ATTEMPTS
+from pinlater.worker.processes import planter as planter_module
+from pinlater.worker.processes.planter import Planter, Seeds
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.limits import never_kill
+from pinlater.worker.running.outcome import Failure, Interruption
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from tests.unit.worker_fakes import FakePipeline, batch_of, new_slot
 
 MINUTE_MS = 60_000

@@ -15,8 +15,8 @@ from pinlater.kept import Kept, kept_in, with_policy
 from pinlater.policy import Policy, policy_in, policy_of
 from pinlater.state import JobState
 from pinlater.testing import LocalServer, run_inline
-from pinlater.worker.outcome import Failure
-from pinlater.worker.runner import Runner
+from pinlater.worker.running.outcome import Failure
+from pinlater.worker.running.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 
 

@@ -12,9 +12,9 @@ from pinlater.errors import BodyInvalid
 from pinlater.kept import Again, Kept, Progress, kept_in
 from pinlater.next_run import NextRun
 from pinlater.testing import FakeContext, LocalServer, run_inline
-from pinlater.worker.outcome import Failure, Interruption
-from pinlater.worker.run_context import RunContext
-from pinlater.worker.runner import Runner
+from pinlater.worker.running.outcome import Failure, Interruption
+from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 500_000, tzinfo=UTC)

@@ -10,8 +10,8 @@ from pinlater import Constant, Discard, Job, JobSleeps, JobState, JobTimeout, Li
 from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobInterrupted, interruption_in
 from pinlater.testing import LocalServer, run_inline
-from pinlater.worker.outcome import Interruption
-from pinlater.worker.runner import Runner
+from pinlater.worker.running.outcome import Interruption
+from pinlater.worker.running.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 from tests.unit.workflow_attempts import InAWorker, Saver, WithFakes
 

@@ -11,9 +11,9 @@ from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.kept import Kept, kept_in
 from pinlater.testing import FakeContext, LocalServer, run_inline
-from pinlater.worker.outcome import Failure, Interruption
-from pinlater.worker.run_context import RunContext
-from pinlater.worker.runner import Runner
+from pinlater.worker.running.outcome import Failure, Interruption
+from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 
 DAY = 86400

@@ -4,12 +4,12 @@ import pytest
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
 from pinlater.wire.messages import RequestContext
-from pinlater.worker import fetcher as fetcher_module
-from pinlater.worker.board import Board
-from pinlater.worker.fetcher import Fetcher
-from pinlater.worker.holding import ALONE, Identity, Layout
-from pinlater.worker.settler import Settler
-from pinlater.worker.turns import Turns
+from pinlater.worker.board.board import Board
+from pinlater.worker.board.holding import ALONE, Identity, Layout
+from pinlater.worker.exchange import fetcher as fetcher_module
+from pinlater.worker.exchange.fetcher import Fetcher
+from pinlater.worker.exchange.settler import Settler
+from pinlater.worker.exchange.turns import Turns
 from tests.unit.worker_fakes import FakePipeline, names, reply
 
 

@@ -8,12 +8,12 @@ from pinlater_supervisor import DUMP_SECONDS, MEMORY_CEILING, TIME_OUT, ChildExi
 
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
-from pinlater.worker.board import Board
-from pinlater.worker.crashes import crashes_in
-from pinlater.worker.holding import ALONE, DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, team_layout
-from pinlater.worker.keeper import Keeper
+from pinlater.worker.board.board import Board
+from pinlater.worker.board.holding import ALONE, DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, team_layout
+from pinlater.worker.board.notices import Facts, Notices
+from pinlater.worker.keeper.crashes import crashes_in
+from pinlater.worker.keeper.keeper import Keeper
 from pinlater.worker.master import keeper_hang_seconds, note_exit, was_interrupted
-from pinlater.worker.notices import Facts, Notices
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
@@ -196,7 +196,7 @@ def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
     def start_one(_):
         area.states[0], area.states[1] = SUCCEEDED, RUNNING
 
-    monkeypatch.setattr("pinlater.worker.keeper.time.sleep", start_one)
+    monkeypatch.setattr("pinlater.worker.keeper.keeper.time.sleep", start_one)
     assert bench.turn() == [("give back", names(3)[2:])]
 
 
@@ -323,7 +323,7 @@ def test_trouble_with_an_estate_does_not_stop_renewals(bench, monkeypatch):
 
 
 def test_a_stop_waits_for_estates_but_not_for_ever(bench, monkeypatch):
-    monkeypatch.setattr("pinlater.worker.keeper._LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr("pinlater.worker.keeper.keeper._LEAVE_SECONDS", 0.2)
     bench.hold(SUCCEEDED)
     bench.die()
     bench.messenger.trouble = ServerUnavailable("gone")

@@ -11,8 +11,8 @@ from pinlater.backoff import Constant
 from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobTimeout
 from pinlater.job import Job
-from pinlater.worker.outcome import Failure
-from pinlater.worker.runner import Runner
+from pinlater.worker.running.outcome import Failure
+from pinlater.worker.running.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 
 
@@ -186,7 +186,7 @@ def test_without_limits_nobody_is_told_anything(run, wishes):
 
 
 def test_a_fork_of_the_job_does_not_lift_the_limit(run, wishes, monkeypatch):
-    monkeypatch.setattr("pinlater.worker.limits.getpid", lambda: -1)
+    monkeypatch.setattr("pinlater.worker.running.limits.getpid", lambda: -1)
     assert run(OnlyHard(how="return")) is None
     assert len(wishes) == 1
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pinlater.worker.holding import MAX_JOBS
-from pinlater.worker.pace import Pace
+from pinlater.worker.board.holding import MAX_JOBS
+from pinlater.worker.exchange.pace import Pace
 
 
 def test_it_begins_with_one_job_and_fetches_nothing_ahead():

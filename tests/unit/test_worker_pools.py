@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from pinlater.errors import ConfigError
+from pinlater.worker.exchange.turns import Turns
 from pinlater.worker.pools import JobPool, parse_pools
 from pinlater.worker.shared import Shared
-from pinlater.worker.turns import Turns
 
 DEFAULT = JobPool("jobs", 5, {})
 

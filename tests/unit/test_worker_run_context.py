@@ -13,9 +13,9 @@ from pinlater.errors import BodyInvalid, BodyTooLarge, EnqueueRejected, JobInter
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress
 from pinlater.wire.messages import RequestContext
-from pinlater.worker import run_context
-from pinlater.worker.run_context import RunContext
-from pinlater.worker.saver import Saver
+from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.running import run_context
+from pinlater.worker.running.run_context import RunContext
 from tests.unit.worker_fakes import FakeChild, batch_of
 
 

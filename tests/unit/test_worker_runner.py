@@ -16,9 +16,9 @@ from pinlater.errors import Discard, JobInterrupted, Retry
 from pinlater.job import Job
 from pinlater.status import room_of
 from pinlater.worker import logs
-from pinlater.worker.coroutines import Coroutines
-from pinlater.worker.outcome import Failure, Interruption, in_words
-from pinlater.worker.runner import Runner
+from pinlater.worker.running.coroutines import Coroutines
+from pinlater.worker.running.outcome import Failure, Interruption, in_words
+from pinlater.worker.running.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
 
 
@@ -155,7 +155,7 @@ def test_an_exception_is_a_failure_with_its_reason(bench):
     assert first.startswith("[attempt 2/4 ")
     assert first.endswith(" s] ValueError: some reason")
     assert any("in fail" in line for line in trace)
-    assert not any("worker/runner.py" in line for line in trace)
+    assert not any("worker/running/runner.py" in line for line in trace)
 
 
 @pytest.mark.parametrize("what", ["exit", "unprintable"])

@@ -4,10 +4,10 @@ import pytest
 
 from pinlater.errors import CallUnsendable, DequeueRateLimited, QueueNotFound, ServerUnavailable, UnknownError
 from pinlater.wire.messages import RequestContext
-from pinlater.worker import settler as settler_module
-from pinlater.worker.holding import GONE, HELD, SUCCEEDED
-from pinlater.worker.outcome import Failure, Interruption
-from pinlater.worker.settler import Settler
+from pinlater.worker.board.holding import GONE, HELD, SUCCEEDED
+from pinlater.worker.exchange import settler as settler_module
+from pinlater.worker.exchange.settler import Settler
+from pinlater.worker.running.outcome import Failure, Interruption
 from tests.unit.worker_fakes import FakePipeline, batch_of, names, new_slot
 
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pinlater.worker.board.holding import RUNNING, Identity
+from pinlater.worker.board.tally import ENDINGS, MOST_CLASSES, Tally, bucket_seconds
 from pinlater.worker.figures import Figures, reason_of
-from pinlater.worker.holding import RUNNING, Identity
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
-from pinlater.worker.tally import ENDINGS, MOST_CLASSES, Tally, bucket_seconds
 
 
 def ended(**about):

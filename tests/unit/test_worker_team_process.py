@@ -8,11 +8,11 @@ from pinlater.client.servers import ServerSet
 from pinlater.codec import JobCodec
 from pinlater.errors import ServerUnavailable
 from pinlater.job import Job
-from pinlater.worker.holding import team_layout
+from pinlater.worker.board.holding import team_layout
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
+from pinlater.worker.processes.team_process import TeamProcess
 from pinlater.worker.shared import Shared
-from pinlater.worker.team_process import TeamProcess
 from tests.unit.client_fakes import FakeServer
 from tests.unit.worker_fakes import FakeChild
 

@@ -15,14 +15,14 @@ from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobInterrupted, JobTimeout
 from pinlater.job import Job
 from pinlater.worker import logs
-from pinlater.worker.alarms import Alarms
-from pinlater.worker.bell import Bell
-from pinlater.worker.deadlines import Deadlines
-from pinlater.worker.outcome import Failure, Interruption
-from pinlater.worker.runner import Runner
-from pinlater.worker.task_runner import TaskRunner
-from pinlater.worker.task_team import TaskTeam
-from pinlater.worker.thread_team import ThreadTeam
+from pinlater.worker.processes.bell import Bell
+from pinlater.worker.processes.task_team import TaskTeam
+from pinlater.worker.processes.thread_team import ThreadTeam
+from pinlater.worker.running.alarms import Alarms
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.outcome import Failure, Interruption
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.task_runner import TaskRunner
 from tests.unit.worker_fakes import batch_of
 
 DEADLINE_SECONDS = 20
@@ -493,8 +493,8 @@ def test_deadlines_tell_of_the_earliest_only():
 
 
 def test_a_job_that_blocks_the_loop_is_named_once_each_time(tasks, monkeypatch, caplog):
-    monkeypatch.setattr("pinlater.worker.loop_watch.BLOCKED_SECONDS", 0.05)
-    caplog.set_level(logging.WARNING, "pinlater.worker.loop_watch")
+    monkeypatch.setattr("pinlater.worker.processes.loop_watch.BLOCKED_SECONDS", 0.05)
+    caplog.set_level(logging.WARNING, "pinlater.worker.processes.loop_watch")
     for occurrence in (1, 2):
         tasks.start(Awaited(how="block"))
         deadline = time.monotonic() + DEADLINE_SECONDS
@@ -512,7 +512,7 @@ def test_a_job_that_blocks_the_loop_is_named_once_each_time(tasks, monkeypatch, 
 
 
 def test_a_loop_that_waits_is_not_blocked(tasks, monkeypatch, caplog):
-    monkeypatch.setattr("pinlater.worker.loop_watch.BLOCKED_SECONDS", 0.05)
+    monkeypatch.setattr("pinlater.worker.processes.loop_watch.BLOCKED_SECONDS", 0.05)
     tasks.start(Awaited(how="gate"))
     began = time.monotonic()
     while time.monotonic() < began + 0.3:

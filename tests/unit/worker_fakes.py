@@ -5,8 +5,8 @@ from collections import deque
 
 from pinlater.errors import ServerUnavailable
 from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse
-from pinlater.worker.batch import Batch
-from pinlater.worker.board import Board
+from pinlater.worker.board.board import Board
+from pinlater.worker.exchange.batch import Batch
 
 
 class FakeChild:

@@ -4,8 +4,8 @@ from pinlater import Job
 from pinlater.codec import encode_body
 from pinlater.kept import kept_in
 from pinlater.testing import FakeContext
-from pinlater.worker import saver
-from pinlater.worker.run_context import RunContext
+from pinlater.worker.exchange import saver
+from pinlater.worker.running.run_context import RunContext
 from tests.unit.worker_fakes import batch_of
 
 

@@ -1,0 +1,1 @@
+"""What the processes of a worker show each other, in shared memory."""

@@ -1,0 +1,1 @@
+"""What a job process and a server say to each other."""

@@ -1,0 +1,242 @@
+"""Dequeues in flight, and the batches they brought."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import Any
+
+from pinlater.errors import CallError, DequeueRateLimited, QueueNotFound, ServerUnavailable, ServiceError
+from pinlater.wire.messages import (
+    PinLaterDequeueRequest,
+    PinLaterReleaseClaimsRequest,
+    RequestContext,
+    arguments_of,
+)
+from pinlater.worker.board.holding import Identity
+from pinlater.worker.board.slot import Slot
+from pinlater.worker.exchange.batch import Batch, parts_of
+from pinlater.worker.exchange.pace import Pace
+from pinlater.worker.exchange.pipeline import Pipeline
+from pinlater.worker.exchange.settler import Settler
+from pinlater.worker.exchange.turns import Turns
+
+_AHEAD = 2
+"""Batches fetched or asked for while one runs: with one only, the server would be idle while we run it."""
+_FIRST_BACKOFF_SECONDS = 0.1
+_LONGEST_BACKOFF_SECONDS = 5.0
+
+_dequeue_of = arguments_of("dequeueJobs")
+_release_of = arguments_of("releaseClaims")
+_create_of = arguments_of("createQueue")
+_names_of = arguments_of("getQueueNames")
+
+log = logging.getLogger(__name__)
+
+
+class Fetcher:
+    """Asks for jobs: while short ones run, for the next; otherwise when there is nothing to do.
+
+    Attributes:
+        pace: how many jobs to ask for.
+        came_back_empty: whether the last dequeue found no job.
+        misses_queue: whether it was refused for want of a queue.
+        has_backlog: whether the last dequeue got all that it asked for.
+
+    Args:
+        pipeline: to ask through.
+        settler: puts acks on board.
+        slot: where what is fetched is shown before anything else happens.
+        identity: in whose name; dequeue n has a source of its own.
+        lease_seconds: life of a claim that is not renewed.
+        turns: which queue comes first.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settler: Settler,
+        slot: Slot,
+        identity: Identity,
+        lease_seconds: float,
+        *,
+        turns: Turns,
+    ) -> None:
+        self.pace = Pace(identity.places)
+        self.came_back_empty = False
+        self.misses_queue = False
+        self._pipeline = pipeline
+        self._settler = settler
+        self._slot = slot
+        self._identity = identity
+        self._context = RequestContext(source=identity.source)
+        self._lease_ms = int(lease_seconds * 1000)
+        self._turns = turns
+        self._batches: deque[Batch] = deque()
+        self._in_flight = 0
+        self._promised = 0
+        self._lost: list[int] = []
+        self._backoff_seconds = 0.0
+        self._backoff_until = 0.0
+        self._complaint = ""
+        self.has_backlog = False
+
+    @property
+    def in_flight(self) -> int:
+        """Number of dequeues without a reply."""
+        return self._in_flight
+
+    @property
+    def held_seconds(self) -> float:
+        """How long to wait before asking again, after a refusal."""
+        return max(self._backoff_until - time.monotonic(), 0.0)
+
+    @property
+    def waiting(self) -> int:
+        """Number of batches that were fetched and not begun."""
+        return len(self._batches)
+
+    @property
+    def oldest_ns(self) -> int:
+        """When the oldest of them was fetched; there must be one."""
+        return self._batches[0].area.fetched_ns
+
+    def next_batch(self) -> Batch | None:
+        """Return the oldest batch that was fetched and not begun."""
+        return self._batches.popleft() if self._batches else None
+
+    # Asking
+
+    def prefetch(self) -> None:
+        """Before jobs are run: ask for the next ones, if these are short and there seem to be more.
+
+        Such a dequeue does not wait for jobs: nobody would read its reply until these have run.
+        """
+        if self.pace.is_short and self.has_backlog and not self.held_seconds:
+            while self._in_flight + len(self._batches) < _AHEAD and self.ask(0.0):
+                pass
+
+    def ask(self, wait_seconds: float, most_jobs: int | None = None) -> bool:
+        """Send a dequeue, with acks on board; return False if that is not possible now.
+
+        Args:
+            wait_seconds: how long the server may wait for a job.
+            most_jobs: to ask for; None: as many as the pace says.
+        """
+        limit = self.pace.limit if most_jobs is None else most_jobs
+        batches = -(-limit // self._slot.room)
+        if self._lost or self._slot.free_batches < self._promised + batches:
+            return False
+        acks, on_reply = self._settler.ride()
+        if not self._pipeline.is_open:  # lost while other things were said
+            on_reply(ServerUnavailable("the connection is lost"))
+            return False
+        number = self._slot.next_dequeue()
+        self._in_flight += 1
+        self._promised += batches
+
+        def received(reply: Any) -> None:
+            self._in_flight -= 1
+            self._promised -= batches
+            on_reply(reply)
+            self._received(number, limit, reply)
+
+        request = self._request(acks, limit, wait_seconds)
+        context = RequestContext(source=self._identity.source_of(number))
+        self._pipeline.send("dequeueJobs", _dequeue_of(context, request), received, wait_seconds)
+        return True
+
+    def _request(self, acks: Any, limit: int, wait_seconds: float) -> PinLaterDequeueRequest:
+        queue, *others = self._turns.next()
+        return PinLaterDequeueRequest(
+            queueName=queue,
+            limit=limit,
+            jobAckRequest=acks,
+            waitMillis=int(wait_seconds * 1000) or None,
+            claimTimeoutMillis=self._lease_ms,
+            otherQueueNames=others or None,
+        )
+
+    # What comes back
+
+    def _received(self, number: int, limit: int, reply: Any) -> None:
+        self.came_back_empty = False
+        if isinstance(reply, CallError):
+            self._lost.append(number)
+            return
+        batches: list[Batch] = []
+        if isinstance(reply, ServiceError):
+            self._refused(reply)
+        else:
+            self._backoff_seconds, self._complaint = 0.0, ""
+            batches = [self._hold(part) for part in parts_of(reply, self._slot.room)]
+            self.came_back_empty = not batches
+            self.has_backlog = len(reply.jobs or ()) >= limit
+        if not self._slot.settle(number):
+            self._batches += batches
+            return
+        for batch in batches:
+            self._settler.give_back(batch, batch.unstarted)
+
+    def _hold(self, reply: Any) -> Batch:
+        area = self._slot.free_batch()
+        assert area is not None  # ask() has seen to it
+        batch = Batch(reply, area)
+        self._settler.give_back(batch, batch.surplus)
+        return batch
+
+    def _refused(self, error: ServiceError) -> None:
+        self._backoff_seconds = min(max(2 * self._backoff_seconds, _FIRST_BACKOFF_SECONDS), _LONGEST_BACKOFF_SECONDS)
+        self._backoff_until = time.monotonic() + self._backoff_seconds
+        self.misses_queue = isinstance(error, QueueNotFound)
+        if not isinstance(error, DequeueRateLimited) and self._complaint != str(error):
+            self._complaint = str(error)
+            log.warning("the server gives out no jobs: %s; retrying", error)
+
+    # Around it
+
+    def give_back_all(self) -> None:
+        """Give back every job that was fetched and not started."""
+        while (batch := self.next_batch()) is not None:
+            self._settler.give_back(batch, batch.unstarted)
+
+    def create_queues(self) -> None:
+        """Create the queues that the server does not have.
+
+        Raises:
+            ServiceError, CallError: what the server said instead.
+        """
+        known = set(self._pipeline.call("getQueueNames", _names_of(self._context)))
+        for queue in self._identity.queues:
+            if queue not in known:
+                self._pipeline.call("createQueue", _create_of(self._context, queue))
+                log.info("created queue %s", queue)
+        self.misses_queue = False
+
+    def release_lost(self) -> None:
+        """Give back what the server claimed for dequeues whose reply was lost.
+
+        Raises:
+            ServiceError, CallError: what the server said instead.
+        """
+        while self._lost:
+            number = self._lost[0]
+            for queue in self._identity.queues:
+                request = PinLaterReleaseClaimsRequest(queue, self._identity.source_of(number))
+                self._pipeline.call("releaseClaims", _release_of(self._context, request))
+            self._slot.settle(number)
+            self._lost.pop(0)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether ``release_lost`` has something to do."""
+        return bool(self._lost)
+
+    def end_wait(self) -> None:
+        """Make the server answer a dequeue that waits: any further call on the connection does that."""
+        self._pipeline.send("getQueueNames", _names_of(self._context), _ignore)
+
+
+def _ignore(_: Any) -> None:
+    """The reply says nothing new."""

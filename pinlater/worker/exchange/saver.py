@@ -1,0 +1,145 @@
+"""Says what a running job cannot go on without: its body for checkpoints and finished steps, and its follow-ups."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from pinlater_supervisor import Child
+
+from pinlater.errors import BodyTooLarge, CallError, CallUnsendable, EnqueueRejected, ServerError
+from pinlater.wire.messages import (
+    PinLaterCheckpointJobRequest,
+    PinLaterCheckpointJobsRequest,
+    PinLaterEnqueueRequest,
+    PinLaterJob,
+    RequestContext,
+    arguments_of,
+)
+from pinlater.worker.exchange.batch import Batch, queue_of
+from pinlater.worker.exchange.connector import Connector
+from pinlater.worker.exchange.pipeline import Pipeline
+
+_enqueue_of = arguments_of("enqueueJobs")
+_checkpoints_of = arguments_of("checkpointJobs")
+
+_T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
+
+
+class Saver:
+    """Sends checkpoints, and tries again for some time when there is no server.
+
+    Args:
+        pipeline: to send them through.
+        connector: says how long to wait before another try.
+        context: in whose name.
+        child: the process; once it is to stop now, nothing is tried again.
+
+    Attributes:
+        is_saving: whether a call is under way.
+        is_open: whether a job runs, which alone may call; threads that it has left behind may not.
+    """
+
+    is_saving = False
+    is_open = True
+
+    def __init__(self, pipeline: Pipeline, connector: Connector, context: RequestContext, child: Child) -> None:
+        self._pipeline = pipeline
+        self._connector = connector
+        self._context = context
+        self._child = child
+        self._turn = threading.Lock()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether jobs should stop at their next checkpoint."""
+        return self._child.draining
+
+    def save(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> bool:
+        """Replace a job's body; return False if no server took it within ``patience_seconds``.
+
+        Raises:
+            BodyTooLarge: the server takes none of that size.
+        """
+        return self._is_saved(
+            partial(self._insist, "checkpointJobs", self._arguments(batch, position, body), patience_seconds)
+        )
+
+    def submit(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> Future[bool]:
+        """Do as ``save``, and return what it returned or raised: for those who can wait without blocking others."""
+        return fulfilled(Future(), partial(self.save, batch, position, body, patience_seconds))
+
+    def _is_saved(self, call: Callable[[], object]) -> bool:
+        try:
+            call()
+        except (EnqueueRejected, CallUnsendable) as error:
+            raise BodyTooLarge(str(error)) from error
+        except (CallError, ServerError) as error:
+            log.warning("a checkpoint could not be saved: %s", error)
+            return False
+        return True
+
+    def enqueue(self, queue: str, job: PinLaterJob, patience_seconds: float) -> str:
+        """Store a job; return its descriptor.
+
+        Raises:
+            ClientError: it is refused.
+            CallError, ServerError: no server took it within ``patience_seconds``, as far as we know.
+        """
+        request = PinLaterEnqueueRequest(queue, [job])
+        reply = self._insist("enqueueJobs", _enqueue_of(self._context, request), patience_seconds)
+        descriptor: str = reply.jobDescriptors[0]
+        return descriptor
+
+    def _insist(self, method: str, arguments: object, patience_seconds: float) -> Any:
+        """Make a call, again and again if need be; raise what the last one raised."""
+        deadline = time.monotonic() + patience_seconds
+        with self._turn:  # a job may have threads, but there is one connection
+            return self._insist_until(deadline, method, arguments)
+
+    def _insist_until(self, deadline: float, method: str, arguments: object) -> Any:
+        self.is_saving = True
+        try:
+            if not self.is_open:  # looked at after the line above, so that this thread and the process cannot both call
+                raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
+            while True:
+                try:
+                    self._pipeline.open()
+                    return self._pipeline.call(method, arguments)
+                except CallUnsendable:
+                    raise
+                except (CallError, ServerError):
+                    if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
+                        raise
+                time.sleep(self._connector.delay_seconds)
+        finally:
+            self.is_saving = False
+
+    def close(self) -> None:
+        """Let no thread call from here on, once a call that is under way has ended."""
+        self.is_open = False
+        with self._turn:
+            pass
+
+    def _arguments(self, batch: Batch, position: int, body: bytes) -> object:
+        descriptor = batch.descriptors[position]
+        checkpoint = PinLaterCheckpointJobRequest(
+            jobDescriptor=descriptor, newBody=body, claimDescriptor=batch.claim or None
+        )
+        return _checkpoints_of(self._context, PinLaterCheckpointJobsRequest(queue_of(descriptor), [checkpoint]))
+
+
+def fulfilled(future: Future[_T], function: Callable[[], _T]) -> Future[_T]:
+    """Put what ``function`` returns or raises into a future."""
+    try:
+        future.set_result(function())
+    except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+        future.set_exception(error)
+    return future

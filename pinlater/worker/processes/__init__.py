@@ -1,0 +1,1 @@
+"""Job processes: one job after the other, or several at once."""

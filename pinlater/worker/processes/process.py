@@ -1,0 +1,218 @@
+"""A job process: fetches, runs, settles; one connection, and one thread that talks on it.
+
+How the jobs are run is told in ``solo`` and ``team_process``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import select
+import socket
+import time
+from abc import ABC, abstractmethod
+from time import monotonic_ns
+
+from pinlater_supervisor import Child
+
+from pinlater.codec import JobCodec
+from pinlater.errors import CallError, ServerUnavailable, ServiceError
+from pinlater.wire.messages import RequestContext
+from pinlater.worker.board.burst import Burst
+from pinlater.worker.board.holding import DISCARDED, FAILED, SUCCEEDED, Identity
+from pinlater.worker.board.tally import UNREADABLE
+from pinlater.worker.exchange.batch import Batch, queue_of
+from pinlater.worker.exchange.connector import Connector
+from pinlater.worker.exchange.fetcher import Fetcher
+from pinlater.worker.exchange.pipeline import Pipeline
+from pinlater.worker.exchange.settler import Settler
+from pinlater.worker.exchange.turns import Turns
+from pinlater.worker.modules import load_middleware
+from pinlater.worker.options import Options
+from pinlater.worker.pools import JobPool
+from pinlater.worker.processes.planter import Planter, Seeds
+from pinlater.worker.running.outcome import Failure, Outcome
+from pinlater.worker.shared import Shared
+
+POLL_SECONDS = 10.0
+"""How long the server may keep a dequeue until there is a job."""
+HOLD_NS = 200_000_000
+"""Jobs that were fetched and not started after this time go back, for others to run."""
+_LEAVE_SECONDS = 5.0
+"""How long a process that stops looks for a server; what it cannot settle then is left to the keeper."""
+_RETRY_SLACK_MS = 5
+_SHORTEST_BURST_WAIT_SECONDS = 0.05
+_LONGEST_BURST_WAIT_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+def new_identity(queues: list[str], kinds: list[str], places: int) -> Identity:
+    """Return an identity that no other process ever had, on any host."""
+    host = socket.gethostname().replace(":", "_")
+    return Identity(f"worker:{host}:{os.getpid()}:{secrets.token_hex(4)}", queues, kinds, places)
+
+
+def _spread(max_jobs: int | None) -> int | None:
+    """Shorten a number of jobs by up to a tenth, so that processes are not all replaced at once."""
+    return None if max_jobs is None else max(1, round(max_jobs * (1 - 0.1 * random.random())))  # noqa: S311 - no secret
+
+
+class JobProcess(ABC):
+    """1. Asks for jobs, acks on board. 2. Runs them. 3. When told to stop, leaves nothing behind.
+
+    Args:
+        child: the process.
+        options: of the worker.
+        pool: the one that the process belongs to.
+        codec: of the job classes.
+        shared: with the other processes.
+
+    Raises:
+        ConfigError: middleware that the options name cannot be had.
+    """
+
+    def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
+        self._middleware = load_middleware(options.middleware)
+        self._child = child
+        self._board = shared.board
+        self._slot = shared.slot(pool.name, child.slot)
+        self._burst = Burst(shared, self._slot, options.queues or codec.queues) if options.burst else None
+        weights = pool.weights or dict.fromkeys(codec.queues, 1)
+        identity = self._identity = new_identity(list(weights), codec.names, options.places)
+        self._slot.introduce(identity)
+        self._sheet = shared.sheet(pool.name, child.slot)
+        self._sheet.introduce(identity.kinds)
+        context = self._context = RequestContext(source=identity.source)
+        lease = self._lease_seconds = options.lease_seconds
+        self._connector = Connector(options.servers, contact=self._slot.contact)
+        self._pipeline = Pipeline(self._connector, child.wakeup_fd)
+        self._settler = Settler(self._pipeline, context, lease, self._expect_retry)
+        self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease, turns=Turns(weights))
+        self._planter = Planter(self._pipeline, context, Seeds(codec.kinds, identity.queues))
+        self._codec = codec
+        self._jobs_done = 0
+        self._most_jobs = _spread(options.max_jobs)
+        self._fetcher.misses_queue = True  # for all we know
+
+    def reach_server(self, seconds: float) -> bool:
+        """Connect, and create the queues, within ``seconds``; return whether that was possible."""
+        deadline = time.monotonic() + seconds
+        while delay := self._reach():
+            if self._child.draining or time.monotonic() >= deadline:
+                return False
+            self._pause(delay)
+        return True
+
+    @abstractmethod
+    def work(self) -> None:
+        """Work until told to stop, or until there is nothing left to do in a burst."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """End what jobs left behind."""
+
+    @property
+    def _is_done(self) -> bool:
+        if self._has_run_enough:
+            return True
+        return self._burst is not None and self._fetcher.came_back_empty and self._burst.is_over
+
+    @property
+    def _has_run_enough(self) -> bool:
+        return self._most_jobs is not None and self._jobs_done >= self._most_jobs
+
+    # Fetching
+
+    def _reach(self) -> float:
+        """Be connected; what a lost connection left behind comes first. Return 0, or after how long to try again."""
+        try:
+            self._pipeline.open()
+            self._fetcher.release_lost()
+            if self._fetcher.misses_queue:
+                self._fetcher.create_queues()
+                self._planter.renew()
+            self._planter.plant_when_due()
+        except ServerUnavailable:
+            return self._connector.delay_seconds
+        except (CallError, ServiceError) as error:
+            log.warning("%s", error)
+            return 1.0
+        return 0.0
+
+    def _look(self, burst: Burst) -> float:
+        """Note that a dequeue of a burst is about to be sent; return how long it may wait for a job."""
+        if not self._settler.is_settled:
+            return 0.0
+        burst.note_look()
+        if not self._fetcher.came_back_empty:
+            return 0.0
+        retries_due_seconds = self._board.retries_due_ms / 1000 - time.monotonic()
+        return min(max(retries_due_seconds, _SHORTEST_BURST_WAIT_SECONDS), _LONGEST_BURST_WAIT_SECONDS)
+
+    def _expect_retry(self, delay_ms: int) -> None:
+        self._slot.expect_retries(monotonic_ns() // 1_000_000 + delay_ms + _RETRY_SLACK_MS)
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep, but not through a request to stop."""
+        poll = select.poll()
+        poll.register(self._child.wakeup_fd, select.POLLIN)
+        poll.poll(seconds * 1000)
+
+    # Running
+
+    def _note(self, batch: Batch, position: int, outcome: Outcome | None, nanoseconds: int) -> None:
+        queue = queue_of(batch.descriptors[position])
+        if outcome is None:
+            self._sheet.note(batch.area.kinds[position], nanoseconds)
+            batch.area.states[position] = SUCCEEDED
+            self._settler.succeeded(queue, (batch, position))
+            return
+        if outcome.ending == UNREADABLE:
+            self._sheet.note_named(f"({UNREADABLE})", UNREADABLE, nanoseconds)
+        else:
+            self._sheet.note_other(batch.area.kinds[position], outcome.ending, nanoseconds)
+        if isinstance(outcome, Failure):
+            batch.area.delays[position] = outcome.delay_ms
+            batch.area.states[position] = DISCARDED if outcome.is_final else FAILED
+            self._settler.failed(queue, (batch, position), outcome)
+        else:
+            self._settler.give_back(batch, [position], outcome)
+            self._settler.flush()  # were this process to die now, the job would be due at once instead of when it said
+
+    # Stopping
+
+    def _leave(self) -> None:
+        """Give back what was not started and settle the rest; what fails is left to the keeper."""
+        if self._has_run_enough:
+            log.info("--max-jobs: %d jobs were run; a new process follows", self._jobs_done)
+        self._fetcher.give_back_all()
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        while not (self._is_clean or self._child.stopping_now or time.monotonic() >= deadline):
+            try:
+                self._pipeline.open()
+                self._fetcher.release_lost()
+            except (CallError, ServiceError):
+                self._sleep()
+                continue
+            self._settler.flush()
+            if self._fetcher.in_flight and self._pipeline.in_flight == 1:
+                self._fetcher.end_wait()
+            if self._pipeline.in_flight:
+                self._pipeline.receive()
+                self._fetcher.give_back_all()
+            else:
+                self._sleep()
+        self._close()
+        self._pipeline.close()
+        if self._burst is not None:
+            self._burst.note_end()
+
+    def _sleep(self) -> None:
+        time.sleep(min(self._connector.delay_seconds, 0.2))
+
+    @property
+    def _is_clean(self) -> bool:
+        return self._settler.is_settled and not self._pipeline.in_flight and not self._fetcher.has_lost

@@ -1,0 +1,101 @@
+"""A job process that runs one job after the other, in its only thread."""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+
+from pinlater_supervisor import Child, hear_again
+
+from pinlater.codec import JobCodec
+from pinlater.worker.board.holding import RUNNING
+from pinlater.worker.exchange.batch import Batch
+from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.options import Options
+from pinlater.worker.pools import JobPool
+from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
+from pinlater.worker.running.outcome import Failure
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.shared import Shared
+
+_FLUSH_NS = 100_000_000
+"""Acks wait no longer than this for the dequeue to ride on."""
+
+
+class SoloProcess(JobProcess):
+    """While a job runs, nothing else happens here: the keeper sees to its claim, and the master to its limits."""
+
+    def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
+        super().__init__(child, options, pool, codec, shared)
+        self._saver = saver = Saver(self._pipeline, self._connector, self._context, child)
+        self._runner = Runner(
+            codec, self._identity.kinds, saver, self._lease_seconds, kill_at=child.kill_at, middleware=self._middleware
+        )
+
+    def work(self) -> None:
+        """Work until told to stop, or until there is nothing left to do in a burst."""
+        while not (self._child.draining or self._is_done):
+            self._child.beat()
+            batch = self._fetcher.next_batch()
+            if batch is not None:
+                self._fetcher.prefetch()
+                self._run(batch)
+            elif delay := self._reach():
+                self._pause(delay)
+            else:
+                self._fetch()
+        self._leave()
+
+    def _close(self) -> None:
+        self._runner.close()
+
+    def _fetch(self) -> None:
+        """Keep a dequeue waiting, and take the next reply to anything."""
+        held = self._fetcher.held_seconds
+        if held:
+            self._settler.flush()
+        elif not self._fetcher.in_flight:
+            self._fetcher.ask(POLL_SECONDS if self._burst is None else self._look(self._burst))
+        if not self._pipeline.in_flight:
+            self._pause(held or self._settler.held_seconds or 0.05)
+        elif self._pipeline.wait(held or None):
+            self._pipeline.receive()
+            if self._burst is not None and self._fetcher.came_back_empty and not self._fetcher.in_flight:
+                self._burst.note_empty()
+
+    def _run(self, batch: Batch) -> None:
+        """Run a batch, as far as nothing speaks against it; what is left goes back."""
+        states, area, run, child = batch.area.states, batch.area, self._runner.run, self._child
+        saver = self._saver
+        began = now = monotonic_ns()
+        flush_at, first = now + _FLUSH_NS, batch.next
+        if self._burst is not None:
+            self._burst.note_begin()
+        for position in batch.unstarted:
+            if child.draining or now - began > HOLD_NS:
+                break
+            states[position] = RUNNING
+            if area.is_revoked:  # looked at after the line above, so that keeper and we cannot both take it
+                break
+            batch.next = position + 1
+            saver.is_open = True
+            outcome = run(batch, position, now)
+            saver.is_open = False
+            if saver.is_saving:
+                saver.close()
+            since, now = now, monotonic_ns()
+            self._note(batch, position, outcome, now - since)
+            if isinstance(outcome, Failure):
+                self._settler.flush()  # the next job may kill the process, and the board has no room for the reason
+            if now >= flush_at:
+                self._settler.flush()
+                flush_at = now + _FLUSH_NS
+        hear_again(child)  # whatever these jobs did to signals: the next ones and a stop must not suffer from it
+        self._settler.give_back(batch, batch.unstarted)
+        self._count(batch.next - first, (now - began) / 1e9)
+        if self._burst is not None:
+            self._burst.note_end()
+
+    def _count(self, jobs: int, seconds: float) -> None:
+        self._fetcher.pace.note(jobs, seconds)
+        self._jobs_done += jobs
+        self._child.status(f"{self._jobs_done} jobs done")

@@ -1,0 +1,116 @@
+"""Runs each job as a task of one event loop, in a thread beside the main one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic_ns
+
+from pinlater.worker.exchange.batch import Batch
+from pinlater.worker.processes.bell import Bell
+from pinlater.worker.processes.loop_watch import LoopWatch, NotingSelector
+from pinlater.worker.processes.team import Ended, Team
+from pinlater.worker.running.coroutines import cancel_all
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.families import Family, family, new_task
+from pinlater.worker.running.limits import KillAt
+from pinlater.worker.running.task_runner import TaskRunner
+
+_JOIN_SECONDS = 1.0
+
+
+class TaskTeam(Team):
+    """Has one thread, for the loop; it is started with the first job.
+
+    Args:
+        places: how many jobs may run at once.
+        bell: rung when a job has ended.
+        new_runner: makes the runner, given the hard limits of all jobs.
+        kill_at: ends this process if a job does not heed its limits.
+    """
+
+    def __init__(self, places: int, bell: Bell, new_runner: Callable[[Deadlines], TaskRunner], kill_at: KillAt) -> None:
+        super().__init__(places, bell)
+        self._runner = new_runner(Deadlines(kill_at))
+        selector = NotingSelector()
+        self._loop = asyncio.SelectorEventLoop(selector)
+        self._loop.set_task_factory(new_task)
+        self._watch = LoopWatch(selector, self._culprit)
+        self._thread: threading.Thread | None = None
+        self._waiting: deque[Batch] = deque()
+        self._is_told = self._is_closing = False
+        self._tasks: dict[asyncio.Task[None], Family] = {}
+
+    def _begin(self, batch: Batch) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="jobs", daemon=True)
+            self._thread.start()
+        self._waiting.append(batch)
+        if not self._is_told:
+            self._is_told = True
+            self._loop.call_soon_threadsafe(self._start_all)
+
+    def look(self) -> float | None:
+        """See whether a job blocks the others."""
+        if not self._busy or self._thread is None:
+            return None
+        return self._watch.look(self._thread.ident or 0)
+
+    def _culprit(self) -> object:
+        task = asyncio.current_task(self._loop)
+        for leader, found in list(self._tasks.items()):
+            if task is leader or (found.tasks is not None and task in found.tasks):
+                return found.job
+        return "what is no task of a job"
+
+    def close(self) -> None:
+        """Stop the loop, unless it is busy."""
+        if self._busy:
+            return
+        self._is_closing = True
+        if self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_JOIN_SECONDS)
+        if self._thread is None or not self._thread.is_alive():
+            self._loop.close()
+
+    # In the loop's thread
+
+    def _work(self) -> None:
+        try:
+            asyncio.set_event_loop(self._loop)
+            while not self._is_closing:
+                # Some task of a job may stop our loop, or raise SystemExit, which reaches those who await it, too.
+                with suppress(SystemExit, KeyboardInterrupt):
+                    self._loop.run_forever()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
+            self._break_down(error)
+
+    def _start_all(self) -> None:
+        self._is_told = False
+        while self._waiting:
+            batch = self._waiting.popleft()
+            task = self._loop.create_task(self._run(batch))
+            self._tasks[task] = Family(batch.descriptors[0])
+
+    async def _run(self, batch: Batch) -> None:
+        began_ns = monotonic_ns()
+        task = asyncio.current_task()
+        assert task is not None  # this is a coroutine
+        own = self._tasks[task]
+        family.set(own)
+        try:
+            outcome = await self._runner.run_awaited(batch, 0, began_ns)
+            leftovers = own.unfinished()
+            if leftovers:
+                with suppress(asyncio.CancelledError):  # of one that cancels us in turn
+                    await cancel_all(leftovers)
+        except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
+            self._break_down(error)
+            return
+        del self._tasks[task]
+        self._note_end(Ended(batch, outcome, (monotonic_ns() - began_ns) / 1e9))

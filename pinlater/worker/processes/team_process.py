@@ -1,0 +1,217 @@
+"""A job process that runs several jobs at once, beside its main thread."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from time import monotonic, monotonic_ns
+from types import FrameType
+
+from pinlater_supervisor import Child
+
+from pinlater.codec import JobCodec
+from pinlater.worker import logs
+from pinlater.worker.board.holding import MAX_JOBS, RUNNING
+from pinlater.worker.exchange.shared_saver import SharedSaver
+from pinlater.worker.options import Options
+from pinlater.worker.pools import JobPool
+from pinlater.worker.processes.bell import Bell
+from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
+from pinlater.worker.processes.task_team import TaskTeam
+from pinlater.worker.processes.team import Team
+from pinlater.worker.processes.thread_team import ThreadTeam
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
+from pinlater.worker.shared import Shared
+
+_BUSY_BURST_SECONDS = 1.0
+_LOST_SECONDS = 0.05
+
+
+class TeamProcess(JobProcess):
+    """The main thread alone talks to the server. It waits in one place, for a reply, a signal, and the bell.
+
+    No job is fetched that cannot be started at once, unless jobs are short: then some are fetched ahead, and go back
+    if they are not started soon.
+    """
+
+    def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
+        super().__init__(child, options, pool, codec, shared)
+        self._bell = Bell()
+        is_on_loop = options.concurrency is not None
+        self._saver = SharedSaver(
+            self._pipeline, self._connector, self._context, child, self._bell, is_on_loop=is_on_loop
+        )
+        self._team = self._new_team(options)
+        self._jobs_started = 0
+        self._is_parked = False
+        self._try_at = 0.0
+
+    def _new_team(self, options: Options) -> Team:
+        common = (self._codec, self._identity.kinds, self._saver, self._lease_seconds)
+
+        def for_thread(running: logs.Running, limits: ThreadLimits, coroutines: LimitedCoroutines) -> Runner:
+            return Runner(*common, running=running, limits=limits, coroutines=coroutines, middleware=self._middleware)
+
+        def for_tasks(deadlines: Deadlines) -> TaskRunner:
+            return TaskRunner(*common, deadlines, middleware=self._middleware)
+
+        if options.concurrency is not None:
+            return TaskTeam(options.places, self._bell, for_tasks, self._child.kill_at)
+        return ThreadTeam(options.places, self._bell, for_thread, self._child.kill_at)
+
+    def work(self) -> None:
+        """Work until told to stop and all jobs have ended, or until there is nothing left to do in a burst."""
+        # Beside the main thread no job can have a handler for it: an alarm that one sets must not end all of them.
+        signal.signal(signal.SIGALRM, _hear_nothing)
+        while not self._is_finished:
+            self._child.beat()
+            self._turn()
+        self._leave()
+
+    @property
+    def _takes_no_more(self) -> bool:
+        is_full = self._most_jobs is not None and self._jobs_started >= self._most_jobs
+        return self._child.draining or is_full
+
+    @property
+    def _is_finished(self) -> bool:
+        if self._team.busy:
+            return self._child.stopping_now  # what still runs is left to the keeper
+        return self._takes_no_more or self._is_done
+
+    def _turn(self) -> None:
+        self._bell.silence()
+        self._note_ends()
+        delay_seconds = self._connect()
+        self._saver.serve()
+        if self._takes_no_more:
+            self._fetcher.give_back_all()
+        else:
+            self._start()
+        self._wait(delay_seconds or self._talk())
+
+    def _close(self) -> None:
+        self._team.close()
+
+    # Running
+
+    def _start(self) -> None:
+        """Start what was fetched; give back what waits for long."""
+        fetcher, team = self._fetcher, self._team
+        while team.free and (batch := fetcher.next_batch()) is not None:
+            batch.area.states[0] = RUNNING
+            if batch.area.is_revoked:  # looked at after the line above, so that keeper and we cannot both take it
+                self._settler.give_back(batch, batch.unstarted)
+                continue
+            batch.next = 1
+            if self._burst is not None:
+                self._burst.note_begin()
+            team.start(batch)
+            self._jobs_started += 1
+        if fetcher.waiting and monotonic_ns() - fetcher.oldest_ns > HOLD_NS:
+            fetcher.give_back_all()
+
+    def _note_ends(self) -> None:
+        is_changed = False
+        for batch, outcome, seconds in self._team.ended():
+            self._saver.forget(batch)
+            self._note(batch, 0, outcome, int(seconds * 1e9))
+            self._fetcher.pace.note(1, seconds)
+            self._jobs_done += 1
+            is_changed = True
+        if not is_changed:
+            return
+        self._child.status(f"{self._jobs_done} jobs done")
+        if self._burst is not None:
+            self._burst.note_end()
+
+    # Talking
+
+    def _connect(self) -> float:
+        """Be connected; return 0, or after how many seconds to try again."""
+        remaining = self._try_at - monotonic()
+        if remaining > 0:
+            return remaining
+        delay = self._reach()
+        self._try_at = monotonic() + delay
+        return delay
+
+    def _talk(self) -> float | None:
+        """Say what is to be said, and ask for jobs; return how long to wait before another try, if one is needed."""
+        held = self._fetcher.held_seconds
+        if not (held or self._takes_no_more or self._fetcher.in_flight):
+            self._ask()
+        if self._fetcher.in_flight == self._pipeline.in_flight:  # else a reply comes, and then more goes in one call
+            self._hurry()
+        if not self._pipeline.is_open:  # lost by what was said just now, so that no reply will wake us
+            return _LOST_SECONDS
+        return held or (self._settler.held_seconds if self._settler.has_pending else 0.0) or None
+
+    def _hurry(self) -> None:
+        """Send what cannot ride soon; that also makes the server answer a dequeue that waits for jobs."""
+        if self._fetcher.in_flight and not self._is_parked:
+            return  # the next one takes it along
+        if self._settler.has_pending:
+            self._settler.flush()
+        elif self._fetcher.in_flight and self._takes_no_more:
+            self._fetcher.end_wait()
+
+    def _ask(self) -> None:
+        """Ask for as many jobs as can be started, or soon be started."""
+        fetcher, most = self._fetcher, self._team.free - self._fetcher.waiting
+        is_ahead = fetcher.pace.is_short and fetcher.has_backlog
+        if is_ahead:
+            if fetcher.waiting > fetcher.pace.limit // 2:
+                return
+            most += fetcher.pace.limit
+        if self._most_jobs is not None:
+            most = min(most, self._most_jobs - self._jobs_started - fetcher.waiting)
+        most = min(most, MAX_JOBS, self._slot.free_batches)
+        if most > 0:
+            wait_seconds = 0.0 if is_ahead else self._wait_seconds()
+            self._is_parked = wait_seconds > 0.0
+            fetcher.ask(wait_seconds, most)
+
+    def _wait_seconds(self) -> float:
+        if self._burst is None:
+            return POLL_SECONDS
+        return _BUSY_BURST_SECONDS if self._team.busy else self._look(self._burst)
+
+    def _receive(self) -> None:
+        self._pipeline.receive()
+        while self._pipeline.has_reply:
+            self._pipeline.receive()
+        is_empty = self._fetcher.came_back_empty and not (self._fetcher.in_flight or self._team.busy)
+        if self._burst is not None and is_empty:
+            self._burst.note_empty()
+
+    # Waiting
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait until there is something to do, at most ``seconds``."""
+        if self._pipeline.has_reply:
+            self._receive()
+            return
+        held = (HOLD_NS - (monotonic_ns() - self._fetcher.oldest_ns)) / 1e9 if self._fetcher.waiting else None
+        times = [time for time in (seconds, held, self._saver.held_seconds, self._team.look()) if time is not None]
+        poll = select.poll()
+        poll.register(self._bell, select.POLLIN)
+        poll.register(self._child.wakeup_fd, select.POLLIN)
+        connection = -1
+        if self._pipeline.in_flight:
+            connection = self._pipeline.fileno()
+            poll.register(connection, select.POLLIN)
+            times.append(self._pipeline.remaining_seconds)
+        ready = dict(poll.poll(1000 * max(min(times), 0.0) if times else None))
+        if self._child.wakeup_fd in ready:
+            os.read(self._child.wakeup_fd, 64)
+        if connection in ready or (connection >= 0 and not self._pipeline.remaining_seconds):
+            self._receive()
+
+
+def _hear_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Nobody waits for this signal."""

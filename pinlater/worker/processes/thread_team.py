@@ -1,0 +1,75 @@
+"""Runs each job in a thread: for work that waits in blocking calls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from time import monotonic_ns
+
+from pinlater.worker import logs
+from pinlater.worker.exchange.batch import Batch
+from pinlater.worker.processes.bell import Bell
+from pinlater.worker.processes.team import Ended, Team
+from pinlater.worker.running.alarms import Alarms
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.limits import KillAt
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
+
+NewRunner = Callable[[logs.Running, ThreadLimits, LimitedCoroutines], Runner]
+"""Makes the runner of one thread."""
+
+_JOIN_SECONDS = 1.0
+
+
+class ThreadTeam(Team):
+    """Starts a thread when a job finds none idle; they are kept as long as the process.
+
+    Args:
+        places: how many threads there may be.
+        bell: rung when a job has ended, or a limit was set.
+        new_runner: makes runners.
+        kill_at: ends this process if a job does not heed its limits.
+    """
+
+    def __init__(self, places: int, bell: Bell, new_runner: NewRunner, kill_at: KillAt) -> None:
+        super().__init__(places, bell)
+        self._new_runner = new_runner
+        self._deadlines = Deadlines(kill_at)
+        self._alarms = Alarms(bell.ring)
+        self._threads: list[threading.Thread] = []
+        self._waiting: SimpleQueue[Batch | None] = SimpleQueue()
+
+    def _begin(self, batch: Batch) -> None:
+        if self._busy > len(self._threads):
+            number = len(self._threads) + 1
+            self._threads.append(threading.Thread(target=self._work, name=f"job-{number}", daemon=True))
+            self._threads[-1].start()
+        self._waiting.put(batch)
+
+    def look(self) -> float | None:
+        """See to the soft limits."""
+        return self._alarms.look()
+
+    def close(self) -> None:
+        """End the idle threads."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        if not self._busy:
+            for thread in self._threads:
+                thread.join(_JOIN_SECONDS)
+
+    def _work(self) -> None:
+        try:
+            running = logs.Running()
+            logs.running.set(running)
+            limits = ThreadLimits(self._deadlines, self._alarms)
+            runner = self._new_runner(running, limits, LimitedCoroutines(limits))
+            while (batch := self._waiting.get()) is not None:
+                began_ns = monotonic_ns()
+                outcome = runner.run(batch, 0, began_ns)
+                self._note_end(Ended(batch, outcome, (monotonic_ns() - began_ns) / 1e9))
+            runner.close()
+        except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
+            self._break_down(error)

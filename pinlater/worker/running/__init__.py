@@ -1,0 +1,1 @@
+"""The run of one job: its context, its limits, its outcome."""

@@ -1,0 +1,54 @@
+"""The hard limits of jobs that run at once: their process is killed at the earliest."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from threading import Lock
+
+from pinlater.worker.running.limits import KillAt
+
+_MOST_DEAD = 64
+
+
+class Deadlines:
+    """Tells the master of the earliest one; may be used by any thread.
+
+    Args:
+        kill_at: takes it.
+    """
+
+    def __init__(self, kill_at: KillAt) -> None:
+        self._kill_at = kill_at
+        self._lock = Lock()
+        self._numbers = count()
+        self._live: set[int] = set()
+        self._heap: list[tuple[float, int]] = []
+        self._told: float | None = None
+
+    def add(self, moment: float) -> int:
+        """Set a deadline on the monotonic clock; return its number."""
+        with self._lock:
+            number = next(self._numbers)
+            self._live.add(number)
+            heapq.heappush(self._heap, (moment, number))
+            self._tell()
+            return number
+
+    def remove(self, number: int) -> None:
+        """Lift a deadline."""
+        with self._lock:
+            self._live.discard(number)
+            if len(self._heap) > 2 * len(self._live) + _MOST_DEAD:
+                self._heap = [entry for entry in self._heap if entry[1] in self._live]
+                heapq.heapify(self._heap)
+            self._tell()
+
+    def _tell(self) -> None:
+        heap, live = self._heap, self._live
+        while heap and heap[0][1] not in live:
+            heapq.heappop(heap)
+        earliest = heap[0][0] if heap else None
+        if earliest != self._told:
+            self._told = earliest
+            self._kill_at(earliest)

@@ -1,0 +1,269 @@
+"""What a running job can ask of its worker: the real ``JobContext``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, TypeVar
+
+from pinlater.backoff import Backoff
+from pinlater.client.jobs import EnqueueOptions
+from pinlater.codec import encode_body
+from pinlater.context import JobContext
+from pinlater.cursor import iterate
+from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.follow_ups import follow_up_key
+from pinlater.job import Job, RawJob
+from pinlater.kept import KEPT_SIGN, Kept, Progress, kept_in, renewed, with_progress
+from pinlater.next_run import NextRun, Plan
+from pinlater.policy import may_have_policy, options_with_policy
+from pinlater.sleeping import moment_after, sleep_until
+from pinlater.steps import Steps
+from pinlater.uses import Uses
+from pinlater.worker.exchange.batch import Batch
+from pinlater.worker.exchange.saver import Saver
+
+_AGAIN_SECONDS = 1.0
+"""After a checkpoint that no server took."""
+
+_T = TypeVar("_T")
+
+
+class _JobLog(logging.LoggerAdapter[logging.Logger]):
+    """Its lines carry the job because all lines do while a job runs; here it is put into ``extra``, too."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
+        return msg, kwargs
+
+
+class RunContext(JobContext):
+    """One attempt of one job; made anew for each.
+
+    Args:
+        job: the record, as it was decoded.
+        batch: where it came from.
+        position: its place there.
+        saver: sends checkpoints.
+        patience_seconds: how long to try when there is no server; the life of a claim.
+
+    Attributes:
+        next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
+        may_have_kept: whether it is worth looking for what is kept of the job.
+        options: those of the job's class, changed by what its enqueue said.
+
+    Raises:
+        BodyInvalid: what its enqueue said cannot be read.
+    """
+
+    next_run: Plan | None = None
+    may_have_kept = False
+    _next_save: float | None = None
+    _sent_at: float | None = None
+
+    def __init__(self, job: Job, batch: Batch, position: int, saver: Saver, patience_seconds: float) -> None:
+        metadata = batch.metadata[position]
+        allowed = metadata.attemptsAllowed
+        self.attempts_allowed: int = allowed
+        self.attempt: int = allowed - metadata.attemptsRemaining + 1
+        self.descriptor: str = batch.descriptors[position]
+        self._job = job
+        self._batch = batch
+        self._position = position
+        self._saver = saver
+        self._patience_seconds = patience_seconds
+        self._last_body = body = batch.bodies[position]
+        self.options = job.job_options
+        if KEPT_SIGN in body:
+            self.may_have_kept = True
+            if may_have_policy(body):
+                self.options = options_with_policy(job, body)
+
+    def __str__(self) -> str:
+        return f"{self.descriptor} attempt {self.attempt}/{self.attempts_allowed}"
+
+    @cached_property
+    def queue(self) -> str:  # type: ignore[override]
+        """Return the queue that the job came from."""
+        return self.descriptor[: self.descriptor.index(":")]
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:  # type: ignore[override]
+        """Return a logger whose lines carry the job."""
+        return _JobLog(logging.getLogger(type(self._job).__module__), self.log_fields)
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """Return what a log line can say of the job."""
+        return {
+            "descriptor": self.descriptor,
+            "queue": self.queue,
+            "class": self._job.job_options.name,
+            "attempt": self.attempt,
+            "attempts_allowed": self.attempts_allowed,
+        }
+
+    @property
+    def trace_context(self) -> Mapping[str, str]:
+        """Return the trace context that came with the job; see ``JobContext.trace_context``."""
+        found = self._kept.trace if self.may_have_kept else None
+        if not isinstance(found, dict):
+            return {}
+        return {name: text for name, text in found.items() if isinstance(text, str)}
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the worker wants to stop."""
+        return self._saver.is_draining
+
+    def checkpoint(self, *, flush: bool = False) -> None:
+        """Save the record; see ``JobContext.checkpoint``."""
+        if self._saver.is_draining:
+            self._save(self._patience_seconds)
+            raise JobInterrupted
+        now = time.monotonic()
+        if self._next_save is None:
+            self._next_save = now + self.options.heartbeat
+        if flush:
+            self._save(self._patience_seconds)
+        elif now < self._next_save:
+            return
+        elif not self._save(0.0):  # the job does not wait for a server
+            self._next_save = now + min(self.options.heartbeat, _AGAIN_SECONDS)
+            return
+        self._next_save = now + self.options.heartbeat
+
+    def _take_step(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        self._refuse_raw("the results of steps")
+        return self._steps.take(name, function, args, kwargs)
+
+    def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
+        """Go through items from the cursor on; see ``JobContext.iterate``."""
+        return iterate(self._job, items, cursor, self.checkpoint)
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the job is; see ``JobContext.progress``."""
+        self._refuse_raw("progress")
+        self._kept.progress = progress = Progress(done, total, note)
+        now = time.monotonic()
+        if self._sent_at is None:
+            self._sent_at = now
+        beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
+        if now >= self._sent_at + beats * self.options.heartbeat:
+            self._send(with_progress(self._last_body, progress), 0.0)  # the record may be amid a change
+
+    def sleep_for(self, seconds: float, *, name: str) -> None:
+        """Go on later; see ``JobContext.sleep_for``."""
+        self.sleep_until(moment_after(seconds), name=name)
+
+    def sleep_until(self, moment: datetime | float, *, name: str) -> None:
+        """Go on at a moment; see ``JobContext.sleep_until``."""
+        self._refuse_raw("sleeps")
+        sleep_until(self._kept.sleeps, self._sleep_uses.next(name), moment, self._save_surely)
+
+    def enqueue(
+        self,
+        job: Job,
+        *,
+        name: str,
+        queue: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        delay: float | None = None,
+        run_at: datetime | float | None = None,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Enqueue a follow-up once; see ``JobContext.enqueue``."""
+        self._refuse_raw("follow-up jobs")
+        enqueued, use = self._kept.enqueued, self._follow_up_uses.next(name)
+        if use not in enqueued:
+            options = EnqueueOptions(
+                queue=queue,
+                priority=priority,
+                attempts=attempts,
+                delay=delay,
+                run_at=run_at,
+                unique=follow_up_key(self.descriptor, self._kept.run, use),
+                backoff=backoff,
+                timeout=timeout,
+            )
+            enqueued[use] = self._saver.enqueue(options.queue_of(job), options.struct(job), self._patience_seconds)
+            self._save_surely()
+        return enqueued[use]
+
+    def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
+        """Run again; see ``JobContext.reschedule``."""
+        self._refuse_raw("its next run")
+        self.next_run = NextRun.of(after, at)
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """Return what this run was planned for; see ``JobContext.scheduled_for``."""
+        again, schedule = self._kept.again, self._job.job_options.schedule
+        zone = UTC if schedule is None else schedule.zone
+        return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
+
+    @cached_property
+    def _kept(self) -> Kept:
+        return Kept() if isinstance(self._job, RawJob) else kept_in(self._batch.bodies[self._position])
+
+    @cached_property
+    def _steps(self) -> Steps:
+        return Steps(self, self._kept, lambda: self.options, self._save_surely, self._save_awaited)
+
+    @cached_property
+    def _sleep_uses(self) -> Uses:
+        return Uses()
+
+    @cached_property
+    def _follow_up_uses(self) -> Uses:
+        return Uses()
+
+    def _refuse_raw(self, what: str) -> None:
+        if isinstance(self._job, RawJob):
+            raise BodyInvalid(f"the body of a RawJob has no place for {what}; use a Job")
+
+    def body(self) -> bytes:
+        """Return the job as it is now.
+
+        Raises:
+            BodyInvalid: it holds something that JSON cannot carry.
+        """
+        return encode_body(self._job, self._kept)
+
+    def body_of_next_run(self, due_ms: int) -> bytes:
+        """Return what the next run begins with, at epoch milliseconds ``due_ms``.
+
+        Raises:
+            BodyInvalid: the job holds something that JSON cannot carry.
+        """
+        return encode_body(self._job, self._kept.for_next_run(due_ms))
+
+    def body_of_next_run_after_failure(self, due_ms: int) -> bytes:
+        """Return the same after a run that failed: with the record that another attempt would have begun with."""
+        return renewed(self._last_body, self._kept.for_next_run(due_ms))
+
+    def _save_surely(self) -> bool:
+        return self._save(self._patience_seconds)
+
+    async def _save_awaited(self) -> bool:
+        """Save from a coroutine, whose event loop goes on meanwhile where others run on it."""
+        self._last_body = self.body()
+        self._sent_at = time.monotonic()
+        saved = self._saver.submit(self._batch, self._position, self._last_body, self._patience_seconds)
+        return await asyncio.wrap_future(saved)
+
+    def _save(self, patience_seconds: float) -> bool:
+        self._last_body = self.body()
+        return self._send(self._last_body, patience_seconds)
+
+    def _send(self, body: bytes, patience_seconds: float) -> bool:
+        self._sent_at = time.monotonic()
+        return self._saver.save(self._batch, self._position, body, patience_seconds)

@@ -1,0 +1,218 @@
+"""Runs jobs and finds out how they ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from inspect import iscoroutinefunction
+from os import getpid
+from time import monotonic_ns, time
+from types import CoroutineType
+from typing import NoReturn
+
+from pinlater.backoff import DEFAULT_BACKOFF
+from pinlater.codec import JobCodec
+from pinlater.delays import delay_ms, milliseconds
+from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, JobTimeout, Retry, interruption_in
+from pinlater.job import Job, JobOptions
+from pinlater.kept import again_in
+from pinlater.middleware import Middleware, run_within, within
+from pinlater.next_run import Plan
+from pinlater.worker import logs
+from pinlater.worker.board.tally import UNREADABLE
+from pinlater.worker.exchange.batch import Batch, queue_of
+from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.running.coroutines import Coroutines
+from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
+from pinlater.worker.running.outcome import Failure, Interruption, Outcome, in_words, text_of
+from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.tick import Tick
+
+log = logging.getLogger(__name__)
+
+
+class Runner:
+    """Runs one job after the other. Whatever a job does, short of killing the process, is an outcome.
+
+    Args:
+        codec: decodes bodies.
+        names: names of all job classes, as the claim board has them.
+        saver: for the jobs' checkpoints.
+        patience_seconds: how long a checkpoint waits for a server.
+        kill_at: ends this process if a job does not heed its limits.
+        running: where the running job is named for log lines.
+        now: epoch seconds, as the server has them.
+        coroutines: runs those of jobs; None: one that needs no care.
+        limits: runs jobs within their limits; None: those of the main thread.
+        middleware: what surrounds each run, outermost first.
+    """
+
+    def __init__(
+        self,
+        codec: JobCodec,
+        names: Sequence[str],
+        saver: Saver,
+        patience_seconds: float,
+        *,
+        kill_at: KillAt = never_kill,
+        running: logs.Running = logs.alone,
+        now: Callable[[], float] = time,
+        coroutines: Coroutines | None = None,
+        limits: Limits | None = None,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
+        self._decode = codec.decode
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._saver = saver
+        self._patience_seconds = patience_seconds
+        self._coroutines = coroutines or Coroutines()
+        self._limits = limits or TimeLimits(kill_at, self._coroutines, saver)
+        self._running = running
+        self._now = now
+        self._middleware = tuple(middleware)
+        self._run = self._call_within if middleware else self._call
+        self._pid = getpid()
+        self._notes: dict[tuple[type[Job], int], tuple[int, int, JobOptions]] = {}
+
+    def run(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
+        """Run one job; return None if it succeeded.
+
+        Args:
+            batch: where it came from.
+            position: its place there.
+            now_ns: monotonic time.
+        """
+        body = batch.bodies[position]
+        try:
+            job = self._decode(queue_of(batch.descriptors[position]), body)
+            context = RunContext(job, batch, position, self._saver, self._patience_seconds)
+        except BodyInvalid as error:
+            return self._unreadable(batch, position, error)
+        tick = self._tick_of(job, context, body) if context.may_have_kept else None
+        if tick is not None and tick.is_over:
+            return tick.outcome
+        outcome = self._attempt(job, context, batch, position, now_ns)
+        return outcome if tick is None else tick.after(outcome)
+
+    def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | None:
+        """Return the tick that a job was claimed for; None unless a schedule has planted it."""
+        again = again_in(body)
+        return Tick(job, context, again, self._now) if again is not None and again.schedule else None
+
+    def _attempt(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> Outcome | None:
+        self._note(job, context, batch, position, now_ns)
+        self._running.job = context
+        try:
+            if context.options.is_limited:
+                batch.area.kill_ns[position] = now_ns + int((context.options.hard_seconds or 0.0) * 1e9)
+                self._limits.run(context.options, partial(self._run, job, context))
+            else:
+                self._run(job, context)
+        except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
+            if getpid() != self._pid:
+                leave_fork(error)
+            return self._explain(job, context, interruption_in(error) or error, now_ns)
+        finally:
+            self._running.job = None
+        if getpid() != self._pid:
+            leave_fork(None)
+        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, now_ns)
+
+    def _call(self, job: Job, context: RunContext) -> None:
+        result = job.run(context)
+        if result.__class__ is CoroutineType:
+            self._coroutines.run(result)
+
+    def _call_within(self, job: Job, context: RunContext) -> None:
+        if iscoroutinefunction(job.run):
+            self._coroutines.run(run_within(self._middleware, job, context))
+            return
+        with within(self._middleware, job, context):
+            self._call(job, context)
+
+    def close(self) -> None:
+        """End what jobs left behind."""
+        self._coroutines.close()
+
+    def _note(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> None:
+        """Show on the board what runs, and what is to happen should the process die of it."""
+        key = (type(job), context.attempt)
+        noted = self._notes.get(key)
+        if noted is None or noted[2] is not context.options:
+            after_ms = delay_ms(context.options.backoff, context.attempt)
+            noted = self._notes[key] = (self._numbers.get(job.job_options.name, 0), after_ms, context.options)
+        area = batch.area
+        area.kinds[position], area.since_ns[position] = noted[0], now_ns
+        area.delays[position] = noted[1] if context.attempt < context.attempts_allowed else 0
+
+    def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> Outcome:
+        if isinstance(error, JobInterrupted):
+            return self._interrupted(job, context, error, since_ns)
+        tell = partial(in_words, context.attempt, context.attempts_allowed, (monotonic_ns() - since_ns) / 1e9, error)
+        if isinstance(error, Discard):
+            log.info("%s discarded: %s", job.job_options.name, text_of(error))
+            return Failure(tell(with_traceback=False), is_final=True, ending="discarded")
+        if context.options.gives_up_on(error):
+            log.error("%s given up: %s", job.job_options.name, text_of(error), exc_info=error)
+            return Failure(tell(), is_final=True, ending="given_up")
+        if isinstance(error, Retry) and error.after is not None:
+            after_ms = milliseconds(error.after)
+        else:
+            after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
+        is_planned = isinstance(error, Retry)
+        _log_failure(job, context, error, after_ms, with_traceback=not is_planned)
+        ending = "retried" if is_planned else "timed_out" if isinstance(error, JobTimeout) else "failed"
+        return Failure(tell(with_traceback=not is_planned), after_ms, ending=ending)
+
+    def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, since_ns: int) -> Outcome:
+        try:
+            body = context.body()
+        except BodyInvalid as error:
+            return self._explain(job, context, error, since_ns)
+        if isinstance(why, JobSleeps):
+            log.info("%s %s", job.job_options.name, why)
+            return Interruption(body, why.until_ms)
+        log.info("%s interrupted; it goes on later", job.job_options.name)
+        return Interruption(body)
+
+    def _rescheduled(self, job: Job, context: RunContext, next_run: Plan, since_ns: int) -> Outcome:
+        due_ms = next_run.due_ms(self._now())
+        try:
+            body = context.body_of_next_run(due_ms)
+        except BodyInvalid as error:
+            return self._explain(job, context, error, since_ns)
+        log.debug("%s runs again in %.1f s", job.job_options.name, max(due_ms / 1000 - self._now(), 0.0))
+        return Interruption(body, due_ms, context.attempts_allowed)
+
+    def _unreadable(self, batch: Batch, position: int, error: BodyInvalid) -> Failure:
+        metadata = batch.metadata[position]
+        attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
+        log.error("%s cannot be run: %s", batch.descriptors[position], error)
+        status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False)
+        return Failure(status, delay_ms(DEFAULT_BACKOFF, attempt), ending=UNREADABLE)
+
+
+def leave_fork(error: BaseException | None) -> NoReturn:
+    """End a process that a job forked and that came back from the job: it must not go on as a second worker."""
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    else:
+        code = int(error is not None)
+    if code and not isinstance(error, SystemExit):
+        log.error("a process that a job forked died", exc_info=error)
+    with suppress(OSError, ValueError, AttributeError):  # the job may have closed it
+        sys.stdout.flush()
+    os._exit(code & 0xFF)
+
+
+def _log_failure(job: Job, context: RunContext, error: BaseException, after_ms: int, *, with_traceback: bool) -> None:
+    name, text = job.job_options.name, text_of(error)
+    trace = error if with_traceback else None
+    if context.is_last_attempt:
+        log.error("%s failed for the last time: %s", name, text, exc_info=trace)
+    else:
+        log.warning("%s failed, next attempt in %.1f s: %s", name, after_ms / 1000, text, exc_info=trace)

@@ -1,0 +1,101 @@
+"""Runs ``async def`` jobs beside each other on one event loop."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from os import getpid
+from time import monotonic
+
+from pinlater.codec import JobCodec
+from pinlater.errors import BodyInvalid, interruption_in
+from pinlater.job import Job
+from pinlater.middleware import Middleware, run_within
+from pinlater.worker import logs
+from pinlater.worker.exchange.batch import Batch, queue_of
+from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.limits import within
+from pinlater.worker.running.outcome import Outcome
+from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.runner import Runner, leave_fork
+
+
+class TaskRunner(Runner):
+    """As ``Runner``, for jobs that are awaited.
+
+    Args:
+        codec, names, saver, patience_seconds, middleware: as of ``Runner``.
+        deadlines: hard limits of all jobs.
+    """
+
+    def __init__(
+        self,
+        codec: JobCodec,
+        names: Sequence[str],
+        saver: Saver,
+        patience_seconds: float,
+        deadlines: Deadlines,
+        *,
+        middleware: Sequence[Middleware] = (),
+    ) -> None:
+        super().__init__(codec, names, saver, patience_seconds, middleware=middleware)
+        self._deadlines = deadlines
+        self._is_plain: dict[type[Job], bool] = {}
+
+    async def run_awaited(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
+        """Run one job; see ``run``. To be called in a task of its own."""
+        body = batch.bodies[position]
+        try:
+            job = self._decode(queue_of(batch.descriptors[position]), body)
+            context = RunContext(job, batch, position, self._saver, self._patience_seconds)
+        except BodyInvalid as error:
+            return self._unreadable(batch, position, error)
+        tick = self._tick_of(job, context, body) if context.may_have_kept else None
+        if tick is not None and tick.is_over:
+            return tick.outcome
+        outcome = await self._attempt_awaited(job, context, batch, position, now_ns)
+        return outcome if tick is None else tick.after(outcome)
+
+    async def _attempt_awaited(
+        self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int
+    ) -> Outcome | None:
+        self._note(job, context, batch, position, now_ns)
+        logs.running.set(logs.Running(context))
+        try:
+            if context.options.is_limited:
+                batch.area.kill_ns[position] = now_ns + int((context.options.hard_seconds or 0.0) * 1e9)
+                await self._call_limited(job, context)
+            else:
+                await self._call_awaited(job, context)
+        except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
+            if getpid() != self._pid:
+                leave_fork(error)
+            return self._explain(job, context, interruption_in(error) or error, now_ns)
+        if getpid() != self._pid:
+            leave_fork(None)
+        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, now_ns)
+
+    async def _call_limited(self, job: Job, context: RunContext) -> None:
+        options = context.options
+        number = self._deadlines.add(monotonic() + (options.hard_seconds or 0.0))
+        try:
+            if options.timeout is None:
+                await self._call_awaited(job, context)
+            else:
+                await within(self._call_awaited(job, context), options.timeout, options.timeout)
+        finally:
+            if getpid() == self._pid:  # a fork of the job may not lift its limit
+                self._deadlines.remove(number)
+
+    async def _call_awaited(self, job: Job, context: RunContext) -> None:
+        kind = type(job)
+        is_plain = self._is_plain.get(kind)
+        if is_plain is None:
+            is_plain = self._is_plain[kind] = not inspect.iscoroutinefunction(kind.run)
+        if is_plain:
+            raise BodyInvalid(
+                f"{job.job_options.name} has a plain run, which would block the other jobs of a worker with "
+                "--concurrency; enqueue it to a queue that another worker serves"
+            )
+        await (run_within(self._middleware, job, context) if self._middleware else job.run(context))

@@ -1,0 +1,85 @@
+"""The runs of a periodic job: which of them are carried out, and that there is always a next one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+
+from pinlater.job import Job
+from pinlater.kept import Again
+from pinlater.schedule import Schedule
+from pinlater.status import place
+from pinlater.worker.running.outcome import Failure, Interruption, Outcome
+from pinlater.worker.running.run_context import RunContext
+
+SPARE_ATTEMPTS = 16
+"""The server is told of so many more attempts than a tick has. So a last attempt whose process or machine died leaves
+the job pending, and whoever claims it next can send it on to the next tick."""
+
+log = logging.getLogger(__name__)
+
+
+class _TickAfter:
+    """The plan of a job that is not to miss a tick twice, nor to run for one twice."""
+
+    def __init__(self, schedule: Schedule, due_ms: int) -> None:
+        self._schedule = schedule
+        self._due_ms = due_ms
+
+    def due_ms(self, now_seconds: float) -> int:
+        # Our clock may be behind that of the server, which has handed the job out: then now is before its own tick.
+        return self._schedule.next_ms(max(int(now_seconds * 1000), self._due_ms))
+
+
+class Tick:
+    """One tick of a periodic job, or what is left of it after an attempt that failed.
+
+    Args:
+        job: the record.
+        context: of this attempt; it is told of the tick's attempts, and of the next one.
+        again: what the job was planted or rescheduled with.
+        now: epoch seconds, as the server has them.
+
+    Attributes:
+        is_over: whether the job is not to be run.
+        outcome: what becomes of it then.
+    """
+
+    def __init__(self, job: Job, context: RunContext, again: Again, now: Callable[[], float]) -> None:
+        options, claims = job.job_options, context.attempt
+        schedule = options.schedule
+        self._job, self._context, self._now = job, context, now
+        self.is_over, self.outcome = True, None
+        if schedule is None or schedule.text != again.schedule:
+            log.info("%s with the schedule %r of another deployment ends", options.name, again.schedule)
+            return
+        if claims > options.attempts + SPARE_ATTEMPTS // 2:
+            log.error("%s has lost too many claims, or was retried by hand; it ends, and is planted anew", options.name)
+            return
+        context.attempts_allowed = options.attempts
+        self._next = context.next_run = _TickAfter(schedule, again.due_ms)
+        self.is_over = claims > options.attempts
+        if self.is_over:
+            here = place(socket.gethostname(), os.getpid(), now())
+            self.outcome = self._give_up(f"[{here}] not run: the attempts of this tick are spent\n")
+
+    def after(self, outcome: Outcome | None) -> Outcome | None:
+        """Return what is to follow an attempt that ended so; one that succeeded was rescheduled already."""
+        if isinstance(outcome, Failure) and (outcome.is_final or self._context.is_last_attempt):
+            return self._give_up(outcome.status)
+        if isinstance(outcome, Interruption) and outcome.attempts is not None:
+            return replace(outcome, attempts=self._claims_of_next)
+        return outcome
+
+    @property
+    def _claims_of_next(self) -> int:
+        return self._job.job_options.attempts + SPARE_ATTEMPTS
+
+    def _give_up(self, status: str) -> Interruption:
+        """Leave this tick without a success; the error stays in the status, and the next tick comes."""
+        due_ms = self._next.due_ms(self._now())
+        body = self._context.body_of_next_run_after_failure(due_ms)
+        return Interruption(body, due_ms, self._claims_of_next, status)
