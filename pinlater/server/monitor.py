@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from pinlater.errors import ServerError
 from pinlater.server.backends.contract import Backend
 from pinlater.server.broker import Broker
 from pinlater.server.metrics import Metrics
@@ -41,6 +42,9 @@ class Monitor:
         while True:
             try:
                 is_behind = await self._look()
+            except ServerError as error:
+                log.warning("the monitor cannot look after jobs at present: %s", error)
+                is_behind = False
             except Exception:
                 log.exception("the monitor failed; it tries again")
                 is_behind = False

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import NamedTuple
 
+from pinlater.errors import ServerError
 from pinlater.server.backends.contract import Backend, QueueChange, QueueSettings
 from pinlater.server.limits_files import LimitsFiles
 
@@ -55,6 +56,8 @@ class StoredLimits:
         while True:
             try:
                 await self.refresh()
+            except ServerError as error:
+                log.debug("the settings of the queues could not be read; it is tried again: %s", error)
             except Exception:
                 log.exception("the settings of the queues could not be read; it is tried again")
             else:

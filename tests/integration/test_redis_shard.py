@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 import subprocess
 import time
 
@@ -12,6 +13,7 @@ from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.redis import Place, RedisShard, link
+from pinlater.server.backends.redis.place import Tls
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_service import RedisService, free_port, program
@@ -369,6 +371,54 @@ def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
             bench.run(bench.shard_at(Place(("127.0.0.1", service.port), password="wrong")).ping())
     finally:
         service.close()
+
+
+def certificates(folder):
+    """Make an authority and a certificate for 127.0.0.1; return the files."""
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+
+    (folder / "extension").write_text("subjectAltName = IP:127.0.0.1")
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=redis", "-keyout", "redis.key", "-out", "redis.csr")
+    signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "extension")
+    openssl("x509", "-req", "-in", "redis.csr", *signing, "-out", "redis.pem")
+    return [str(folder / name) for name in ("ca.pem", "redis.pem", "redis.key")]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_connections_are_encrypted_and_certificates_checked(bench, tmp_path):
+    ca, cert, key = certificates(tmp_path)
+    port = free_port()
+    options = {"tls_port": str(port), "tls_cert_file": cert, "tls_key_file": key, "tls_ca_cert_file": ca}
+    service = RedisService(tmp_path / "encrypted", **options)
+    try:
+        shard = bench.shard_at(Place(("127.0.0.1", port), tls=Tls(ca, cert, key)))
+        bench.run(shard.create_queue(QUEUE))
+        assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
+        for tls in (Tls(None, cert, key), Tls(ca), None):
+            with pytest.raises(ShardUnreachable):
+                bench.run(bench.shard_at(Place(("127.0.0.1", port), tls=tls)).ping())
+    finally:
+        service.close()
+
+
+def test_after_an_outage_claims_get_time_to_be_renewed(bench, service, shard):
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=2)]))
+    (job,) = bench.take(shard, 1, Claim("host:1:1:worker:1", 60_000))
+    with service.client() as client:
+        (claims,) = [key for key in client.scan_iter() if key.endswith(b"claims")]
+        ((member, _),) = client.zrange(claims, 0, -1, withscores=True)
+        client.zadd(claims, {member: 1})  # it has run out, long ago
+        client.replicaof("127.0.0.1", 1)
+        client.client_kill_filter(skipme=True, _type="normal")
+        with pytest.raises(ShardConnectionFailed):
+            bench.run(shard.ping())
+        client.replicaof("NO", "ONE")
+    bench.run(shard.ping())
+    assert bench.run(shard.reap_expired(10, server_age_ms=10**9, quiet_ms=50_000)) == []
+    assert bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(job.descriptor)], [])).changed == 1
 
 
 def test_a_cancelled_call_disturbs_no_other(bench, shard):

@@ -1,6 +1,7 @@
 """What the Redis store reads: the file of shards, the scripts, a server's settings."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -32,17 +33,22 @@ def test_the_file_of_the_original_is_read():
 
 
 def test_ways_to_get_in():
-    config = {"sentinel": SENTINEL, "db": 2, "user": "pinlater", "passwd": "secret", "tls": True}
+    config = {
+        "sentinel": SENTINEL | {"passwd": "whisper"},
+        "db": 2,
+        "user": "pinlater",
+        "passwd": "secret",
+        "tls": True,
+    }
     (spec,) = read_shards(shards(a=config), FILE)
     assert spec.place.master is None
     assert (spec.place.service, spec.place.sentinels) == ("jobs", (("s1", 26379), ("s2", 26379)))
-    assert (spec.place.db, spec.place.username, spec.place.password, spec.place.is_tls) == (
-        2,
-        "pinlater",
-        "secret",
-        True,
-    )
-    assert "secret" not in str(spec.place)
+    assert (spec.place.db, spec.place.username, spec.place.password) == (2, "pinlater", "secret")
+    assert spec.place.sentinel_password == "whisper"
+    assert spec.place.tls == (None, None, None)
+    assert not {"secret", "whisper"} & {*re.findall(r"\w+", f"{spec} {spec.place}")}, "this gets into logs"
+    (plain,) = read_shards(shards(a={"master": MASTER, "tls": False}), FILE)
+    assert plain.place.tls is None
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,7 @@ def test_ways_to_get_in():
         (shards(a={"master": MASTER | {"port": 0}}), "is no address"),
         (shards(a={"master": MASTER | {"host": ""}}), "is no address"),
         (shards(a={"master": MASTER, "db": -1}), "is negative"),
+        (shards(a={"master": MASTER, "tls": {"ca": "/no/such/ca.pem"}}), "there is no file /no/such/ca.pem"),
         (shards(**{"a:b": {"master": MASTER}}), "a name is"),
         (shards(**{"a}": {"master": MASTER}}), "a name is"),
         (shards(**{"": {"master": MASTER}}), "a name is"),

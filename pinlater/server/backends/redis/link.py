@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -66,7 +67,13 @@ class Link:
         self._connection: Connection | None = None
         self._waiting: list[_Call] = []
         self._under_way = 0
+        self._failed_at = -math.inf
         self._pump: asyncio.Task[None] | None = None
+
+    @property
+    def seconds_since_failure(self) -> float:
+        """How long the shard has answered whenever it was asked; infinite when it always has."""
+        return time.monotonic() - self._failed_at
 
     @property
     def waiting(self) -> int:
@@ -127,6 +134,7 @@ class Link:
             connection = await self._connected()
             await self._converse(connection, batch)
         except ServiceError as error:
+            self._failed_at = time.monotonic()
             _fail(batch, error)
         except BaseException:  # cancelled: the server stops
             _fail(batch, self._lost("the server stops"))

@@ -33,6 +33,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
+from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.redis import importing, looking, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.durability import DurabilityCheck
@@ -180,6 +181,8 @@ class RedisShard:
                 want_next_due=want_next_due,
                 max_running=max_running,
             )
+        except ShardUnreachable:
+            raise
         except (ShardConnectionFailed, asyncio.CancelledError):
             self._strays.add(queue, claim.descriptor)
             raise
@@ -254,9 +257,9 @@ class RedisShard:
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         await self._strays.give_back(self._look)
-        found = await upkeep.reap(
-            self._look, await self._queues.listed(), limit, age_ms=server_age_ms, quiet_ms=quiet_ms
-        )
+        # While the shard was away, nobody could renew a claim: as after a start of the server, they get time to.
+        age_ms = int(min(server_age_ms, self._side.seconds_since_failure * 1000))
+        found = await upkeep.reap(self._look, await self._queues.listed(), limit, age_ms=age_ms, quiet_ms=quiet_ms)
         for queue, retried, _ in found:
             self._told(queue, retried)
         return found

@@ -9,7 +9,7 @@ import msgspec
 
 from pinlater.errors import ConfigError
 from pinlater.server.backends.fleet import ShardSpec
-from pinlater.server.backends.redis.place import Address, Place
+from pinlater.server.backends.redis.place import Address, Place, Tls
 
 _EXAMPLE = '{"shards": [{"name": "1", "shardConfig": {"master": {"host": "redis1", "port": 6379}}}]}'
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -26,6 +26,13 @@ class _Server(msgspec.Struct, forbid_unknown_fields=True):
 class _Sentinel(msgspec.Struct, forbid_unknown_fields=True):
     service: str
     nodes: list[_Server]
+    passwd: str | None = None
+
+
+class _Tls(msgspec.Struct, forbid_unknown_fields=True):
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
 
 
 class _Config(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
@@ -36,7 +43,7 @@ class _Config(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     db: int = 0
     user: str | None = None
     passwd: str | None = None
-    tls: bool = False
+    tls: bool | _Tls = False
 
 
 class _Shard(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
@@ -78,18 +85,29 @@ def _spec(shard: _Shard, file: Path) -> ShardSpec:
     for server in servers:
         if not server.host or not 1 <= server.port <= 65535:
             raise ConfigError(f"{where}: {server.host[:60]!r} port {server.port} is no address")
+    for name in (config.tls.ca, config.tls.cert, config.tls.key) if isinstance(config.tls, _Tls) else ():
+        if name is not None and not Path(name).is_file():
+            raise ConfigError(f"{where}: tls: there is no file {name[:200]}")
     if config.db < 0:
         raise ConfigError(f"{where}: db {config.db} is negative; the first one is 0")
     return ShardSpec(shard.name, _place(config), config.dequeue_only)
 
 
 def _place(config: _Config) -> Place:
+    sentinel = config.sentinel
     return Place(
         master=config.master.address() if config.master else None,
-        sentinels=tuple(node.address() for node in config.sentinel.nodes) if config.sentinel else (),
-        service=config.sentinel.service if config.sentinel else "",
+        sentinels=tuple(node.address() for node in sentinel.nodes) if sentinel else (),
+        service=sentinel.service if sentinel else "",
+        sentinel_password=sentinel.passwd if sentinel else None,
         db=config.db,
         username=config.user,
         password=config.passwd,
-        is_tls=config.tls,
+        tls=_tls(config.tls),
     )
+
+
+def _tls(wanted: bool | _Tls) -> Tls | None:
+    if isinstance(wanted, _Tls):
+        return Tls(wanted.ca, wanted.cert, wanted.key)
+    return Tls() if wanted else None
