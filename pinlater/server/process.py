@@ -94,6 +94,7 @@ async def _serve(child: Child, settings: Settings, listeners: Sequence[socket.so
         metrics.connections.source = lambda: transport.connections
         metrics.parked_dequeues.source = lambda: broker.parked_dequeues
         metrics.store_waiting.source = lambda: backend.waiting
+        metrics.ill_shards.source = lambda: backend.ill_shards
         reporter = Reporter(folder, metrics, lambda: "the server is stopping" if transport.is_draining else None)
         await reporter.start()
         stack.push_async_callback(reporter.close)

@@ -24,6 +24,10 @@ class ServerBackend(Backend, Protocol):
     def waiting(self) -> int:
         """Write requests that have no result yet."""
 
+    @property
+    def ill_shards(self) -> int:
+        """How many shards are left alone because they do not answer."""
+
 
 class Store(NamedTuple):
     """A store that was opened.

@@ -178,6 +178,7 @@ def test_two_shards_of_three_go_on_without_the_third(services, start):
         load.grows(by=200)
         later = {JobDescriptor.parse(name).shard for name in load.enqueued.keys() - before}
         assert later <= {"1", "2"}
+        wait_for(lambda: "pinlater_ill_shards 1" in server.page("/metrics")[1])
         services[2].start()
         wait_for(lambda: any(":s3:" in name for name in load.enqueued.keys() - before))
     check(server, load)

@@ -99,12 +99,14 @@ def test_the_prometheus_page_is_read_by_its_parser(metrics):
     metrics.jobs_dequeued.add("a", 5)
     metrics.errors.add(("getJobCount", "UNKNOWN"), 2)
     metrics.store_waiting.source = lambda: 4
+    metrics.ill_shards.source = lambda: 2
     for size in (1, 1, 2, 5000, 20000):
         metrics.commit_requests.observe((), size)
     samples = prometheus(metrics)
     assert samples["pinlater_jobs_dequeued_total", "a"] == 5
     assert samples["pinlater_errors_total", "UNKNOWN", "getJobCount"] == 2
     assert samples["pinlater_store_waiting",] == 4
+    assert samples["pinlater_ill_shards",] == 2
     assert samples["pinlater_connections_opened_total",] == 0
     buckets = {key[1]: value for key, value in samples.items() if key[0] == "pinlater_commit_requests_bucket"}
     assert (buckets["1"], buckets["2.2"], buckets["10000"], buckets["+Inf"]) == (2, 3, 4, 5)

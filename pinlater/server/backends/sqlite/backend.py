@@ -119,6 +119,9 @@ class SqliteBackend:
         self._writer = Writer(connection, _VERBS, now_ms, on_commit, early={claim})
         self._readers = Readers(self._store.reader)
 
+    ill_shards = 0
+    """Of other stores, how many shards do not answer."""
+
     @property
     def waiting(self) -> int:
         """Write requests that have no result yet."""
