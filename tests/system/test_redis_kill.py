@@ -190,7 +190,7 @@ def test_shards_come_and_go_while_a_server_runs(services, start, tmp_path):
     with Load(server) as load:
         load.grows(by=50)
         write_shards(tmp_path / "shards.json", services, dequeue_only=("1",))
-        wait_for(lambda: any(":s3:" in name for name in load.enqueued), seconds=60)
+        wait_for(lambda: any(":s3:" in name for name in list(load.enqueued)), seconds=60)
         time.sleep(1)
         before = set(load.enqueued)
         load.grows(by=100)
