@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.finished import Finished
+from benchmarks.mysql_store import MysqlStores
 from benchmarks.redis_store import RedisStores
 from benchmarks.sqlite_store import SqliteStores
 
@@ -41,5 +42,5 @@ class Stores(Protocol):
         """Let go of all of them."""
 
 
-STORES: dict[str, type[Stores]] = {"sqlite": SqliteStores, "redis": RedisStores}
+STORES: dict[str, type[Stores]] = {"sqlite": SqliteStores, "mysql": MysqlStores, "redis": RedisStores}
 """Name, as in PINLATER_BACKEND -> makes stores of that kind."""

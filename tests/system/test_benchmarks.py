@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import redis_service
+from tests.support import mariadb_service, redis_service
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,12 +46,13 @@ def test_each_benchmark_finds_all_its_figures(name, tmp_path):
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", ["bulk_enqueue", "worker_drain", "depth"])
-def test_redis_is_measured_beside_its_driver(name, tmp_path):
-    redis_service.program()  # or skip
-    done = run_benchmarks(name, "--json", "--store", "redis", tmp_path=tmp_path)
+@pytest.mark.parametrize("store", ["mysql", "redis"])
+def test_shared_stores_are_measured_beside_their_drivers(name, store, tmp_path):
+    {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()  # or skip
+    done = run_benchmarks(name, "--json", "--store", store, tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["store"] == "redis"
+    assert document["store"] == store
     assert {figure["name"] for figure in document["figures"]} == FIGURES[name]
     assert list(tmp_path.iterdir()) == []
 
