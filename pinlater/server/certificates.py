@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pinlater.errors import ConfigError
+from pinlater.server.expiry import expires_at
 from pinlater.server.settings import Settings
 from pinlater.server.watched_file import WatchedFile
 
@@ -30,6 +31,7 @@ class Certificates:
     def __init__(self, certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> None:
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._expires_at: float | None = None
         paths = [path for path in (certificate, key, client_ca) if path is not None]
         self._files = [WatchedFile(path, lambda _: self._reload()) for path in paths]
         for file in self._files:
@@ -40,12 +42,18 @@ class Certificates:
         """What the next connection is to be made with."""
         return self._context
 
+    @property
+    def expires_at(self) -> float | None:
+        """When the certificate in force ends, in epoch seconds; None if that cannot be read."""
+        return self._expires_at
+
     def watches(self) -> list[Coroutine[Any, Any, Any]]:
         """Return what has to run for changes to be noticed."""
         return [file.watch() for file in self._files]
 
     def _reload(self) -> None:
         self._context = self._load()
+        self._expires_at = expires_at(self._certificate)
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

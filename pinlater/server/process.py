@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from pinlater_supervisor import Child
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.server.broker import Broker
-from pinlater.server.certificates import certificates_of
+from pinlater.server.certificates import Certificates, certificates_of
 from pinlater.server.claims import ClaimNames
 from pinlater.server.duty import when_on_duty
 from pinlater.server.limits_files import LimitsFiles
@@ -26,12 +26,13 @@ from pinlater.server.listeners import address_of
 from pinlater.server.metrics import Metrics
 from pinlater.server.monitor import Monitor
 from pinlater.server.overload import Overload
+from pinlater.server.queue_watch import QueueWatch, follow_completions
 from pinlater.server.rate_limits import RateLimits
 from pinlater.server.reporter import Reporter
 from pinlater.server.service import Service
 from pinlater.server.settings import Settings
 from pinlater.server.stored_limits import StoredLimits
-from pinlater.server.stores import open_store
+from pinlater.server.stores import Store, open_store
 from pinlater.server.transport import Transport
 
 log = logging.getLogger("pinlater.server")
@@ -74,7 +75,7 @@ async def _serve(child: Child, settings: Settings, listeners: Sequence[socket.so
         backend, now_ms = store.backend, store.now_ms
         stack.push_async_callback(backend.close)
         limits = RateLimits()
-        broker = Broker(backend, limits, now_ms)
+        broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe)
         store.arrivals.on_arrival, store.arrivals.on_gap = broker.heard, broker.look_again
         host, port = os.uname().nodename, listeners[0].getsockname()[1]
         files = LimitsFiles(settings, limits, broker.look_again)
@@ -100,7 +101,8 @@ async def _serve(child: Child, settings: Settings, listeners: Sequence[socket.so
         stack.push_async_callback(reporter.close)
         monitoring = when_on_duty(folder / "monitor.lock", Monitor(backend, broker, settings, metrics).run)
         watches = certificates.watches() if certificates is not None else ()
-        for task in (monitoring, stored.watch(), *files.watches(), *store.tasks, *watches):
+        watching = _watching(store, metrics, settings, certificates, folder)
+        for task in (*watching, monitoring, stored.watch(), *files.watches(), *store.tasks, *watches):
             await stack.enter_async_context(_running(task))
         await transport.listen(*listeners)
         child.ready()
@@ -116,6 +118,22 @@ async def _serve(child: Child, settings: Settings, listeners: Sequence[socket.so
         broker.end_waits()
         await transport.drain(asyncio.get_running_loop().time() + settings.drain_seconds)
     log.info("stopped")
+
+
+def _watching(
+    store: Store, metrics: Metrics, settings: Settings, certificates: Certificates | None, folder: Path
+) -> tuple[Coroutine[Any, Any, None], ...]:
+    """Return what keeps the metrics right that are not counted on the way."""
+    seconds = settings.queue_metrics_seconds
+    watch = QueueWatch(store.backend, metrics, store.now_ms, seconds)
+
+    async def show() -> None:
+        """Show what holds for the server as a whole, from one process: the pages add up what all of them say."""
+        if certificates is not None:
+            metrics.certificate_expiry.source = lambda: certificates.expires_at
+        await watch.run()
+
+    return when_on_duty(folder / "watch.lock", show), follow_completions(metrics, seconds)
 
 
 @contextlib.asynccontextmanager

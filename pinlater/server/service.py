@@ -209,6 +209,7 @@ class Service:
             except Exception:  # also a refusal below the level of error codes
                 await self._give_back(jobs, claim)
                 raise
+        self._metrics.dequeues.add(arguments.request.queueName)
         if not jobs:
             self._metrics.empty_dequeues.add(arguments.request.queueName)
         return self._dequeue_answer(jobs, claim)
@@ -264,9 +265,13 @@ class Service:
         new_metadata = wire.PinLaterDequeueMetadata
         for queue, claimed in jobs.items():
             self._count_handed_out(queue, claimed)
+            retries = 0
             for descriptor, body, allowed, remaining, created_at_ms, run_after_ms in claimed:
+                retries += remaining < allowed
                 bodies[descriptor] = body
                 metadata[descriptor] = new_metadata(allowed, remaining, claim, created_at_ms, run_after_ms)
+            if retries:
+                self._metrics.retries_dequeued.add(queue, retries)
         if not bodies:
             return Answer(wire.PinLaterDequeueResponse())
         undo = None if claim is None else lambda: self._give_back(jobs, claim)

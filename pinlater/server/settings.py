@@ -197,6 +197,9 @@ class Settings:
     drain_seconds: float = _setting(
         "DRAIN_SECONDS", values.amount(zero=True), "10", "when stopping, calls in the works may take this long"
     )
+    queue_metrics_seconds: float = _setting(
+        "QUEUE_METRICS_INTERVAL_SECONDS", values.amount(), "15", "time between two looks at the queues for the metrics"
+    )
     log_level: str = _setting(
         "LOG_LEVEL", values.choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "least severe records to log"
     )

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pinlater.errors import UnknownError
+from pinlater.errors import QueueNotFound, UnknownError
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, STATES, new_job
 
@@ -113,3 +113,20 @@ def test_a_pattern_that_explodes_is_given_up_in_time(backend, pattern):
         backend.count(body_regex=pattern)
     assert time.monotonic() - began < 20
     assert backend.take_names() == [descriptor]
+
+
+def test_the_oldest_due_job_of_all_priorities(backend):
+    now = backend.clock.now_ms
+    assert backend.oldest_due_ms(QUEUE) is None
+    backend.put(new_job(run_after_ms=now + 50))
+    assert backend.oldest_due_ms(QUEUE) is None
+    backend.put(new_job(run_after_ms=now - 10), new_job(priority=3, run_after_ms=now - 70))
+    assert backend.oldest_due_ms(QUEUE) == now - 70
+    backend.take(2)
+    backend.clock.advance(50)
+    assert backend.oldest_due_ms(QUEUE) == now + 50
+
+
+def test_the_oldest_due_job_of_a_queue_that_is_not_there(backend):
+    with pytest.raises(QueueNotFound):
+        backend.oldest_due_ms("missing")

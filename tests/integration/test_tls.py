@@ -17,6 +17,7 @@ import pytest
 from pinlater import AsyncClient, Client, Job, TlsFiles
 from pinlater.client.records import NewJob
 from pinlater.errors import CallError, ConfigError, ServerUnavailable
+from pinlater.server.expiry import expires_at
 from tests.integration.test_hostile_peers import framed, is_closed, names_call, read_frame
 from tests.support.apache import decode_answer
 from tests.support.certificates import Authority
@@ -455,6 +456,36 @@ def test_a_hup_takes_the_new_certificate_at_once(authority, stranger, tmp_path):
             wait_for(lambda: _answers(client))
     finally:
         assert server.stop() == 0
+
+
+def test_the_end_of_the_certificate_is_a_metric(server):
+    name = "pinlater_tls_certificate_expiry_timestamp_seconds "
+
+    def shown():
+        return [line for line in server.page("/metrics")[1].splitlines() if line.startswith(name)]
+
+    [line] = wait_for(shown)
+    assert float(line.split()[1]) == pytest.approx(time.time() + 2 * 86400, abs=600)
+
+
+@pytest.mark.parametrize("days", [1, 10_000])  # after 2049 it is written in another form
+def test_the_end_of_a_certificate_is_read(tmp_path, days):
+    file = tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(tmp_path / "key.pem"), "-out", str(file), "-days", str(days), "-subj", "/CN=x"]
+    subprocess.run(command, check=True, capture_output=True)
+    shown = subprocess.run(
+        ["openssl", "x509", "-in", str(file), "-noout", "-enddate"], check=True, capture_output=True, text=True
+    ).stdout
+    assert expires_at(file) == ssl.cert_time_to_seconds(shown.strip().removeprefix("notAfter="))
+
+
+def test_the_end_of_no_certificate_is_not_known(tmp_path):
+    file = tmp_path / "cert.pem"
+    assert expires_at(file) is None
+    for body in ("", "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTIFICATE-----\n"):
+        file.write_text(body)
+        assert expires_at(file) is None
 
 
 # The Unix socket

@@ -291,6 +291,9 @@ class Backend(Protocol):
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         """Return how many jobs match, counting up to a bound per priority."""
 
+    async def oldest_due_ms(self, queue: str) -> int | None:
+        """Return since when the job is due that has been so for longest, whatever its priority; None if none is."""
+
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         """Return the next jobs that match, latest run_after first."""
 

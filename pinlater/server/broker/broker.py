@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound
@@ -22,6 +23,8 @@ from pinlater.server.backends.contract import (
 )
 from pinlater.server.broker.parking import Caller, ParkedQueue, Wait
 from pinlater.server.rate_limits import RateLimits
+
+_T = TypeVar("_T")
 
 _HELD_MS = 500
 """When a limit of running jobs held jobs back, look again after this."""
@@ -52,12 +55,20 @@ class Broker:
         backend: the store.
         limits: rate limits of queues.
         now_ms: the clock of the store.
+        observe: is told how many seconds each enqueue, dequeue, ack and checkpoint took in the store.
     """
 
-    def __init__(self, backend: Backend, limits: RateLimits, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        limits: RateLimits,
+        now_ms: Callable[[], int],
+        observe: Callable[[str, float], None] = lambda _, __: None,
+    ) -> None:
         self._backend = backend
         self._limits = limits
         self._now_ms = now_ms
+        self._observe = observe
         self._parked: dict[str, ParkedQueue] = {}
         self._is_closing = False
 
@@ -71,6 +82,13 @@ class Broker:
         if parked is None:
             parked = self._parked[queue] = ParkedQueue(self._now_ms)
         return parked
+
+    async def _timed(self, operation: str, call: Awaitable[_T]) -> _T:
+        started = time.perf_counter()
+        try:
+            return await call
+        finally:
+            self._observe(operation, time.perf_counter() - started)
 
     # Handing out
 
@@ -139,7 +157,7 @@ class Broker:
         arrivals = parked.arrivals
         taken = 0
         try:
-            found = await self._backend.dequeue_jobs(
+            claiming = self._backend.dequeue_jobs(
                 queue,
                 allowed,
                 claim,
@@ -147,6 +165,7 @@ class Broker:
                 want_next_due=True,
                 max_running=self._limits.max_running(queue),
             )
+            found = await self._timed("dequeue", claiming)
             taken = len(found.jobs)
         except QueueNotFound:
             self._parked.pop(queue, None)  # or anybody could fill the memory with names
@@ -197,7 +216,7 @@ class Broker:
 
     async def enqueue(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
         """Store jobs and hand them to whoever waits for them; see ``Backend.enqueue_jobs``."""
-        storing = self._backend.enqueue_jobs(queue, jobs)
+        storing = self._timed("enqueue", self._backend.enqueue_jobs(queue, jobs))
         if self._backend.capabilities.is_serial:
             # Woken before the jobs are stored, the waiting dequeues claim in the same transaction.
             self._announce(queue, jobs)
@@ -231,7 +250,7 @@ class Broker:
 
     async def ack(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         """Settle jobs; see ``Backend.ack_dequeued_jobs``."""
-        settled = await self._backend.ack_dequeued_jobs(queue, succeeded, failed)
+        settled = await self._timed("ack", self._backend.ack_dequeued_jobs(queue, succeeded, failed))
         if failed and settled.changed:
             for ack in failed:
                 self._at(queue).arrived(1, self._now_ms() + ack.retry_delay_ms)
@@ -240,7 +259,7 @@ class Broker:
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
         """Renew, change or give back claims; see ``Backend.checkpoint_jobs``."""
-        settled = await self._backend.checkpoint_jobs(queue, checkpoints)
+        settled = await self._timed("checkpoint", self._backend.checkpoint_jobs(queue, checkpoints))
         if settled.due_ms is not None:
             self._at(queue).arrived(settled.changed, settled.due_ms)
             self._let_others_run(queue, settled.changed)

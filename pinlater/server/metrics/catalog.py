@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pinlater.server.metrics.families import About, Counter, Distribution, Family, Gauge, Snapshot, bounds
+from pinlater.server.metrics.families import About, Counter, Distribution, Family, Gauge, Levels, Snapshot, bounds
 
-F = TypeVar("F", Counter, Distribution, Gauge)
+F = TypeVar("F", Counter, Distribution, Gauge, Levels)
 
 # Ostrich shows times in milliseconds, Prometheus in seconds, whichever of them is recorded.
 _MS_TO_SECONDS = 0.001
@@ -38,6 +38,7 @@ class Metrics:
         self._add_jobs()
         self._add_times()
         self._add_monitor()
+        self._add_queues()
         self._add_store()
 
     def snapshot(self) -> list[Snapshot]:
@@ -103,6 +104,10 @@ class Metrics:
         self.dequeues_rate_limited = self._by_queue(
             "dequeues_rate_limited", "Dequeues refused by a rate limit", "dequeue_requests_rate_limited"
         )
+        self.retries_dequeued = self._by_queue(
+            "retries_dequeued", "Jobs handed out that had been tried before", "retries_dequeued"
+        )
+        self.dequeues = self._by_queue("dequeues", "Dequeues answered, with jobs or without", "dequeue_requests")
         self.empty_dequeues = self._by_queue("empty_dequeues", "Dequeues answered with no job", "dequeue_empty")
         self.parked_dequeues = self._gauge("pinlater_parked_dequeues", "Dequeues waiting for a job", "dequeue-waiters")
 
@@ -132,7 +137,30 @@ class Metrics:
         self.succeeded_collected = self._by_queue("succeeded_collected", "Succeeded jobs removed", "succeeded_gc")
         self.failed_collected = self._by_queue("failed_collected", "Failed jobs removed", "failed_gc")
 
+    def _add_queues(self) -> None:
+        self.backlog_jobs = self._level("backlog_jobs", "Jobs that are due, counted up to COUNT_LIMIT a priority")
+        self.running_jobs = self._level("running_jobs", "Jobs that are claimed now")
+        self.oldest_due_age_seconds = self._level("oldest_due_age_seconds", "How long the oldest due job has been due")
+        self.completions_per_second = self._level(
+            "completions_per_second", "Attempts that ended on this server, over the last five minutes"
+        )
+        self.backlog_seconds = self._level("backlog_seconds", "How long the backlog would take at that pace")
+        self.of_queues = (self.backlog_jobs, self.running_jobs, self.oldest_due_age_seconds)
+
     def _add_store(self) -> None:
+        about = About(
+            name="pinlater_store_seconds",
+            help="Time of a call to the store, sync included",
+            labels=("operation",),
+            ostrich="store_{operation}_msec",
+            to_ostrich=_SECONDS_TO_MS,
+        )
+        self.store_seconds = self._kept(Distribution(about, _CALL_BOUNDS))
+        self.certificate_expiry = self._gauge(
+            "pinlater_tls_certificate_expiry_timestamp_seconds",
+            "When the certificate of the service ends",
+            "tls-certificate-expiry",
+        )
         about = About(name="pinlater_commit_requests", help="Requests in a transaction", ostrich="commit-requests")
         self.commit_requests = self._kept(Distribution(about, _SIZE_BOUNDS))
         about = About(
@@ -148,6 +176,10 @@ class Metrics:
     def _by_queue(self, noun: str, help_text: str, suffix: str) -> Counter:
         name = f"pinlater_{noun}_total"
         return self._kept(Counter(About(name=name, help=help_text, labels=("queue",), ostrich="{queue}_" + suffix)))
+
+    def _level(self, noun: str, help_text: str) -> Levels:
+        about = About(name=f"pinlater_queue_{noun}", help=help_text, labels=("queue",), ostrich="{queue}_" + noun)
+        return self._kept(Levels(about))
 
     def _delay_ms(self, noun: str, help_text: str) -> Distribution:
         about = About(

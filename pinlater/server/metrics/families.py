@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,6 +79,10 @@ class Counter:
     def value(self, key: Key = ()) -> int:
         """Return the count of a series; 0 if there is none."""
         return self._values.get(key, 0)
+
+    def by_queue(self) -> dict[str, int]:
+        """Return the counts of a family whose only label is the queue."""
+        return {key: count for key, count in self._values.items() if isinstance(key, str)}
 
     def forget(self, key: Key) -> None:
         """Drop a series."""
@@ -174,11 +178,39 @@ class Gauge:
     """
 
     about: About
-    source: Callable[[], float] | None = field(default=None)
+    source: Callable[[], float | None] | None = field(default=None)
 
     def snapshot(self) -> GaugeSnapshot:
         """Ask the source."""
         return GaugeSnapshot(self.about, None if self.source is None else self.source())
+
+
+class Levels:
+    """Present values of several series, set from time to time.
+
+    Args:
+        about: its name and labels.
+    """
+
+    def __init__(self, about: About) -> None:
+        self.about = about
+        self._values: dict[Key, float] = {}
+
+    def set(self, key: Key, value: float) -> None:
+        """Set the value of a series."""
+        self._values[key] = value
+
+    def keep(self, keys: Container[Key]) -> None:
+        """Drop all other series."""
+        self._values = {key: value for key, value in self._values.items() if key in keys}
+
+    def forget(self, key: Key) -> None:
+        """Drop a series."""
+        self._values.pop(key, None)
+
+    def snapshot(self) -> LevelsSnapshot:
+        """Return a copy that another thread may read."""
+        return LevelsSnapshot(self.about, dict(self._values))
 
 
 class CounterSnapshot(NamedTuple):
@@ -203,5 +235,12 @@ class GaugeSnapshot(NamedTuple):
     value: float | None
 
 
-Family = Counter | Distribution | Gauge
-Snapshot = CounterSnapshot | DistributionSnapshot | GaugeSnapshot
+class LevelsSnapshot(NamedTuple):
+    """The present values of several series."""
+
+    about: About
+    values: dict[Key, float]
+
+
+Family = Counter | Distribution | Gauge | Levels
+Snapshot = CounterSnapshot | DistributionSnapshot | GaugeSnapshot | LevelsSnapshot

@@ -9,6 +9,7 @@ from pinlater.server.metrics.families import (
     CounterSnapshot,
     DistributionSnapshot,
     GaugeSnapshot,
+    LevelsSnapshot,
     Series,
     Snapshot,
 )
@@ -29,6 +30,12 @@ def render_ostrich(snapshots: Sequence[Snapshot]) -> str:
         one.about.ostrich: _number(one.value)
         for one in snapshots
         if isinstance(one, GaugeSnapshot) and one.value is not None
+    }
+    gauges |= {
+        one.about.ostrich_name(key): _number(value)
+        for one in snapshots
+        if isinstance(one, LevelsSnapshot)
+        for key, value in one.values.items()
     }
     metrics = {
         name: text for one in snapshots if isinstance(one, DistributionSnapshot) for name, text in _distribution(one)

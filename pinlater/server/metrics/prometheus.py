@@ -12,6 +12,7 @@ from pinlater.server.metrics.families import (
     CounterSnapshot,
     DistributionSnapshot,
     GaugeSnapshot,
+    LevelsSnapshot,
     Snapshot,
     label_values,
 )
@@ -52,6 +53,8 @@ class _Collector:
                 yield _counter(one)
             elif isinstance(one, DistributionSnapshot):
                 yield _histogram(one)
+            elif isinstance(one, LevelsSnapshot):
+                yield _levels(one)
             elif one.value is not None:
                 yield _gauge(one, one.value)
 
@@ -89,6 +92,15 @@ def _counter(one: CounterSnapshot) -> CounterMetricFamily:
     from prometheus_client.core import CounterMetricFamily
 
     family = CounterMetricFamily(one.about.name, one.about.help, labels=one.about.labels)
+    for key, value in one.values.items():
+        family.add_metric(label_values(key), value)
+    return family
+
+
+def _levels(one: LevelsSnapshot) -> GaugeMetricFamily:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(one.about.name, one.about.help, labels=one.about.labels)
     for key, value in one.values.items():
         family.add_metric(label_values(key), value)
     return family

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from pinlater.server.metrics.catalog import Metrics
+from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.families import (
     CounterSnapshot,
     DistributionSnapshot,
     GaugeSnapshot,
     Key,
+    LevelsSnapshot,
     Series,
     Snapshot,
     label_values,
 )
 
 Labels = tuple[str, ...]
+_Number = TypeVar("_Number", int, float)
 
 
 class _Series(NamedTuple):
@@ -37,6 +40,7 @@ class Report(msgspec.Struct):
         counters: family -> label values -> count.
         distributions: family -> label values -> series.
         gauges: family -> present value.
+        levels: family -> label values -> present value.
     """
 
     pid: int
@@ -44,6 +48,7 @@ class Report(msgspec.Struct):
     counters: dict[str, list[tuple[Labels, int]]] = {}
     distributions: dict[str, list[tuple[Labels, _Series]]] = {}
     gauges: dict[str, float] = {}
+    levels: dict[str, list[tuple[Labels, float]]] = {}
 
     def without_present(self) -> Report:
         """Return what stays true when the process is gone: its counts."""
@@ -62,6 +67,8 @@ def encode_report(pid: int, reason: str | None, snapshots: Sequence[Snapshot]) -
             report.counters[name] = [(label_values(key), count) for key, count in one.values.items()]
         elif isinstance(one, DistributionSnapshot):
             report.distributions[name] = [(label_values(key), _flat(series)) for key, series in one.series.items()]
+        elif isinstance(one, LevelsSnapshot):
+            report.levels[name] = [(label_values(key), value) for key, value in one.values.items()]
         elif one.value is not None:
             report.gauges[name] = one.value
     return msgspec.msgpack.encode(report)
@@ -86,12 +93,20 @@ def total_of(reports: Iterable[Report]) -> Report:
             total.distributions[name] = list(_merged(total.distributions.get(name, ()), series).items())
         for name, value in report.gauges.items():
             total.gauges[name] = total.gauges.get(name, 0) + value
+        for name, values in report.levels.items():
+            total.levels[name] = list(_added(total.levels.get(name, ()), values).items())
     return total
 
 
 def snapshots_of(report: Report) -> list[Snapshot]:
-    """Return all families of the catalog, with the values of a report."""
-    return [_filled(one, report) for one in Metrics().snapshot()]
+    """Return all families of the catalog, with the values of a report, and of those made of others."""
+    metrics = Metrics()
+    backlog, rates = (
+        dict(report.levels.get(family.about.name, ()))
+        for family in (metrics.backlog_jobs, metrics.completions_per_second)
+    )
+    report.levels[metrics.backlog_seconds.about.name] = list(backlog_seconds(backlog, rates).items())
+    return [_filled(one, report) for one in metrics.snapshot()]
 
 
 def _filled(one: Snapshot, report: Report) -> Snapshot:
@@ -101,13 +116,15 @@ def _filled(one: Snapshot, report: Report) -> Snapshot:
     if isinstance(one, DistributionSnapshot):
         series: dict[Key, Series] = {key: Series(*flat) for key, flat in report.distributions.get(name, ())}
         return one._replace(series=series)
+    if isinstance(one, LevelsSnapshot):
+        return one._replace(values=dict(report.levels.get(name, ())))
     return GaugeSnapshot(one.about, report.gauges.get(name))
 
 
-def _added(mine: Iterable[tuple[Labels, int]], theirs: Iterable[tuple[Labels, int]]) -> dict[Labels, int]:
+def _added(mine: Iterable[tuple[Labels, _Number]], theirs: Iterable[tuple[Labels, _Number]]) -> dict[Labels, _Number]:
     total = dict(mine)
     for key, count in theirs:
-        total[key] = total.get(key, 0) + count
+        total[key] = total[key] + count if key in total else count
     return total
 
 

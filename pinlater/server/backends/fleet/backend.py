@@ -209,6 +209,10 @@ class FleetBackend:
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await self._sum(lambda shard: shard.count_jobs(queue, which))
 
+    async def oldest_due_ms(self, queue: str) -> int | None:
+        answers = await ask_all(self._roster.well(), lambda shard: shard.oldest_due_ms(queue))
+        return min((due_ms for _, due_ms in answers if due_ms is not None), default=None)
+
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         pages = await ask_all(
             self._roster.well(),

@@ -103,6 +103,8 @@ class Shard(Protocol):
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int: ...
 
+    async def oldest_due_ms(self, queue: str) -> int | None: ...
+
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         """Return the next jobs that match; the positions need not name the shard.
 

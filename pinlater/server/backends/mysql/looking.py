@@ -149,6 +149,21 @@ class Looker:
 
         return await self._database.read(look)
 
+    async def oldest_due(self, search: Search) -> int | None:
+        """Return since when the job is due that has been so for longest; None if none is."""
+
+        async def look(connection: Connection) -> int | None:
+            results = await connection.run(
+                *(
+                    self._database.queries.bind("first_pending", queue=search.queue.id, priority=priority, floor=_BEGIN)
+                    for priority in search.priorities
+                )
+            )
+            first = [int(result.rows[0][0]) for result in results if result.rows]
+            return min((due_ms for due_ms in first if due_ms <= search.now), default=None)
+
+        return await self._database.read(look)
+
     async def scan(self, search: Search, limit: int, position: Position | None) -> Page:
         """Return the next jobs that match, latest run_after first, without their bodies."""
         found = [

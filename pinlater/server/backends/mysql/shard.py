@@ -40,6 +40,7 @@ from pinlater.server.backends.mysql.settle import AckRequest, Settler
 from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
 from pinlater.server.backends.mysql.upkeep import Upkeep
 from pinlater.server.backends.mysql.watcher import Watcher
+from pinlater.wire.messages import PENDING
 
 _T = TypeVar("_T")
 
@@ -220,6 +221,9 @@ class MysqlShard:
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         search = await self._search(queue, which)
         return await self._looker.count(search, self._options.count_limit)
+
+    async def oldest_due_ms(self, queue: str) -> int | None:
+        return await self._looker.oldest_due(await self._search(queue, JobFilter(PENDING)))
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._looker.scan(await self._search(queue, which), limit, position)

@@ -90,6 +90,13 @@ async def count(asker: Asker, search: Search, cap: int) -> int:
     return total
 
 
+async def oldest_due(asker: Asker, search: Search) -> int | None:
+    """Return since when the job is due that has been so for longest; None if none is."""
+    first, last = search.priorities[0], search.priorities[-1]
+    due: list[bytes] = await asker.ask("oldest", search.queue, first, last)
+    return min((int(moment) for moment in due), default=None)
+
+
 async def scan(asker: Asker, search: Search, limit: int, position: Position | None) -> Page:
     """Return the next jobs that match, latest run_after first, without their bodies."""
     found = [

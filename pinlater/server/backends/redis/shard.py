@@ -43,6 +43,7 @@ from pinlater.server.backends.redis.place import Place
 from pinlater.server.backends.redis.queues import Queues
 from pinlater.server.backends.redis.strays import Strays
 from pinlater.server.backends.redis.wakeups import Wakeups
+from pinlater.wire.messages import PENDING
 
 PREFIX = "pinlater:"
 """Of all keys, so that a server may be shared with others."""
@@ -222,6 +223,9 @@ class RedisShard:
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await looking.count(self._look, self._search(queue, which), self._count_limit)
+
+    async def oldest_due_ms(self, queue: str) -> int | None:
+        return await looking.oldest_due(self._look, self._search(queue, JobFilter(PENDING)))
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await looking.scan(self._look, self._search(queue, which), limit, position)

@@ -41,6 +41,7 @@ from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.settle import AckRequest, settle
 from pinlater.server.backends.sqlite.store import Store
 from pinlater.server.backends.sqlite.writer import Writer
+from pinlater.wire.messages import PENDING
 
 _T = TypeVar("_T")
 
@@ -235,6 +236,9 @@ class SqliteBackend:
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
         return await self._read(looking.count, self._search(queue, which), self._count_limit)
+
+    async def oldest_due_ms(self, queue: str) -> int | None:
+        return await self._read(looking.oldest_due, self._search(queue, JobFilter(PENDING)))
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._read(looking.scan, self._search(queue, which), limit, position)

@@ -105,6 +105,15 @@ def count(connection: sqlite3.Connection, search: Search, cap: int) -> int:
     )
 
 
+def oldest_due(connection: sqlite3.Connection, search: Search) -> int | None:
+    """Return since when the job is due that has been so for longest; None if none is."""
+    rows = [
+        connection.execute(QUERIES["next_due"], (search.queue.id, _BEGIN, priority)).fetchone()
+        for priority in search.priorities
+    ]
+    return min((row[0] for row in rows if row is not None and row[0] <= search.now), default=None)
+
+
 def scan(connection: sqlite3.Connection, search: Search, limit: int, position: Position | None) -> Page:
     """Return the next jobs that match, latest run_after first, without their bodies."""
     found = list(_matching(connection, search, limit + 1, position))

@@ -1,0 +1,119 @@
+"""A real Prometheus scrapes a real server, and answers every query of the dashboard."""
+
+import contextlib
+import json
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from tests.support.apache import DeclaredError
+from tests.support.monitoring import FOLDER, dashboard_queries, metrics_in, metrics_on, program
+from tests.support.server import ServerProcess, free_ports, wait_for
+
+SELDOM = ("pinlater_calls_shed_total",)
+"""Nothing of the test makes the store fall behind."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = ServerProcess(
+        tmp_path_factory.mktemp("scraped") / "server",
+        QUEUE_METRICS_INTERVAL_SECONDS="0.2",
+        BACKEND_MONITOR_THREAD_DELAY_SECONDS="0.1",
+    )
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory, server):
+    """Ask it: a function that takes a query and returns the result."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    (port,) = free_ports(1)
+    config = (FOLDER / "prometheus.yml").read_text().replace("127.0.0.1:9999", f"127.0.0.1:{server._admin_port}")
+    config = config.replace("interval: 15s", "interval: 1s").replace("alerts.yml", str(FOLDER / "alerts.yml"))
+    (folder / "prometheus.yml").write_text(config)
+    command = [program("prometheus"), f"--config.file={folder / 'prometheus.yml'}"]
+    command += [f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def ask(query):
+        parameters = urllib.parse.urlencode({"query": query})
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{parameters}", timeout=20) as answer:
+            found = json.load(answer)
+        assert found["status"] == "success", found
+        return found["data"]["result"]
+
+    def is_up():
+        assert process.poll() is None, (folder / "log").read_text()
+        with contextlib.suppress(OSError):
+            return ask('up{job="pinlater"} == 1')
+
+    try:
+        wait_for(is_up, 50)
+        yield ask
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def some_of_everything(server):
+    """Let each kind of thing happen once."""
+    with server.client() as client:
+        client.createQueue(name="email")
+        client.enqueueJobs(queueName="email", jobs=[{"body": b"x", "numAttemptsAllowed": 5}] * 10)
+        taken = client.dequeueJobs(queueName="email", limit=4)
+        names = list(taken["jobs"])
+        claim = taken["jobMetadata"][names[0]]["claimDescriptor"]
+        acks = {"queueName": "email", "jobsSucceeded": [{"jobDescriptor": names[0], "claimDescriptor": claim}]}
+        acks["jobsFailed"] = [{"jobDescriptor": names[1], "claimDescriptor": claim}]
+        client.ackDequeuedJobs(**acks)
+        client.ackDequeuedJobs(**acks)  # both are stale now
+        client.dequeueJobs(queueName="email", limit=1, claimTimeoutMillis=100)  # runs out
+        client.createQueue(name="empty")
+        client.dequeueJobs(queueName="empty", limit=1)
+        with contextlib.suppress(DeclaredError):
+            client.getJobCount(queueName="missing", jobState=0)
+        client.enqueueJobs(queueName="email", jobs=[{"body": b"y", "numAttemptsAllowed": 1}])
+
+
+@pytest.mark.timeout(150)
+def test_prometheus_answers_the_queries_of_the_dashboard(server, prometheus):
+    open_queries = [query for query in dashboard_queries() if not any(name in query for name in SELDOM)]
+    assert len(open_queries) > 25
+    deadline = time.monotonic() + 100
+    while open_queries:
+        some_of_everything(server)
+        time.sleep(1)
+        open_queries = [query for query in open_queries if not prometheus(query)]
+        assert time.monotonic() < deadline, open_queries
+    for query in dashboard_queries():
+        prometheus(query)  # also those without a result are understood
+
+
+@pytest.mark.timeout(150)
+def test_the_figures_of_the_queues_are_right(server, prometheus):
+    with server.client() as client:
+        client.createQueue(name="counted")
+        client.enqueueJobs(queueName="counted", jobs=[{"body": b"x"}] * 7)
+        client.dequeueJobs(queueName="counted", limit=3)
+
+    def figure(name):
+        result = prometheus(f'{name}{{queue="counted"}}')
+        return float(result[0]["value"][1]) if result else None
+
+    wait_for(lambda: figure("pinlater_queue_running_jobs") == 3, 50)
+    wait_for(lambda: figure("pinlater_queue_backlog_jobs") == 4, 50)
+    wait_for(lambda: (figure("pinlater_queue_oldest_due_age_seconds") or 0) > 1, 50)
+    assert figure("pinlater_queue_backlog_seconds") == 4 * 300  # nothing was completed
+
+
+def test_every_metric_of_the_dashboard_is_on_the_page(server):
+    with server.client() as client:
+        client.createQueue(name="any")
+    named = metrics_in("\n".join(dashboard_queries()))
+    assert wait_for(lambda: named <= metrics_on(server.page("/metrics")[1]))

@@ -1,0 +1,134 @@
+"""What is asked of the store for the metrics, at what cost, and what is made of it."""
+
+import asyncio
+
+import pytest
+
+from pinlater.errors import QueueNotFound
+from pinlater.server.metrics import Metrics
+from pinlater.server.metrics.derived import backlog_seconds
+from pinlater.server.metrics.recent import RecentRates
+from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
+from pinlater.server.queue_watch import QueueWatch, follow_completions
+from pinlater.wire.messages import PENDING
+
+NOW_MS = 1_000_000
+
+
+class Store:
+    """Says how many jobs each queue has: due, running, and since when the oldest is due."""
+
+    def __init__(self, queues):
+        self.queues = queues
+        self.deleted = set()
+        self.asked = []
+
+    async def queue_names(self):
+        return set(self.queues)
+
+    async def count_jobs(self, queue, which):
+        self.asked.append(queue)
+        if queue in self.deleted:
+            raise QueueNotFound(queue)
+        assert which.state != PENDING or which.is_future is False
+        return self.queues[queue][0 if which.state == PENDING else 1]
+
+    async def oldest_due_ms(self, queue):
+        return self.queues[queue][2]
+
+
+def levels(metrics, name):
+    [one] = [one for one in metrics.snapshot() if one.about.name == name]
+    return one.values
+
+
+def look(store, metrics):
+    asyncio.run(QueueWatch(store, metrics, lambda: NOW_MS, 15).look())
+
+
+def test_each_queue_is_shown():
+    metrics = Metrics()
+    look(Store({"email": (3, 2, NOW_MS - 4500), "sms": (0, 0, None), "skewed": (1, 0, NOW_MS + 50)}), metrics)
+    assert levels(metrics, "pinlater_queue_backlog_jobs") == {"email": 3, "sms": 0, "skewed": 1}
+    assert levels(metrics, "pinlater_queue_running_jobs") == {"email": 2, "sms": 0, "skewed": 0}
+    assert levels(metrics, "pinlater_queue_oldest_due_age_seconds") == {"email": 4.5, "sms": 0, "skewed": 0}
+
+
+def test_queues_that_are_gone_are_shown_no_more():
+    metrics = Metrics()
+    store = Store({"email": (3, 2, NOW_MS), "sms": (1, 0, NOW_MS)})
+    look(store, metrics)
+    store.deleted.add("sms")  # between the names and the counts
+    look(store, metrics)
+    del store.queues["sms"]
+    look(store, metrics)
+    assert set(levels(metrics, "pinlater_queue_backlog_jobs")) == {"email"}
+
+
+def test_a_page_asks_the_store_nothing():
+    store, metrics = Store({"email": (3, 2, NOW_MS)}), Metrics()
+    look(store, metrics)
+    asked = len(store.asked)
+    for _ in range(5):
+        metrics.snapshot()
+    assert len(store.asked) == asked == 2
+
+
+def test_a_store_that_is_away_ends_nothing():
+    class Away(Store):
+        async def queue_names(self):
+            self.asked.append("names")
+            raise OSError
+
+    store = Away({})
+
+    async def main():
+        task = asyncio.create_task(QueueWatch(store, Metrics(), lambda: NOW_MS, 0.001).run())
+        while len(store.asked) < 3:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(main())
+    assert len(store.asked) >= 3
+
+
+def test_rates_are_those_of_the_window():
+    rates = RecentRates(100)
+    assert rates.add(0, {"q": 50}) == {}
+    assert rates.add(10, {"q": 150}) == {"q": 10}
+    assert rates.add(60, {"q": 150, "new": 30}) == {"q": pytest.approx(100 / 60), "new": 0.5}
+    assert rates.add(110, {"q": 150}) == {"q": 0}
+    assert rates.add(115, {"q": 155}) == {"q": pytest.approx(5 / 105)}
+
+
+def test_completions_of_both_kinds_count():
+    metrics = Metrics()
+
+    async def main():
+        task = asyncio.create_task(follow_completions(metrics, 0.01))
+        await asyncio.sleep(0.02)
+        metrics.acks_succeeded.add("email", 5)
+        metrics.acks_failed.add("email", 5)
+        while not levels(metrics, "pinlater_queue_completions_per_second").get("email"):
+            await asyncio.sleep(0.005)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+    assert levels(metrics, "pinlater_queue_completions_per_second")["email"] > 0
+
+
+def test_backlog_in_seconds():
+    assert backlog_seconds({"a": 100, "b": 3, "c": 0}, {"a": 20.0, "c": 0.0}) == {"a": 5, "b": 900, "c": 0}
+
+
+def test_the_pace_of_all_processes_counts():
+    first, second = Metrics(), Metrics()
+    first.backlog_jobs.set("email", 60)  # one of them looks at the queues
+    for metrics, pace in ((first, 2.0), (second, 4.0)):
+        metrics.completions_per_second.set("email", pace)
+    reports = [decode_report(encode_report(1, None, metrics.snapshot())) for metrics in (first, second)]
+    total = {one.about.name: one for one in snapshots_of(total_of(reports))}
+    assert total["pinlater_queue_backlog_seconds"].values == {("email",): 10}
+    assert total["pinlater_queue_completions_per_second"].values == {("email",): 6}
