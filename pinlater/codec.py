@@ -40,6 +40,8 @@ def encode_body(job: Job, kept: Kept | None = None) -> bytes:
         return job.body
     try:
         body = _encode(job)
+        if b"null" in body:  # NaN and infinity are written so; better refused here than where the job is to be run
+            msgspec.json.decode(body, type=type(job))
         return body if kept is None else with_kept(body, kept)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error

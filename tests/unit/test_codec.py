@@ -133,3 +133,15 @@ def test_two_raw_classes_of_one_queue_are_refused():
     rival = type(Job)("Rival", (RawJob,), {}, queue="pixels")
     with pytest.raises(ConfigError, match="'pixels' has two raw job classes"):
         JobCodec([Pixels, rival])
+
+
+class Measurement(Job, queue="measurements"):
+    value: float
+    limit: float | None = None
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_cannot_carry_is_refused_when_it_is_enqueued(value):
+    with pytest.raises(BodyInvalid, match=r"job Measurement cannot be written as JSON: .*\$\.value"):
+        encode_body(Measurement(value=value))
+    assert b'"limit":null' in encode_body(Measurement(value=1.5))
