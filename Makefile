@@ -7,10 +7,10 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 MADE := $(VENV)/made
 
-.PHONY: help venv demo test lint format bench clean
+.PHONY: help venv demo test lint format reference bench clean
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(MADE) ## Make .venv with the programs, the examples and the tools of the developers
 
@@ -32,6 +32,9 @@ lint: venv ## Check style and types only
 format: venv ## Put the code into its form
 	@$(VENV)/bin/ruff format
 	@$(VENV)/bin/ruff check --fix
+
+reference: venv ## Write docs/reference anew from the code
+	@$(VENV)/bin/python docs/make_reference.py
 
 bench: venv ## Measure
 	@$(VENV)/bin/python -m benchmarks

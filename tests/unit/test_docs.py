@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(ROOT.glob("*.md"))
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text()
 
 
@@ -37,20 +37,28 @@ def test_the_first_example_is_short_and_defines_a_job():
     assert namespace["SavePage"].job_options.queue == "pages"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_make_targets_exist(document):
     named = set(re.findall(r"(?:^\$ |`)make ([a-z]+)", document.read_text(), re.MULTILINE))
     assert named <= targets()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
-    for link in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+    for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", document.read_text()):
+        target = document.parent / link if link else document
         if "://" not in link:
-            assert (document.parent / link).exists(), link
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def anchors(document):
+    """Return what a forge makes of the headings of a document."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_folders_and_files_named_in_tables_exist(document):
     for name in re.findall(r"^\| `([\w/.]+/)`", document.read_text(), re.MULTILINE):
         assert (ROOT / name).is_dir(), name

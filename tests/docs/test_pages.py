@@ -1,0 +1,131 @@
+"""Every code block of the README and of docs/ does what the page says: a page is run from top to bottom.
+
+Python is executed, console blocks are run in a folder and on ports of their own, configuration is read by the program
+that it is for. A block that cannot be run says why, in a comment above it. What a page takes for granted stands
+in ``worlds/``, in a module of the page's name.
+"""
+
+import http.server
+import importlib
+import os
+import threading
+
+import pytest
+
+from pinlater.testing import LocalServer
+from tests.docs import commands, configs
+from tests.docs.pages import PAGES, ROOT, blocks
+from tests.docs.sandbox import Sandbox
+from tests.docs.snippets import Snippets
+
+DRAWINGS = {"", "text"}
+CONFIGS = {"conf", "ini", "json"}
+RUNNABLE = [page for page in PAGES if any(block.language not in DRAWINGS for block in blocks(page))]
+
+
+@pytest.fixture(scope="session")
+def proxy():
+    """The World Wide Web, as far as the pages need it: every page of every site is the same."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<h1>Example Domain</h1>\n")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{web.server_port}"
+        web.shutdown()
+
+
+def world_of(page):
+    """Return the module of what a page takes for granted; None if there is none."""
+    name = "_".join(page.relative_to(ROOT).with_suffix("").parts).lower().replace("-", "_")
+    try:
+        return importlib.import_module(f"tests.docs.worlds.{name}")
+    except ModuleNotFoundError:
+        return None
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_does_what_it_says(page, tmp_path, proxy, monkeypatch):
+    world = world_of(page)
+    sandbox = Sandbox(tmp_path, proxy)
+    snippets = Snippets(vars(world) if world else {}, tmp_path)
+    for key, value in sandbox.settings.items():
+        if key not in {"PATH", "HOME", "PYTHONPATH"}:
+            monkeypatch.setenv(key, value)
+    monkeypatch.chdir(sandbox.folder)
+    monkeypatch.syspath_prepend(str(sandbox.folder))
+    try:
+        if hasattr(world, "prepare"):
+            world.prepare(sandbox)
+        for block in blocks(page):
+            run(block, sandbox, snippets, tmp_path)
+        if hasattr(world, "afterwards"):
+            with LocalServer(tmp_path / "afterwards") as server:
+                world.afterwards(snippets.names, server)
+        assert snippets.never_ran() == []
+    finally:
+        snippets.close()
+        sandbox.close()
+
+
+def run(block, sandbox, snippets, folder):
+    if block.language == "console":
+        run_console(block, sandbox)
+    elif block.language == "python" and not block.reason:
+        run_python(block, sandbox, snippets)
+    elif block.language in CONFIGS and not block.reason:
+        check_config(block, sandbox, folder)
+    else:
+        assert block.reason or block.language in DRAWINGS, f"{block.place}: nobody knows how to run {block.language}"
+
+
+def run_console(block, sandbox):
+    for command in commands.commands(block):
+        commands.check(command.text)
+        if not block.reason:
+            assert not command.as_root, f"{block.place}: a command of root's needs a reason not to be run"
+            command.expected = [sandbox.adapted(line) for line in command.expected]
+            waits_for = [line for line in command.expected if "..." not in line]
+            output = sandbox.run(command.text, waits_for)
+            commands.assert_output(command, output, block.place)
+
+
+def run_python(block, sandbox, snippets):
+    code = sandbox.adapted(block.code)
+    if "Client(" in code:
+        sandbox.ensure_server()
+    if block.file:
+        path = sandbox.write(block.file, block.code)
+        snippets.load(path.stem)
+    else:
+        snippets.run(block, code)
+
+
+def check_config(block, sandbox, folder):
+    text = sandbox.adapted(block.code)
+    path = sandbox.write(block.file or f"block-{block.line}", block.code)
+    if block.language == "conf":
+        configs.check_settings(path)
+    elif block.language == "json":
+        configs.check_json(text)
+    else:
+        configs.check_unit(block.code, block.file, folder / f"unit-{block.line}")
+
+
+def test_reasons_are_few():
+    all_blocks = [block for page in PAGES for block in blocks(page) if block.language not in DRAWINGS]
+    excused = [block.place for block in all_blocks if block.reason]
+    assert len(excused) <= len(all_blocks) / 10, excused
+
+
+def test_nothing_of_the_environment_of_whoever_runs_the_tests_is_needed(tmp_path, proxy):
+    sandbox = Sandbox(tmp_path, proxy)
+    assert sandbox.settings["PINLATER_SERVERS"] != os.environ.get("PINLATER_SERVERS")
+    assert "9010" not in sandbox.adapted("pinlater queues --server 127.0.0.1:9010")

@@ -1,0 +1,79 @@
+"""What the guide of workflows takes for granted: functions for its steps."""
+
+from pinlater.testing import run_inline
+
+mails, notes, uploads, resized, covers = [], [], [], [], []
+
+
+def reserve_domain(owner):
+    return f"{owner}.shops.example"
+
+
+def order_certificate(domain):
+    return None
+
+
+def send_mail(user, text):
+    mails.append((user, text))
+
+
+def list_photos(album):
+    return ["cat.jpg", "coffee.jpg"]
+
+
+def resize(photo):
+    resized.append(photo)
+
+
+def has_cover(album):
+    return True
+
+
+def show_cover(album):
+    covers.append(album)
+
+
+async def ask_price(shop):
+    return len(shop)
+
+
+def note_price(price):
+    notes.append(price)
+
+
+def dump_database(database):
+    return f"{database}.sql"
+
+
+def upload(dump):
+    uploads.append(dump)
+    if len(uploads) < 3:
+        raise ConnectionError("not now")
+
+
+def has_come(user):
+    return False
+
+
+def lock_shop(owner):
+    return None
+
+
+def afterwards(page, server):
+    kinds = [page[name] for name in ("PublishAlbum", "CompareOffers", "Backup", "Close", "Invite")]
+    album, compare, backup, close, invite = kinds
+    with run_inline(*kinds) as client:
+        client.enqueue(album(album=7))
+        client.enqueue(compare(shops=["a", "bb"]))
+        client.enqueue(backup(database="shop"))
+        client.enqueue(close(owner="ada"))
+        client.assert_succeeded()
+    assert (resized, covers, notes, uploads) == (["cat.jpg", "coffee.jpg"], [7], [1], ["shop.sql"] * 3)
+    mails.clear()
+    server.client(invite).enqueue(invite(user="bob"))
+    server.run_worker(invite)
+    assert mails == [("bob", "come in")]
+    server.advance(3 * 86400)
+    [outcome] = server.run_worker(invite)
+    assert outcome.ending == "succeeded"
+    assert mails == [("bob", "come in"), ("bob", "do come in")]
