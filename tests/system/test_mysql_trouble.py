@@ -1,6 +1,7 @@
 """A MySQL store whose servers die, hang and come back under load: nothing confirmed is lost, nobody waits for long."""
 
 import asyncio
+import contextlib
 import itertools
 import time
 
@@ -183,3 +184,29 @@ def test_one_shard_of_three_is_dead(own_service):
     run(places, trouble)
     assert seen["shards"] == {"1", "2"}
     assert seen["seconds"] < LONGEST_CALL_SECONDS, "the living do not wait for the dead"
+
+
+def test_claims_outlive_an_outage_that_kept_their_holders_from_renewing_them(own_service):
+    async def scenario():
+        clock = SteadyClock()
+        fleet = make_fleet([place_of(own_service)], clock.now_ms, prefix=fresh_prefix())
+        await fleet.create_queue(QUEUE)
+        await fleet.enqueue_jobs(QUEUE, [new_job()])
+        claim = Claim("host:1:1:consumer:1", 1500)
+        [job] = (await fleet.dequeue_jobs(QUEUE, 1, claim)).jobs
+        assert await fleet.count_jobs(QUEUE, JobFilter(IN_PROGRESS)) == 1  # waits for the commit of the claim
+        own_service.kill()
+        while clock.now_ms() < job.created_at_ms + 2500:
+            await asyncio.sleep(0.1)
+            with contextlib.suppress(ServiceError):
+                await fleet.reap_expired(10, server_age_ms=10**9, quiet_ms=10_000)
+        await asyncio.to_thread(own_service.start)
+        async with asyncio.timeout(30):
+            while fleet.ill_shards:
+                await asyncio.sleep(0.01)
+        assert await fleet.reap_expired(10, server_age_ms=10**9, quiet_ms=10_000) == []
+        ack = Ack(JobDescriptor.parse(job.descriptor), claim.descriptor, "", 0, False)
+        assert (await fleet.ack_dequeued_jobs(QUEUE, [ack], [])).changed == 1
+        await fleet.close()
+
+    asyncio.run(scenario())

@@ -8,7 +8,7 @@ import pytest
 from pinlater.errors import ConfigError
 from pinlater.server.backends.fleet import ShardSpec
 from pinlater.server.backends.mysql import read_shards
-from pinlater.server.backends.mysql.place import Place
+from pinlater.server.backends.mysql.place import Place, Tls
 
 FILE = Path("shards.json")
 ENTRY = {"master": {"host": "db1", "port": 3307}, "user": "pin", "passwd": "secret"}
@@ -35,6 +35,16 @@ def test_several_databases_for_each_entry():
 
 def test_other_keys_than_those_with_the_prefix_are_ignored():
     assert [spec.name for spec in read({"pin1": ENTRY, "other": "what you like"}, prefix="pin")] == ["1"]
+
+
+def test_ways_of_encryption():
+    def tls_of(**entry):
+        [spec] = read({"db1": {**ENTRY, **entry}})
+        return spec.place.tls
+
+    assert tls_of() is None
+    assert tls_of(tls=False) is None
+    assert tls_of(tls=True) == Tls(ca=None)
 
 
 def test_no_password_in_what_is_logged():

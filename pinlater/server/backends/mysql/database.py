@@ -42,6 +42,11 @@ class Database:
         self._is_ready = False
         self._making = asyncio.Lock()
 
+    @property
+    def seconds_since_failure(self) -> float:
+        """How long the server has answered whenever it was asked."""
+        return self._pool.seconds_since_failure
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """Lend a connection to a database that has its tables.

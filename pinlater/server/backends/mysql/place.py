@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 
 class Tls(NamedTuple):
-    """Files for a connection by TLS: who signed the server's certificate, and, if it asks for one, ours."""
+    """Files for a connection by TLS: who signed the server's certificate (None: the system's authorities), and ours."""
 
-    ca: str
+    ca: str | None = None
     cert: str | None = None
     key: str | None = None
 

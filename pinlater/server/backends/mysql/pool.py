@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -27,6 +28,8 @@ class Pool:
         self._places = asyncio.Semaphore(size)
         self._idle: list[tuple[float, Connection]] = []
         self._lent: set[Connection] = set()
+        self._is_failing = False
+        self._back_at = -math.inf
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -38,17 +41,34 @@ class Pool:
             Unreached: none could be made.
         """
         async with self._places:
-            connection = self._take() or await Connection.open(self.place)
+            connection = self._take() or await self._open()
             self._lent.add(connection)
             try:
                 yield connection
             except Lost:
+                self._is_failing = True
                 self.forget_idle()  # made before the same fault, most of them
                 raise
             finally:
                 self._lent.discard(connection)
                 if connection.is_open:
                     self._idle.append((self._now(), connection))
+
+    async def _open(self) -> Connection:
+        try:
+            connection = await Connection.open(self.place)
+        except BaseException:  # also the caller's impatience
+            self._is_failing = True
+            raise
+        if self._is_failing:
+            self._is_failing = False
+            self._back_at = self._now()
+        return connection
+
+    @property
+    def seconds_since_failure(self) -> float:
+        """How long the server has answered, since it was found again; infinite when it always has."""
+        return self._now() - self._back_at
 
     @staticmethod
     def _now() -> float:

@@ -6,7 +6,8 @@
                        "user": "pinlater", "passwd": "...", "dequeueOnly": false}}
 
 The number at the end of a key is the shard's; other keys than those with the prefix are ignored, and ``slave`` is
-accepted and not used. ``tls`` is ours: ``{"ca": "file.pem", "cert": "file.pem", "key": "file.pem"}``.
+accepted and not used. ``tls`` is ours: ``true``, or files, as in
+``{"ca": "ca.pem", "cert": "our.pem", "key": "our.key"}``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _Address(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Tls(msgspec.Struct, forbid_unknown_fields=True):
-    ca: str
+    ca: str | None = None
     cert: str | None = None
     key: str | None = None
 
@@ -41,7 +42,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     passwd: str = ""
     slave: _Address | None = None
     dequeueOnly: bool = False  # noqa: N815 - the format's name
-    tls: _Tls | None = None
+    tls: bool | _Tls = False
 
 
 def read_shards(content: bytes, file: Path, *, prefix: str, databases: int) -> list[ShardSpec]:
@@ -81,7 +82,7 @@ def _number(key: str, prefix: str, file: Path) -> int:
 
 
 def _shards(number: int, entry: _Entry, databases: int, file: Path) -> list[ShardSpec]:
-    tls = Tls(entry.tls.ca, entry.tls.cert, entry.tls.key) if entry.tls else None
+    tls = _tls(entry.tls)
     if not 1 <= entry.master.port <= 65535:
         raise ConfigError(f"{file}: shard {number}: {entry.master.port} is no port; write such as 3306")
     if tls:
@@ -92,3 +93,9 @@ def _shards(number: int, entry: _Entry, databases: int, file: Path) -> list[Shar
     place = Place(entry.master.host, entry.master.port, entry.user, entry.passwd, tls)
     names = [str(number), *(f"{number}d{database}" for database in range(1, databases))]
     return [ShardSpec(name, place, entry.dequeueOnly) for name in names]
+
+
+def _tls(wanted: bool | _Tls) -> Tls | None:
+    if isinstance(wanted, _Tls):
+        return Tls(wanted.ca, wanted.cert, wanted.key)
+    return Tls() if wanted else None

@@ -95,6 +95,9 @@ StoreBatch = Batch[StoreRequest, list[str]]
 Row = tuple[StoreRequest, int]
 """A job of a request, by its place."""
 
+_Twins = dict[tuple[int, int], str]
+"""Jobs that are not stored, by identity of their request and place -> descriptor of the job that has their key."""
+
 
 class Storer:
     """Stores jobs.
@@ -112,23 +115,15 @@ class Storer:
         for request in batch.requests:
             if not request.first_id:
                 request.first_id = await self._ids.take(len(request.jobs))
-        async with self._database.transaction() as transaction:
-            # An attempt whose connection broke at its end may have been committed. The ids tell, as none is used twice.
-            stored = await _stored(transaction, batch.requests) if batch.is_uncertain else set()
-            missing = await _missing_queues(transaction, batch.requests)
+        missing: set[int] = set()
+        while True:
             there = [request for request in batch.requests if request.queue.id not in missing]
-            twins = await _twins(transaction, there, stored)
-            rows = [
-                (request, place)
-                for request in there
-                if request.keys is not None or request.first_id not in stored
-                for place in range(len(request.jobs))
-                if (id(request), place) not in twins and request.first_id + place not in stored
-            ]
-            if rows:
-                await transaction.run(*_insertions(transaction, rows))
-            batch.is_uncertain = True
-            await transaction.commit()
+            try:
+                async with self._database.transaction() as transaction:
+                    twins = await _store(transaction, there, batch)
+                break
+            except _QueuesGone as error:  # nothing was stored: the others' jobs once more
+                missing |= error.queue_ids
         batch.answer(
             [
                 not_found(request.queue.name) if request.queue.id in missing else _names(request, twins)
@@ -137,7 +132,39 @@ class Storer:
         )
 
 
-def _names(request: StoreRequest, twins: dict[tuple[int, int], str]) -> list[str]:
+class _QueuesGone(Exception):
+    """Queues were deleted by another server."""
+
+    def __init__(self, queue_ids: set[int]) -> None:
+        super().__init__(f"queues {queue_ids} are gone")
+        self.queue_ids = queue_ids
+
+
+async def _store(transaction: Transaction, requests: Sequence[StoreRequest], batch: StoreBatch) -> _Twins:
+    """Store and commit; return which jobs were not stored because of their keys."""
+    # An attempt whose connection broke at its end may have been committed. The ids tell, as none is used twice.
+    stored = await _stored(transaction, requests) if batch.is_uncertain else set()
+    twins = await _twins(transaction, requests, stored)
+    rows = [
+        (request, place)
+        for request in requests
+        if request.keys is not None or request.first_id not in stored
+        for place in range(len(request.jobs))
+        if (id(request), place) not in twins and request.first_id + place not in stored
+    ]
+    wanted = sorted({request.queue.id for request in requests})
+    held, *_ = await transaction.run(
+        transaction.bind("hold_queues", queues=wanted), *(_insertions(transaction, rows) if rows else ())
+    )
+    missing = set(wanted) - {queue_id for (queue_id,) in held.rows}
+    if missing:
+        raise _QueuesGone(missing)
+    batch.is_uncertain = True
+    await transaction.commit()
+    return twins
+
+
+def _names(request: StoreRequest, twins: _Twins) -> list[str]:
     if request.keys is not None:
         return [twins.get((id(request), place)) or request.name(place) for place in range(len(request.jobs))]
     prefixes = request.queue.prefixes
@@ -156,16 +183,7 @@ async def _stored(transaction: Transaction, requests: Sequence[StoreRequest]) ->
     return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
 
 
-async def _missing_queues(transaction: Transaction, requests: Sequence[StoreRequest]) -> set[int]:
-    """Return the ids of queues that were deleted; hold the others until the transaction ends."""
-    wanted = sorted({request.queue.id for request in requests})
-    held = await transaction.rows("hold_queues", queues=wanted)
-    return set(wanted) - {queue_id for (queue_id,) in held}
-
-
-async def _twins(
-    transaction: Transaction, requests: Sequence[StoreRequest], stored: set[int]
-) -> dict[tuple[int, int], str]:
+async def _twins(transaction: Transaction, requests: Sequence[StoreRequest], stored: set[int]) -> _Twins:
     """Return the jobs whose keys others have, stored already or earlier in this batch, with the names of those."""
     keyed = [request for request in requests if request.keys is not None]
     holders: dict[tuple[int, str], str] = {}
@@ -173,7 +191,7 @@ async def _twins(
         keys = {key for request in keyed if request.queue == queue for key in request.keys or () if key is not None}
         rows = await transaction.rows("unique_jobs", queue=queue.id, keys=sorted(key.encode() for key in keys))
         holders |= {(queue.id, key.decode()): f"{queue.prefixes[priority - 1]}{at}" for key, priority, at in rows}
-    twins: dict[tuple[int, int], str] = {}
+    twins: _Twins = {}
     for request in keyed:
         for place, key in enumerate(request.keys or ()):
             if key is not None and request.first_id + place not in stored:

@@ -72,10 +72,12 @@ class Upkeep:
 
     async def reap(self, limit: int, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         """End expired claims."""
+        # While the database was away, nobody could renew a claim: as after a start of the server, they get time to.
+        age_ms = int(min(server_age_ms, self._database.seconds_since_failure * 1000))
 
         async def work(transaction: Transaction) -> list[tuple[int, int]]:
             rows = await transaction.rows(
-                "expired_claims", now=transaction.now, age=server_age_ms, quiet=quiet_ms, limit=limit
+                "expired_claims", now=transaction.now, age=age_ms, quiet=quiet_ms, limit=limit
             )
             await _change(transaction, [row[0] for row in rows], "expire_jobs", now=transaction.now)
             return [(queue_id, remaining) for _, queue_id, remaining in rows]

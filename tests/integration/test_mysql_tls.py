@@ -1,0 +1,74 @@
+"""TLS to the database: encrypted, and only to the server that its certificate is for."""
+
+import asyncio
+
+import pytest
+import uvloop
+
+from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.faults import Unreached
+from pinlater.server.backends.mysql.place import Tls
+from tests.support.certificates import Authority
+from tests.support.mariadb_service import MariadbService, skip_if_missing
+from tests.support.mysql_bench import place_of
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"), "ours")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory, authority):
+    skip_if_missing()
+    issued = authority.issue("database", "DNS:localhost,IP:127.0.0.1")
+    service = MariadbService(
+        tmp_path_factory.mktemp("mariadb"),
+        f"--ssl-ca={authority.ca}",
+        f"--ssl-cert={issued.cert}",
+        f"--ssl-key={issued.key}",
+        "--require-secure-transport=ON",
+    )
+    yield service
+    service.end()
+
+
+async def cipher(place):
+    try:
+        connection = await Connection.open(place)
+        [(rows, _, _)] = await connection.run(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        connection.close()
+        return rows[0][1]
+    finally:
+        await asyncio.sleep(0.1)  # TLS says farewell before the loop ends
+
+
+def test_the_connection_is_encrypted(service, authority):
+    assert uvloop.run(cipher(place_of(service, tls=Tls(authority.ca))))
+
+
+def test_our_certificate_is_shown(service, authority):
+    ours = authority.issue("pinlater")
+    assert uvloop.run(cipher(place_of(service, tls=Tls(authority.ca, ours.cert, ours.key))))
+
+
+def test_a_server_that_nobody_vouches_for_is_refused(service, tmp_path):
+    other = Authority(tmp_path, "theirs")
+    for tls in (Tls(other.ca), Tls()):
+        with pytest.raises(Unreached, match="certificate verify failed"):
+            uvloop.run(cipher(place_of(service, tls=tls)))
+
+
+def test_a_server_of_another_name_is_refused(service, tmp_path, authority):
+    elsewhere = authority.issue("elsewhere", "DNS:db7.example.com")
+    impostor = MariadbService(tmp_path, f"--ssl-cert={elsewhere.cert}", f"--ssl-key={elsewhere.key}")
+    try:
+        with pytest.raises(Unreached, match="certificate verify failed"):
+            uvloop.run(cipher(place_of(impostor, tls=Tls(authority.ca))))
+    finally:
+        impostor.end()
+
+
+def test_in_the_clear_nobody_gets_in(service):
+    with pytest.raises(Unreached):
+        uvloop.run(cipher(place_of(service)))
