@@ -14,8 +14,9 @@ from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob, De
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.floors import NONE, Floors
 from pinlater.server.backends.mysql.lane import Batch
-from pinlater.server.backends.mysql.queues import Queue, not_found
+from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.search import Queue
 
 BEGIN = -(2**63)
 """No job can run before."""

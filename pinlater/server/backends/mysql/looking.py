@@ -4,51 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import ClaimedJob, JobFilter, JobRecord, Page, Position
+from pinlater.server.backends.contract import ClaimedJob, JobRecord, Page, Position
 from pinlater.server.backends.mysql.claim import Candidate, ClaimRequest, share_out
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.queues import Queue
+from pinlater.server.backends.search import Queue, Search
 
 _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_ROWS = 500
 _PAGE_BODIES = 50
 """Bodies may be large: so many at once."""
-
-
-class Search(NamedTuple):
-    """What a count, scan or deletion looks for.
-
-    Attributes:
-        queue: in this queue.
-        which: these jobs.
-        now: what "due" and "future" are measured by.
-        seconds: for searching bodies, all in all.
-    """
-
-    queue: Queue
-    which: JobFilter
-    now: int
-    seconds: float
-
-    @property
-    def priorities(self) -> Sequence[int]:
-        priority = self.which.priority
-        return range(1, len(self.queue.prefixes) + 1) if priority is None else [priority]
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """The first and the last run_after that match."""
-        if self.which.is_future is None:
-            return _BEGIN, _END
-        return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)
-
-    def pattern(self) -> BodyPattern | None:
-        return BodyPattern(self.which.body_regex, self.seconds) if self.which.body_regex else None
 
 
 class Looker:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.contract import QueueChange, QueueSettings
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.search import Queue
 
 FRESH_SECONDS = 1.0
 """A queue deleted by another server may be looked into for so long. It gets no jobs, nor hands out any: enqueues and
 claims ask within their transactions."""
-
-
-class Queue(NamedTuple):
-    """A queue as the shard keeps it. ``prefixes`` are the heads of its descriptors, of priority 1 first."""
-
-    id: int
-    name: str
-    prefixes: tuple[str, ...]
 
 
 def not_found(name: str) -> QueueNotFound:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from pinlater.server.backends.contract import Ack, Settled
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.lane import Batch
-from pinlater.server.backends.mysql.queues import Queue
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.search import Queue
 
 _LAST_MS = 2**63 - 1
 

@@ -32,14 +32,15 @@ from pinlater.server.backends.mysql.checkpoint import Checkpointer, CheckpointRe
 from pinlater.server.backends.mysql.claim import MOST_JOBS, Claimer, ClaimRequest
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.lane import Lane
-from pinlater.server.backends.mysql.looking import Looker, Search
+from pinlater.server.backends.mysql.looking import Looker
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
-from pinlater.server.backends.mysql.queues import Queue, Queues
+from pinlater.server.backends.mysql.queues import Queues
 from pinlater.server.backends.mysql.settle import AckRequest, Settler
 from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
 from pinlater.server.backends.mysql.upkeep import Upkeep
 from pinlater.server.backends.mysql.watcher import Watcher
+from pinlater.server.backends.search import Queue, Search
 from pinlater.wire.messages import PENDING
 
 _T = TypeVar("_T")

@@ -12,8 +12,9 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.ids import Ids
 from pinlater.server.backends.mysql.lane import Batch
 from pinlater.server.backends.mysql.queries import blob, text
-from pinlater.server.backends.mysql.queues import Queue, not_found
+from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.search import Queue
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 
 STATEMENT_BYTES = 1_000_000

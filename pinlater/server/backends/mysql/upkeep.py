@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pinlater.descriptor import JobDescriptor
 from pinlater.server.backends.contract import Collected, Expired
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.queues import Queue, Queues
+from pinlater.server.backends.mysql.queues import Queues
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.search import Queue
 from pinlater.wire.messages import FAILED, SUCCEEDED
 
 _IDS_AT_ONCE = 5000

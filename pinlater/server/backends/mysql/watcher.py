@@ -17,7 +17,7 @@ from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.mysql.claim import BEGIN
 from pinlater.server.backends.mysql.connection import Connection, Result
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.queues import Queue
+from pinlater.server.backends.search import Queue
 
 log = logging.getLogger(__name__)
 

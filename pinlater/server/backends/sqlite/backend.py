@@ -30,13 +30,14 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
+from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.sqlite import looking, queues, upkeep
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
 from pinlater.server.backends.sqlite.importing import ImportRequest, import_jobs
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.queues import Queue, create, drop
+from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.settle import AckRequest, settle
 from pinlater.server.backends.sqlite.store import Store
@@ -243,8 +244,8 @@ class SqliteBackend:
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._read(looking.scan, self._search(queue, which), limit, position)
 
-    def _search(self, queue: str, which: JobFilter) -> looking.Search:
-        return looking.Search(self._named(queue), which, self._now_ms(), self._regex_seconds)
+    def _search(self, queue: str, which: JobFilter) -> Search:
+        return Search(self._named(queue), which, self._now_ms(), self._regex_seconds)
 
     async def _read(self, function: Callable[..., _T], *arguments: Any) -> _T:
         await self._writer.caught_up()

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import ClaimedJob, JobFilter, JobRecord, Page, Position
+from pinlater.server.backends.contract import ClaimedJob, JobRecord, Page, Position
+from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.queues import Queue
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 
 _BEGIN, _END = -(2**63), 2**63 - 1
@@ -60,37 +59,6 @@ def _lookup_one(
 def _record(queue: Queue, row: Any) -> JobRecord:
     local_id, state, priority, *rest = row  # the others are in the order of the record
     return JobRecord(f"{queue.name}:s1:p{priority}:{local_id}", state, *rest)
-
-
-class Search(NamedTuple):
-    """What a count, scan or deletion looks for.
-
-    Attributes:
-        queue: in this queue.
-        which: these jobs.
-        now: what "due" and "future" are measured by.
-        seconds: for searching bodies, all in all.
-    """
-
-    queue: Queue
-    which: JobFilter
-    now: int
-    seconds: float
-
-    @property
-    def priorities(self) -> Sequence[int]:
-        priority = self.which.priority
-        return range(1, len(self.queue.prefixes) + 1) if priority is None else [priority]
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """The first and the last run_after that match."""
-        if self.which.is_future is None:
-            return _BEGIN, _END
-        return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)
-
-    def pattern(self) -> BodyPattern | None:
-        return BodyPattern(self.which.body_regex, self.seconds) if self.which.body_regex else None
 
 
 def count(connection: sqlite3.Connection, search: Search, cap: int) -> int:

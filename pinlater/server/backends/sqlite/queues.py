@@ -11,14 +11,6 @@ from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction
 
 
-class Queue(NamedTuple):
-    """A queue as the store keeps it. ``prefixes`` are the heads of its descriptors, of priority 1 first."""
-
-    id: int
-    name: str
-    prefixes: tuple[str, ...]
-
-
 def create(transaction: Transaction, requests: Sequence[str]) -> list[int]:
     """Make the queues that are not there; return the ids of all."""
     return [_create_one(transaction, name) for name in requests]

@@ -1,0 +1,50 @@
+"""What stores that keep a job as a row have in common: a queue as they know it, and what they look for in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.server.backends.body_pattern import BodyPattern
+from pinlater.server.backends.contract import JobFilter
+
+_BEGIN, _END = -(2**63), 2**63 - 1
+
+
+class Queue(NamedTuple):
+    """A queue as a store keeps it. ``prefixes`` are the heads of its descriptors, of priority 1 first."""
+
+    id: int
+    name: str
+    prefixes: tuple[str, ...]
+
+
+class Search(NamedTuple):
+    """What a count, scan or deletion looks for.
+
+    Attributes:
+        queue: in this queue.
+        which: these jobs.
+        now: what "due" and "future" are measured by.
+        seconds: for searching bodies, all in all.
+    """
+
+    queue: Queue
+    which: JobFilter
+    now: int
+    seconds: float
+
+    @property
+    def priorities(self) -> Sequence[int]:
+        priority = self.which.priority
+        return range(1, len(self.queue.prefixes) + 1) if priority is None else [priority]
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first and the last run_after that match."""
+        if self.which.is_future is None:
+            return _BEGIN, _END
+        return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)
+
+    def pattern(self) -> BodyPattern | None:
+        return BodyPattern(self.which.body_regex, self.seconds) if self.which.body_regex else None
