@@ -47,7 +47,7 @@ end
 
 local function fail(member, delay, is_final, ...)
   local retry_at = now + math.max(delay, 0)
-  local text = retry_at < LAST_EXACT and string.format('%.0f', retry_at) or END_OF_TIME
+  local text = retry_at < LAST_EXACT and string.format('%d', retry_at) or END_OF_TIME
   lines[member] = spend(member, is_final, text, ...)
   changed = changed + 1
 end

@@ -31,7 +31,7 @@ for at, item in ipairs(items) do
       bytes = #body
     end
     if attempts then
-      allowed = string.format('%.0f', attempts)
+      allowed = string.format('%d', attempts)
       remaining = allowed
     end
     if status ~= '' then
@@ -43,7 +43,7 @@ for at, item in ipairs(items) do
       leaving[#leaving + 1] = member
       reply[#reply + 1] = at - 1
     else
-      enter(CLAIMS, now + tonumber(lease), member)
+      enter(CLAIMS, string.format('%d', now + lease), member)
     end
     lines[member] = record(state, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
     put(member, lines[member])

@@ -9,7 +9,7 @@
 local claim, lease = ARGV[2], ARGV[3]
 local wanted, room, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'
-local expires = now + tonumber(lease)
+local expires = string.format('%d', now + lease)
 local is_limited = false
 if ARGV[10] ~= '' then
   local free = math.max(ARGV[10] - redis.call('ZCARD', CLAIMS), 0)

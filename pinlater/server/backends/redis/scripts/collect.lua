@@ -3,7 +3,7 @@
 -- Returns how many.
 local kind = ARGV[2]
 local by_finish = prefix .. string.upper(kind)
-local before = '(' .. string.format('%.0f', now - ARGV[3])
+local before = '(' .. string.format('%d', now - ARGV[3])
 local members = redis.call('ZRANGEBYSCORE', by_finish, '-inf', before, 'LIMIT', 0, ARGV[4])
 local by_priority = {}
 for at, line in ipairs(read(JOBS, members)) do

@@ -7,7 +7,7 @@
 local jobs = cmsgpack.unpack(ARGV[2])
 local last = redis.call('INCRBY', KEYS[1] .. ':ids', #jobs)
 local first = last - #jobs
-local there = {string.format('%.0f', first)}
+local there = {string.format('%d', first)}
 local records, bodies, statuses, pending = {}, {}, {}, {}
 local at = 0
 for number, job in ipairs(jobs) do
@@ -15,7 +15,7 @@ for number, job in ipairs(jobs) do
   if not is_there(key, number, there) then
     local member = member_of(first + number)
     local run_after = time_text(job[2])
-    local attempts = string.format('%.0f', job[3])
+    local attempts = string.format('%d', job[3])
     keep_key(key, priority, member)
     if job[4] ~= '' then
       statuses[#statuses + 1] = member

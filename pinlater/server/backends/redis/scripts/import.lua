@@ -6,14 +6,14 @@
 -- with records changes keys
 local jobs = cmsgpack.unpack(ARGV[2])
 local first = redis.call('INCRBY', KEYS[1] .. ':ids', #jobs) - #jobs
-local there = {string.format('%.0f', first)}
+local there = {string.format('%d', first)}
 local KINDS = {[PENDING] = 'p', [SUCCEEDED] = 's', [FAILED] = 'f'}
 local bodies, statuses = {}, {}
 for number, job in ipairs(jobs) do
-  local priority, state, status, key = job[1], string.format('%.0f', job[2]), job[5], job[9]
+  local priority, state, status, key = job[1], string.format('%d', job[2]), job[5], job[9]
   if not is_there(key, number, there) then
     local member, body = member_of(first + number), ARGV[number + 2]
-    local allowed, remaining = string.format('%.0f', job[3]), string.format('%.0f', job[4])
+    local allowed, remaining = string.format('%d', job[3]), string.format('%d', job[4])
     local created, run_after, updated = time_text(job[6]), time_text(job[7]), time_text(job[8])
     keep_key(key, priority, member)
     put(member, record(state, priority, allowed, remaining, created, run_after, updated, 0, #body, ''))

@@ -13,7 +13,7 @@ if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local NOW = string.format('%.0f', now)
+local NOW = string.format('%d', now)
 
 -- Arguments of one command: well below what Lua can unpack at once (8000).
 local MOST_ARGUMENTS = 2000

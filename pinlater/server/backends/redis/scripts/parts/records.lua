@@ -12,7 +12,7 @@ for digits = 1, 20 do
 end
 
 local function member_of(id)
-  local text = string.format('%.0f', id)
+  local text = string.format('%d', id)
   return DIGITS[#text] .. text
 end
 
@@ -26,5 +26,5 @@ local function time_text(time)
   if not time then
     return NOW
   end
-  return type(time) == 'string' and time or string.format('%.0f', time)
+  return type(time) == 'string' and time or string.format('%d', time)
 end
