@@ -72,7 +72,7 @@ class _Waiters:
             waiters._close()
 
     def _add(self) -> None:
-        waiter = socket.create_connection(self._server.address)
+        waiter = socket.create_connection(self._server.address[:2])
         self._selector.register(waiter, selectors.EVENT_READ, FrameSplitter())
         waiter.sendall(self._frame)
 

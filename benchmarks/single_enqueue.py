@@ -89,7 +89,7 @@ def _with_sockets(server: Server, queue: str, calls: int) -> None:
     answers = 0
     with selectors.DefaultSelector() as selector:
         for _ in range(PRODUCERS):
-            producer = socket.create_connection(server.address)
+            producer = socket.create_connection(server.address[:2])
             producer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(producer, selectors.EVENT_READ, FrameSplitter())
             producer.sendall(frame)
