@@ -29,6 +29,8 @@ pack = msgspec.msgpack.Encoder().encode
 
 _columns = msgspec.json.Decoder(list[list[int]]).decode
 
+_NO_JOBS = ((), (), (), (), (), 0)
+
 _body = attrgetter("body")
 _priority = attrgetter("priority")
 
@@ -39,7 +41,7 @@ _CLAIMS_AT_ONCE = 500
 async def enqueue(asker: Asker, queue: str, jobs: Sequence[NewJob]) -> list[str]:
     """Store jobs; never sent twice."""
     try:
-        packed = pack([_argument(job) for job in jobs])
+        packed = pack((*zip(*map(_argument, jobs), strict=True), len(jobs)) if jobs else _NO_JOBS)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
     answer = await asker.ask("enqueue", queue, packed, *map(_body, jobs), is_repeatable=False)

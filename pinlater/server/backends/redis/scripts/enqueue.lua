@@ -1,42 +1,45 @@
 -- Nothing -> PENDING, all jobs of a call or none.
--- ARGV[2]: MessagePack, a list of jobs, each {priority, run_after or nil, attempts, status, unique key or nil}; a
--- run_after that a number would not hold is a text. ARGV[3] on: their bodies.
+-- ARGV[2]: MessagePack, a column each for priority, run_after or nil, attempts, status, unique key or nil, then how many
+-- jobs; a run_after that a number would not hold is a text. ARGV[3] on: their bodies.
 -- Returns the id before the first one, then for each job that was there already: its place in the call, its
 -- priority, its member.
 -- with records keys
-local jobs = cmsgpack.unpack(ARGV[2])
-local last = redis.call('INCRBY', KEYS[1] .. ':ids', #jobs)
-local first = last - #jobs
+local columns = cmsgpack.unpack(ARGV[2])
+local priorities, run_afters, attempts, statuses, keys, count = unpack(columns)
+local last = redis.call('INCRBY', KEYS[1] .. ':ids', count)
+local first = last - count
 local there = {string.format('%d', first)}
-local records, bodies, statuses, pending = {}, {}, {}, {}
+local records, bodies, texts, pending = {}, {}, {}, {}
 local at = 0
-for number, job in ipairs(jobs) do
-  local body, priority, key = ARGV[number + 2], job[1], job[5]
+-- Of the job before: in a batch, most are alike.
+local known_priority, known_run_after, known_attempts, known_bytes, line, due, waiting
+for number = 1, count do
+  local body, priority, key = ARGV[number + 2], priorities[number], keys[number]
   if not is_there(key, number, there) then
     local member = member_of(first + number)
-    local run_after = time_text(job[2])
-    local attempts = string.format('%d', job[3])
+    if priority ~= known_priority or run_afters[number] ~= known_run_after or attempts[number] ~= known_attempts
+      or #body ~= known_bytes then
+      known_priority, known_run_after, known_attempts = priority, run_afters[number], attempts[number]
+      known_bytes, due = #body, time_text(known_run_after)
+      local allowed = string.format('%d', known_attempts)
+      line = record(PENDING, priority, allowed, allowed, NOW, due, NOW, 0, known_bytes, '')
+      waiting = pending[priority] or {}
+      pending[priority] = waiting
+    end
     keep_key(key, priority, member)
-    if job[4] ~= '' then
-      statuses[#statuses + 1] = member
-      statuses[#statuses + 1] = job[4]
+    if statuses[number] ~= '' then
+      texts[#texts + 1] = member
+      texts[#texts + 1] = statuses[number]
     end
-    local list = pending[priority]
-    if not list then
-      list = {}
-      pending[priority] = list
-    end
-    list[#list + 1] = run_after
-    list[#list + 1] = member
-    records[at + 1] = member
-    records[at + 2] = record(PENDING, priority, attempts, attempts, NOW, run_after, NOW, 0, #body, '')
-    bodies[at + 1] = member
-    bodies[at + 2] = body
+    waiting[#waiting + 1] = due
+    waiting[#waiting + 1] = member
+    records[at + 1], records[at + 2] = member, line
+    bodies[at + 1], bodies[at + 2] = member, body
     at = at + 2
   end
 end
 all('HSET', prefix .. 'bodies', bodies)
-all('HSET', prefix .. 'status', statuses)
+all('HSET', prefix .. 'status', texts)
 all('HSET', JOBS, records)
 for priority, list in pairs(pending) do
   all('ZADD', prefix .. 'p' .. priority, list)
