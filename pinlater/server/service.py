@@ -209,9 +209,10 @@ class Service:
             except Exception:  # also a refusal below the level of error codes
                 await self._give_back(jobs, claim)
                 raise
-        self._metrics.dequeues.add(arguments.request.queueName)
-        if not jobs:
-            self._metrics.empty_dequeues.add(arguments.request.queueName)
+        if claim is not None:  # looking is not asking for work
+            self._metrics.dequeues.add(arguments.request.queueName)
+            if not jobs:
+                self._metrics.empty_dequeues.add(arguments.request.queueName)
         return self._dequeue_answer(jobs, claim)
 
     async def _ride(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:

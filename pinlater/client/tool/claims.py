@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinlater.client.tool.command import Session, command
+from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import Table, body_json, body_text, print_bytes, print_json
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     pinlater dequeue thumbnails --ack --raw > photo.jpg
     """,
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option("--limit", type=click.IntRange(min=1), default=1, show_default=True, help="Take at most so many jobs.")
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait for a job to come.")
 @click.option("--dry-run", is_flag=True, help="Look only; the jobs stay where they are.")
@@ -83,7 +84,7 @@ def _claim_hint(jobs: Sequence[ClaimedJob]) -> str:
     pinlater ack email email:s1:p1:42 --failed --status 'mail server is down' --retry-delay 600
     """,
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.argument("descriptors", nargs=-1, required=True)
 @click.option("--failed", is_flag=True, help="The attempt failed; the job is tried again while attempts remain.")
 @click.option("--final", is_flag=True, help="With --failed: give the job up, whatever attempts remain.")

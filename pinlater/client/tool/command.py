@@ -56,7 +56,7 @@ class Session:
 def _store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keep an option in the session; a command's own wins over the one in front of the command."""
     session = context.ensure_object(Session)
-    if value not in {None, ()} and parameter.name is not None and not context.resilient_parsing:
+    if value not in {None, ()} and parameter.name is not None:
         setattr(session, parameter.name, value)
 
 

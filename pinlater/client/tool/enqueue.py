@@ -10,6 +10,7 @@ import click
 
 from pinlater.client.tool.backoffs import BACKOFF, parse_backoff
 from pinlater.client.tool.command import PRIORITY, Session, command
+from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import print_json, some_jobs
 from pinlater.job import RawJob
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     zcat jobs.jsonl.gz | pinlater enqueue email --json-lines -
     """,
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.argument("body", required=False)
 @click.option("--file", "file", type=click.File("rb"), help="The body is this file's content; - is stdin.")
 @click.option("--json-lines", type=click.File("rb"), help="Every line of this file is the body of a job; - is stdin.")

@@ -1,9 +1,8 @@
-"""``pinlater lookup``, ``scan`` and ``retry-failed``: what became of jobs, and another chance for the failed."""
+"""``pinlater lookup`` and ``scan``: what became of jobs."""
 
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 
 from pinlater.client.tool.backoffs import policy_text
 from pinlater.client.tool.command import PRIORITY, STATES, Session, command, parse_state
+from pinlater.client.tool.completion import complete_queues, complete_states
 from pinlater.client.tool.failures import failures_json, print_failures, status_line
 from pinlater.client.tool.output import (
     Table,
@@ -23,7 +23,6 @@ from pinlater.client.tool.output import (
     print_json,
     progress_json,
     progress_text,
-    some_jobs,
     visible,
 )
 from pinlater.state import JobState
@@ -129,9 +128,14 @@ def _row(info: JobInfo) -> list[str]:
     pinlater scan email --regex 'user_id": *42\\b'
     """,
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option(
-    "--state", type=parse_state, metavar=STATES, default="pending", help="State of the jobs.  [default: pending]"
+    "--state",
+    type=parse_state,
+    metavar=STATES,
+    shell_complete=complete_states,
+    default="pending",
+    help="State of the jobs.  [default: pending]",
 )
 @click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]")
 @click.option("--future", is_flag=True, help="Of pending: jobs that are not due yet, instead of those due.")
@@ -169,33 +173,3 @@ def _print_scan(session: Session, jobs: Iterable[JobInfo]) -> None:
     rows = (_row(info) for info in jobs)
     while page := list(itertools.islice(rows, _PAGE_SIZE)):
         table.print(page)
-
-
-@command(
-    "retry-failed",
-    examples="""
-    pinlater retry-failed email
-    pinlater retry-failed email --attempts 3 --delay 600 --limit 50
-    """,
-)
-@click.argument("queue")
-@click.option("--priority", type=PRIORITY, default=1, show_default=True, help="Jobs of this priority level.")
-@click.option("--attempts", type=click.IntRange(min=1), default=1, show_default=True, help="Attempts they get.")
-@click.option(
-    "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Do not run before this time has passed."
-)
-@click.option("--limit", type=click.IntRange(min=0), default=1000, show_default=True, help="At most so many jobs.")
-@click.pass_obj
-def retry_failed(
-    session: Session, /, *, queue: str, priority: int, attempts: int, delay: float | None, limit: int
-) -> None:
-    """Give failed jobs another chance: they are pending again."""
-    run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
-    with session.client() as client:
-        number = client.retry_failed(
-            queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=limit
-        )
-    if session.as_json:
-        print_json({"retried": number})
-    else:
-        click.echo(f"{some_jobs(number)} retried")

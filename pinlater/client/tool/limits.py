@@ -6,11 +6,12 @@ import click
 
 from pinlater.client.records import QueueSettings
 from pinlater.client.tool.command import Session, command
+from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import Table, print_json
 
 
 @command("pause", examples="pinlater pause email")
-@click.argument("queues", nargs=-1, required=True)
+@click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
 @click.pass_obj
 def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
     """Hand out no more jobs of some queues.
@@ -21,7 +22,7 @@ def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
 
 
 @command("resume", examples="pinlater resume email")
-@click.argument("queues", nargs=-1, required=True)
+@click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
 @click.pass_obj
 def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     """Hand out jobs of paused queues again."""
@@ -36,7 +37,7 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     pinlater limit email --rate 0
     """,
 )
-@click.argument("queue", required=False)
+@click.argument("queue", required=False, shell_complete=complete_queues)
 @click.option("--rate", type=click.FloatRange(min=0), metavar="JOBS", help="Most jobs a second; 0 for no limit.")
 @click.option("--running", type=click.IntRange(min=0), metavar="JOBS", help="Most jobs at once; 0 for no limit.")
 @click.pass_obj

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from pinlater.client.tool.command import PRIORITY, Session, command
+from pinlater.client.tool.completion import complete_queues
 
 
 @command(
@@ -17,7 +18,7 @@ from pinlater.client.tool.command import PRIORITY, Session, command
     """,
 )
 @click.argument("mode", type=click.Choice(["enqueue", "dequeue"]))
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option("--num-queries", type=int, default=1, show_default=True, help="Queries in all; -1 goes on until ^C.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True, help="Jobs in a query.")
 @click.option(

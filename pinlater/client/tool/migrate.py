@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinlater.client.tool.command import Session, command
+from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import print_fields, print_json, some_jobs
 from pinlater.job import QUEUE_NAME
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     pinlater migrate-queue email --to localhost:9011 --new-name email_archive
     """,
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option("--to", "target", required=True, metavar="HOST:PORT", help="Server of the store that jobs go to.")
 @click.option("--copy", is_flag=True, help="Leave everything at the source as it is.")
 @click.option("--new-name", metavar="NAME", help="Name of the queue at the target.  [default: the same]")

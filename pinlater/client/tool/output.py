@@ -110,6 +110,19 @@ def print_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[str]:
+    """Return rows as lines, in columns; those at the positions of ``numbers`` are aligned to the right."""
+    right = frozenset(numbers)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        _GAP.join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
 class Table:
     """Aligned columns; the last one is as long as it is.
 

@@ -10,7 +10,20 @@ from typing import NoReturn
 import click
 
 from pinlater import __version__
-from pinlater.client.tool import claims, delete, enqueue, inspection, limits, load, migrate, queues
+from pinlater.client.tool import (
+    claims,
+    completion,
+    delete,
+    enqueue,
+    inspection,
+    limits,
+    load,
+    migrate,
+    queues,
+    retry,
+    tail,
+    top,
+)
 from pinlater.client.tool.command import Group
 from pinlater.errors import (
     EXIT_CONFIG,
@@ -56,12 +69,14 @@ for _command in (
     queues.delete_queue,
     queues.queues,
     queues.count,
+    top.top,
+    tail.tail,
     enqueue.enqueue,
     claims.dequeue,
     claims.ack,
     inspection.lookup,
     inspection.scan,
-    inspection.retry_failed,
+    retry.retry_failed,
     delete.delete_jobs,
     limits.pause,
     limits.resume,
@@ -69,6 +84,7 @@ for _command in (
     migrate.migrate_queue,
     queues.hash_admin_password,
     load.load,
+    completion.completion,
 ):
     tool.add_command(_command)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pinlater.client.tool.command import PRIORITY, STATES, Session, command, parse_state
+from pinlater.client.tool.completion import complete_queues, complete_states
 from pinlater.client.tool.output import Table, print_json
 from pinlater.state import JobState
 
@@ -35,7 +36,7 @@ def create_queue(session: Session, /, *, queue: str) -> None:
     pinlater delete-queue email --password-file /etc/pinlater/admin-password
     """,
 )
-@click.argument("queue")
+@click.argument("queue", shell_complete=complete_queues)
 @click.option("--password-file", type=click.Path(exists=True, dir_okay=False), help="File with the admin password.")
 @click.pass_obj
 def delete_queue(session: Session, /, *, queue: str, password_file: str | None) -> None:
@@ -88,8 +89,14 @@ def queues(session: Session) -> None:
     pinlater count email --state pending --future --regex 'user_id": *42\\b'
     """,
 )
-@click.argument("queue")
-@click.option("--state", type=parse_state, metavar=STATES, help="Print only the number of jobs in this state.")
+@click.argument("queue", shell_complete=complete_queues)
+@click.option(
+    "--state",
+    type=parse_state,
+    metavar=STATES,
+    shell_complete=complete_states,
+    help="Print only the number of jobs in this state.",
+)
 @click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]")
 @click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of those due.")
 @click.option("--regex", help="Only jobs with a match in their body.")

@@ -1,0 +1,56 @@
+"""Completion in shells: ``pinlater completion``, and the names of queues."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from pinlater.client.tool.command import Session, command
+
+_SHELLS = ("bash", "zsh", "fish")
+_SECONDS = 1.0
+
+
+@command(
+    "completion",
+    common=False,
+    examples="""
+    pinlater completion fish > ~/.config/fish/completions/pinlater.fish
+    eval "$(pinlater completion bash)"                                     # in ~/.bashrc
+    eval "$(pinlater completion zsh)"                                      # in ~/.zshrc
+    """,
+)
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that lets a shell complete names.
+
+    It completes commands, options, states and the names of queues. These are asked of the server of --server or
+    PINLATER_SERVERS; without an answer within a second there are none.
+    """
+    from pinlater.client.tool.program import tool
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(tool, {}, "pinlater", "_PINLATER_COMPLETE").source())
+
+
+def complete_queues(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the queues whose names begin so; none if that cannot be found out quickly."""
+    from pinlater.client.client import Client
+    from pinlater.errors import PinLaterError
+
+    session = context.find_object(Session) or Session()
+    try:
+        with Client(session.server_set(), timeout=_SECONDS, connect_timeout=_SECONDS / 2, retries=0) as client:
+            names = client.queue_names()
+    except PinLaterError:
+        return []
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def complete_states(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the states whose names begin so."""
+    from pinlater.state import JobState
+
+    names = (state.name.lower().replace("_", "-") for state in JobState)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -1,0 +1,70 @@
+"""``pinlater tail``: what happens to jobs, live."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from pinlater.client.tool.command import Session, command
+from pinlater.client.tool.completion import complete_queues
+from pinlater.client.tool.failures import status_line
+from pinlater.client.tool.output import job_json, print_json
+
+if TYPE_CHECKING:
+    from pinlater.client.tool.changes import Change
+
+
+@command(
+    "tail",
+    examples="""
+    pinlater tail
+    pinlater tail email --interval 0.5
+    pinlater tail email --json | grep FAILED
+    """,
+)
+@click.argument("queues", nargs=-1, shell_complete=complete_queues)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two looks.",
+)
+@click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="End after this time.")
+@click.pass_obj
+def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, seconds: float | None) -> None:
+    """Print a line whenever a job has another state, until ^C.
+
+    It looks again and again, at a bounded number of jobs: what passes through several states between two looks shows
+    the last one, and where more happens than can be looked at, a line on stderr says so. It claims nothing.
+    """
+    from pinlater.client.tool.changes import Changes
+
+    end = float("inf") if seconds is None else time.monotonic() + seconds
+    with session.client() as client:
+        changes = Changes(client, queues)
+        while True:
+            started = time.monotonic()
+            for change in changes.look():
+                _print(change, as_json=session.as_json)
+            for queue in changes.overrun:
+                click.echo(f"{queue}: more happens than can be followed; some of it is not shown", err=True)
+            now = time.monotonic()
+            wait = max(interval, 2 * (now - started)) - (now - started)
+            if now + wait > end:
+                return
+            time.sleep(wait)
+
+
+def _print(change: Change, *, as_json: bool) -> None:
+    info = change.info
+    if as_json:
+        print_json({"before": None if change.before is None else change.before.name, **job_json(info)})
+        return
+    states = info.state.name if change.before is None else f"{change.before.name} > {info.state.name}"
+    left = f"{info.attempts_remaining} of {info.attempts_allowed} left"
+    status = status_line(info)
+    click.echo(f"{time.strftime('%H:%M:%S')}  {info.descriptor}  {states}  {left}  {status}".rstrip())
