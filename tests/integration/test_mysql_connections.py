@@ -8,11 +8,12 @@ import time
 import pytest
 
 from pinlater.errors import UnknownError
-from pinlater.server.backends.contract import Claim
+from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, Connection
 from pinlater.server.backends.mysql.faults import Conflict, Refused, Unreached
 from pinlater.server.backends.mysql.place import Place
 from pinlater.server.backends.mysql.pool import Pool
+from pinlater.wire.messages import IN_PROGRESS
 from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.mariadb_service import free_port, shared_service
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
@@ -88,6 +89,9 @@ def test_cancelled_calls_of_the_store_leave_it_in_order(place):
                 seen |= handed_out
             assert isinstance(names, asyncio.CancelledError) or len(names) == 1
             assert isinstance(queues, asyncio.CancelledError) or queues == {QUEUE}
+        async with asyncio.timeout(30):  # what was claimed for those who are gone goes back
+            while await fleet.count_jobs(QUEUE, JobFilter(IN_PROGRESS)) != len(seen):
+                await asyncio.sleep(0.01)
         await fleet.close()
         return seen
 

@@ -13,7 +13,7 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.server.backends.contract import Claim, JobFilter, Position
-from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.fleet import ShardUnreachable, asking, storing
 from pinlater.server.backends.fleet.health import MOST_IN_A_ROW, WINDOW, Health
 from pinlater.server.rules import read_continuation, write_continuation
 from pinlater.wire.messages import FAILED
@@ -339,6 +339,19 @@ def test_a_queue_is_made_while_a_shard_is_dead_and_not_deleted_by_halves(fleet):
     fleet.shards["2"].error = None
     fleet.delete_queue(QUEUE)
     assert fleet.queue_names() == {"thumbnails"}
+
+
+def test_a_call_that_took_its_time_asks_no_further_shard(fleet, monkeypatch):
+    fill(fleet, 1, 1, 1)
+    monkeypatch.setattr(asking, "PATIENCE_SECONDS", -1.0)
+    assert len(fleet.dequeue_jobs(QUEUE, 9, CLAIM).jobs) == 1
+    monkeypatch.setattr(storing, "PATIENCE_SECONDS", -1.0)
+    for shard in fleet.shards.values():
+        shard.error = ShardUnreachable("refused")
+    fleet.asked.clear()
+    with pytest.raises(NoHealthyShards):
+        fleet.enqueue_jobs(QUEUE, [new_job()])
+    assert len(fleet.asked_for("enqueue")) == 1
 
 
 # Health

@@ -132,6 +132,23 @@ async def test_what_may_have_been_committed_may_not_go_elsewhere(monkeypatch):
 
 
 @in_loop
+async def test_who_has_waited_through_a_failure_is_let_go(monkeypatch):
+    monkeypatch.setattr(lanes, "ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.1)
+    work = Work()
+    work.gate.clear()
+    lane = Lane("1", work)
+    first = lane.submit(1)
+    await asyncio.sleep(0.05)
+    second = lane.submit(2)
+    errors = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(error) for error in errors] == [ShardConnectionFailed, ShardUnreachable]
+    assert work.batches == [[1]], "the second was never sent"
+    work.gate.set()
+    assert await gather(lane, 3) == [6]
+
+
+@in_loop
 async def test_one_bad_request_does_not_hurt_the_others():
     async def work(batch):
         if 13 in batch.requests:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -11,6 +12,9 @@ from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.shard import Shard
 
 _T = TypeVar("_T")
+
+PATIENCE_SECONDS = 1.5
+"""After this time, no further shard is asked by the same call, which so ends within 10 s whatever the shards do."""
 
 Call = Callable[[Shard], Awaitable[_T]]
 
@@ -45,13 +49,16 @@ async def ask_in_turn(members: Iterable[Member], call: Call[_T], is_enough: Call
     """Ask one after the other, until an answer is enough; for those that give none see ``ask_all``.
 
     Args:
-        members: whom to ask.
+        members: whom to ask; when one took its time, those behind it are not asked any more.
         call: may ask for less and less.
         is_enough: takes an answer, and says whether it was the last one wanted.
     """
     missing: QueueNotFound | None = None
     is_answered = False
-    for member in members:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for number, member in enumerate(members):
+        if number and time.monotonic() > deadline:
+            break
         try:
             answer = await member.ask(call)
         except QueueNotFound as error:

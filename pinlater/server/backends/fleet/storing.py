@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from pinlater.server.backends.fleet.asking import no_healthy_shards
+from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, no_healthy_shards
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import ShardUnreachable
@@ -50,7 +51,10 @@ async def store(roster: Roster, jobs: Sequence[_J], keys: Sequence[str | None], 
 async def _store_anywhere(roster: Roster, jobs: Sequence[_J], call: Store[_J]) -> list[str]:
     members = [member for member in roster.enqueueable() if member.is_well]
     random.shuffle(members)
-    for member in members:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for number, member in enumerate(members):
+        if number and time.monotonic() > deadline:
+            break
         try:
             return await call(member, jobs)
         except ShardUnreachable:  # nothing was stored: another shard may have them

@@ -100,6 +100,19 @@ class Database:
 
         return await self._within_time(attempt, is_repeatable=is_repeatable)
 
+    @asynccontextmanager
+    async def within_time(self) -> AsyncIterator[None]:
+        """Bound what is done within, waiting for others who do the same included.
+
+        Raises:
+            ShardConnectionFailed: the time is up.
+        """
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                yield
+        except TimeoutError as error:
+            raise connection_failed(self.shard, error) from error
+
     async def _within_time(self, attempt: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
         try:
             async with asyncio.timeout(CALL_SECONDS):

@@ -103,6 +103,7 @@ class Lane(Generic[Q, R]):
         self._gathered: deque[tuple[Q, asyncio.Future[R], float, int]] = deque()
         self._running: asyncio.Task[None] | None = None
         self._batch: Batch[Q, R] | None = None
+        self._is_failing = False
 
     @property
     def waiting(self) -> int:
@@ -140,11 +141,22 @@ class Lane(Generic[Q, R]):
                 self._batch = self._next()
                 await self._carry_out(self._batch)
                 self._batch.ended.set()
+                self._turn_away()
         finally:
             if self._batch is not None:
                 self._batch.ended.set()
             self._batch = None
             self._running = None
+
+    def _turn_away(self) -> None:
+        """After a failure, let those go who have waited for long: nothing was sent for them, so others may help."""
+        if not self._is_failing:
+            return
+        too_old = asyncio.get_running_loop().time() - PATIENCE_SECONDS
+        while self._gathered and self._gathered[0][2] <= too_old:
+            _, future, _, _ = self._gathered.popleft()
+            if not future.cancelled():
+                future.set_exception(unreachable(self._shard, TimeoutError()))
 
     def _next(self) -> Batch[Q, R]:
         requests: list[Q] = []
@@ -169,16 +181,19 @@ class Lane(Generic[Q, R]):
             try:
                 async with asyncio.timeout(ATTEMPT_SECONDS):
                     await self._work(batch)
+                self._is_failing = False
                 self._on_commit(CommitStats(len(batch.requests), time.perf_counter() - started))
             except Unreached as error:
                 if batch.is_uncertain and self._is_patient(batch):
                     await asyncio.sleep(PAUSE_SECONDS)
                     continue
+                self._is_failing = True
                 failed = connection_failed if batch.is_uncertain else unreachable
                 batch.fail(failed(self._shard, error))
             except (Lost, TimeoutError) as error:
                 if not batch.is_answered and self._is_patient(batch):
                     continue
+                self._is_failing = True
                 batch.fail(connection_failed(self._shard, error))
             except Conflict as error:
                 conflicts += 1

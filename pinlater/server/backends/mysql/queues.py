@@ -69,7 +69,7 @@ class Queues:
 
     async def create(self, name: str) -> None:
         """Make a queue, if it is not there."""
-        async with self._changing:  # so that a deletion and a creation happen in the order in which they were asked for
+        async with self._database.within_time(), self._changing:  # in the order in which it was asked for
             now = self._database.now_ms()
             statement = self._database.queries.bind("create_queue", name=name, now=now)
             await self._database.change(lambda transaction: transaction.run_to_end(statement), is_repeatable=True)
@@ -77,7 +77,7 @@ class Queues:
 
     async def delete(self, name: str) -> None:
         """Let nobody find a queue any more; its jobs are removed bit by bit."""
-        async with self._changing:
+        async with self._database.within_time(), self._changing:
             statement = self._database.queries.bind("delete_queue", name=name)
             await self._database.change(lambda transaction: transaction.run_to_end(statement), is_repeatable=True)
             self.forget(name)
@@ -118,7 +118,7 @@ class Queues:
     async def _look(self, *, is_urgent: bool) -> None:
         """Read all queues; one reading does for all that wait for one."""
         asked_at = asyncio.get_running_loop().time()
-        async with self._looking:
+        async with self._database.within_time(), self._looking:
             if not is_urgent and asked_at < self._stale_at:
                 return
             if is_urgent and asked_at < self._stale_at - FRESH_SECONDS:

@@ -169,10 +169,28 @@ class MysqlShard:
         return await self._in(queue, lambda at: self._claim(at, request))
 
     async def _claim(self, at: Queue, request: ClaimRequest) -> Dequeued:
-        found = await self._claims_of(at).submit(request, request.limit)
+        claiming = self._claims_of(at).submit(request, request.limit)
+        try:
+            found = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            claiming.add_done_callback(lambda done: self._give_back(at, request, done))
+            raise
         if request.want_next_due and not found.has_more and not found.is_held:
             self._watcher.watch(at, is_busy=bool(found.jobs))
         return found
+
+    def _give_back(self, at: Queue, request: ClaimRequest, claimed: asyncio.Future[Dequeued]) -> None:
+        """Return what was claimed for somebody who is gone, no attempt spent."""
+        if claimed.cancelled() or claimed.exception() is not None or not claimed.result().jobs:
+            return
+        claim = request.claim.decode()
+        returned = [
+            Checkpoint(JobDescriptor.parse(job.descriptor), claim, "", None, True, job.run_after_ms, None, "")
+            for job in claimed.result().jobs
+        ]
+        giving = self._checkpoints.submit(CheckpointRequest(at, returned))
+        giving.add_done_callback(lambda done: done.cancelled() or done.exception())  # then their leases end them
+        self._look_anew(at)
 
     def _claims_of(self, queue: Queue) -> Lane[ClaimRequest, Dequeued]:
         lane = self._claims.get(queue.id)
