@@ -97,6 +97,7 @@ def _refuse_exposure(settings: Settings) -> None:
 
 
 def _check(settings: Settings) -> int:
+    from pinlater.server.admin.access import check_access
     from pinlater.server.certificates import certificates_of
     from pinlater.server.limits_files import LimitsFiles
     from pinlater.server.rate_limits import RateLimits
@@ -104,6 +105,7 @@ def _check(settings: Settings) -> int:
     _refuse_exposure(settings)
     certificates_of(settings)  # reads them
     LimitsFiles(settings, RateLimits(), lambda: None)  # likewise
+    check_access(settings)
     click.echo(
         f"settings are fine: service on {settings.thrift_host}:{settings.thrift_port}, "
         f"admin on {settings.admin_host}:{settings.admin_port}, store in {settings.data_dir}"
@@ -114,6 +116,7 @@ def _check(settings: Settings) -> int:
 def _run(settings: Settings) -> int:
     from pinlater_supervisor import Supervisor
 
+    from pinlater.server.admin.access import OWN_SOCKET, check_access, has_dashboard
     from pinlater.server.certificates import certificates_of
     from pinlater.server.listeners import listen, listen_locally
     from pinlater.server.logs import set_up_logs
@@ -121,6 +124,7 @@ def _run(settings: Settings) -> int:
     set_up_logs(settings.log_level, settings.log_format)
     settings.report(logging.getLogger("pinlater.server"))
     _refuse_exposure(settings)
+    check_access(settings)
     certificates_of(settings)  # so that the first start with wrong ones says so here
     listeners = [listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")]
     admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")
@@ -129,6 +133,8 @@ def _run(settings: Settings) -> int:
         listeners.append(listen_locally(settings.unix_socket))
     drain_seconds = settings.drain_seconds + _STOP_GRACE_SECONDS
     with tempfile.TemporaryDirectory(prefix="pinlater-server-") as folder:
+        if has_dashboard(settings):
+            listeners.append(listen_locally(Path(folder, OWN_SOCKET)))
         pools = _pools(settings, listeners, admin_listener, Path(folder))
         status = Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds).run()
     if settings.unix_socket is not None:
@@ -150,7 +156,7 @@ def _pools(
     def serve_admin(child: Child) -> int:
         from pinlater.server.admin import process
 
-        return process.run(child, folder, admin_listener)
+        return process.run(child, settings, admin_listener, folder)
 
     return [
         Pool(

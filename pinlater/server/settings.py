@@ -44,7 +44,7 @@ IGNORED_KEYS = frozenset(
 )
 """Keys of the original service for things that this one does not have."""
 
-SECRET_KEYS = frozenset({"ADMIN_PASSWORD_HASH"})
+SECRET_KEYS = frozenset({"ADMIN_PASSWORD_HASH", "READER_PASSWORD_HASH"})
 """Not printed, neither with the settings nor in an error: someone may have put the password itself there."""
 
 
@@ -192,7 +192,38 @@ class Settings:
         "SERVER_SET_PATH", values.optional_path, "", "file of host:port lines; read again when it changes"
     )
     admin_password_hash: str | None = _setting(
-        "ADMIN_PASSWORD_HASH", values.password_hash, "", "allows deleteQueue; made by: pinlater hash-password"
+        "ADMIN_PASSWORD_HASH",
+        values.password_hash,
+        "",
+        "allows deleteQueue, asked for by the dashboard; made by: pinlater hash-password",
+    )
+    reader_password_hash: str | None = _setting(
+        "READER_PASSWORD_HASH", values.password_hash, "", "a second password: look at the dashboard, change nothing"
+    )
+    dashboard: bool = _setting(
+        "DASHBOARD",
+        values.yes_or_no,
+        "true",
+        "serve it on the admin port, if it is installed: pip install 'pinlater[dashboard]'",
+    )
+    dashboard_privacy: bool = _setting(
+        "DASHBOARD_PRIVACY", values.yes_or_no, "false", "it shows a job's body only when asked to, and logs that"
+    )
+    admin_tls_cert: Path | None = _setting(
+        "ADMIN_TLS_CERT", values.optional_path, "", "PEM file with the certificate of the dashboard; with ADMIN_TLS_KEY"
+    )
+    admin_tls_key: Path | None = _setting("ADMIN_TLS_KEY", values.optional_path, "", "PEM file with its key")
+    admin_allow_plain: bool = _setting(
+        "ADMIN_ALLOW_PLAIN",
+        values.yes_or_no,
+        "false",
+        "dashboard beyond this machine without TLS, as behind a TLS proxy",
+    )
+    admin_open_metrics: bool = _setting(
+        "ADMIN_OPEN_METRICS",
+        values.yes_or_no,
+        "false",
+        "/metrics beyond this machine without a session, for Prometheus",
     )
     drain_seconds: float = _setting(
         "DRAIN_SECONDS", values.amount(zero=True), "10", "when stopping, calls in the works may take this long"

@@ -51,13 +51,13 @@ class ServerProcess:
         self._folder = Path(folder)
         self._folder.mkdir(exist_ok=True)
         self._settings = {"ADMIN_PASSWORD_HASH": PASSWORD_HASH} | settings
-        self.port, self._admin_port = free_ports(2)
+        self.port, self.admin_port = free_ports(2)
         self.process = None
         self.start()
 
     def start(self):
         options = ["--data-dir", str(self._folder / "data"), "--host", "127.0.0.1"]
-        options += ["--port", str(self.port), "--admin-port", str(self._admin_port)]
+        options += ["--port", str(self.port), "--admin-port", str(self.admin_port)]
         for key, value in self._settings.items():
             options += ["--set", f"{key}={value}"]
         with (self._folder / "server.log").open("a") as log:
@@ -105,7 +105,7 @@ class ServerProcess:
     def page(self, path):
         """Return status and text of a page of the admin port."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._admin_port}{path}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}{path}", timeout=20) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refusal:
             return refusal.code, refusal.read().decode()

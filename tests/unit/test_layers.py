@@ -65,7 +65,8 @@ MAY_KNOW = {
         "client",
         "pinlater_supervisor",
     },
-    "server": BASE | {"logs", "wire", "pinlater_supervisor"},
+    "dashboard": BASE | {"kept", "wire", "client"},
+    "server": BASE | {"logs", "wire", "pinlater_supervisor", "dashboard"},
     "testing": BASE
     | {
         "job",

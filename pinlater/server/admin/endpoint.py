@@ -1,4 +1,4 @@
-"""The admin port: pages for people, scrapers and health checks. It reads; it changes nothing."""
+"""The admin port without the dashboard: pages for scrapers and health checks. It reads; it changes nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from pinlater.server.admin.http import BadRequest, Request, Response, end_of_head, parse_head
+from pinlater.server.admin.pages import MachinePages
 from pinlater.server.admin.reports import View
-from pinlater.server.metrics import render_ostrich, render_prometheus
-from pinlater.server.metrics.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +28,8 @@ PinLater server
 /readyz     200 if it takes calls, else 503 and the reason
 /metrics    metrics for Prometheus
 /stats.txt  metrics in the form of the original service
+
+There is a dashboard, too: pip install 'pinlater[dashboard]', then restart the server (and leave DASHBOARD=true).
 """
 
 
@@ -41,18 +42,11 @@ class AdminEndpoint:
     """
 
     def __init__(self, look: Callable[[], Awaitable[View]], *, read_seconds: float = READ_SECONDS) -> None:
-        self._look = look
         self._read_seconds = read_seconds
         self._server: asyncio.Server | None = None
         self._port = 0
         self._answering: set[asyncio.Task[None]] = set()
-        self._pages: dict[str, Callable[[], Awaitable[Response]]] = {
-            "/": self._index,
-            "/livez": self._livez,
-            "/readyz": self._readyz,
-            "/metrics": self._prometheus,
-            "/stats.txt": self._ostrich,
-        }
+        self._pages: dict[str, Callable[[], Awaitable[Response]]] = {"/": self._index, **MachinePages(look).by_path}
 
     @property
     def port(self) -> int:
@@ -123,28 +117,8 @@ class AdminEndpoint:
             log.exception("the page %s could not be made", request.path)
             return Response(HTTPStatus.INTERNAL_SERVER_ERROR, "the page could not be made; the server's log has why\n")
 
-    # Pages. They are rendered in a thread: with many queues that takes a while, and /livez must not wait for it.
-
     async def _index(self) -> Response:
         return Response(HTTPStatus.OK, _INDEX)
-
-    async def _livez(self) -> Response:
-        return Response(HTTPStatus.OK, "ok\n")
-
-    async def _readyz(self) -> Response:
-        reason = (await self._look()).reason
-        if reason is None:
-            return Response(HTTPStatus.OK, "ok\n")
-        return Response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n")
-
-    async def _prometheus(self) -> Response:
-        view = await self._look()
-        page = await asyncio.to_thread(lambda: render_prometheus(view.snapshot(), view.pids))
-        return Response(HTTPStatus.OK, page, PROMETHEUS_TEXT)
-
-    async def _ostrich(self) -> Response:
-        view = await self._look()
-        return Response(HTTPStatus.OK, await asyncio.to_thread(lambda: render_ostrich(view.snapshot())))
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes:

@@ -5,25 +5,41 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from pathlib import Path
 
 from pinlater_supervisor import Child
 
+from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.server.admin.access import has_dashboard
 from pinlater.server.admin.endpoint import AdminEndpoint
 from pinlater.server.admin.reports import Reports
 from pinlater.server.listeners import address_of
 from pinlater.server.process import until_stopped
+from pinlater.server.settings import Settings
 
 log = logging.getLogger("pinlater.server.admin")
 
 
-def run(child: Child, folder: Path, listener: socket.socket) -> int:
-    """Serve until the supervisor asks to stop; return the exit code."""
-    asyncio.run(_serve(child, folder, listener))
+def run(child: Child, settings: Settings, listener: socket.socket, folder: Path) -> int:
+    """Serve until the supervisor asks to stop; return the exit code.
+
+    Args:
+        child: this process.
+        settings: of the server.
+        listener: of the admin port.
+        folder: shared with the server processes.
+    """
+    serve = _serve_dashboard if has_dashboard(settings) else _serve_endpoint
+    try:
+        asyncio.run(serve(child, settings, listener, folder))
+    except ConfigError as error:
+        sys.stderr.write(f"pinlater-server: {error}\n")
+        return EXIT_CONFIG
     return 0
 
 
-async def _serve(child: Child, folder: Path, listener: socket.socket) -> None:
+async def _serve_endpoint(child: Child, _: Settings, listener: socket.socket, folder: Path) -> None:
     endpoint = AdminEndpoint(Reports(folder).gather)
     await endpoint.start(sock=listener)
     try:
@@ -32,3 +48,16 @@ async def _serve(child: Child, folder: Path, listener: socket.socket) -> None:
         await until_stopped(child)
     finally:
         await endpoint.close()
+
+
+async def _serve_dashboard(child: Child, settings: Settings, listener: socket.socket, folder: Path) -> None:
+    from pinlater.dashboard.serving import serve
+    from pinlater.server.admin.dashboard import options_of, tls_of
+
+    async def until() -> None:
+        child.ready()
+        log.info("dashboard, metrics and health on %s://%s", "https" if tls else "http", address_of(listener))
+        await until_stopped(child)
+
+    async with tls_of(settings) as tls:
+        await serve(options_of(settings, tls, folder), listener, until)

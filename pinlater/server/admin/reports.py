@@ -40,6 +40,11 @@ class View:
         return reasons[0] if reasons else _NOBODY
 
     @property
+    def living(self) -> list[Report]:
+        """Reports of the processes that answered."""
+        return self._living
+
+    @property
     def pids(self) -> list[int]:
         """The processes that answered."""
         return [report.pid for report in self._living]

@@ -1,0 +1,151 @@
+"""Who may see and change what: checked in one place, before any page is made.
+
+Without a password only this machine reaches the port, and everybody on it may do what the Thrift port lets them do
+anyway. A web page in their browser must not: so the name that the browser used has to be this machine's (a foreign name
+that is made to lead here, "DNS rebinding", is refused), and every change carries a token that only our pages know.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from http import HTTPStatus
+from urllib.parse import quote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pinlater.dashboard.forms import Form, Refused, read_form
+from pinlater.dashboard.options import Options
+from pinlater.dashboard.sessions import Role, Session, Sessions
+
+LOGIN, LOGOUT = "/login", "/logout"
+HEALTH = frozenset({"/livez", "/readyz"})
+METRICS = frozenset({"/metrics", "/stats.txt"})
+STATIC = "/static/"
+
+_LOOPBACK_HOST = re.compile(r"(localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(:\d{1,5})?", re.IGNORECASE | re.ASCII)
+_OWN_PATH = re.compile(r"/(?![/\\])[\x21-\x7e]*", re.ASCII)
+_METHODS = frozenset({"GET", "HEAD", "POST"})
+
+
+class Access:
+    """ASGI middleware; leaves ``session`` and ``form`` in the request's state.
+
+    Args:
+        app: what is guarded.
+        options: passwords.
+        sessions: those that are open.
+    """
+
+    def __init__(self, app: ASGIApp, options: Options, sessions: Sessions) -> None:
+        self._app = app
+        self._options = options
+        self._sessions = sessions
+        self._local = None if options.admin_hash else Session(Role.ADMIN, 0.0, 0.0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Admit a request, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except Refused as refusal:
+            answer = PlainTextResponse(f"{refusal}\n", refusal.status, {"Connection": "close"})  # a form may be unread
+        await (answer or self._app)(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response | None:
+        """Return None if the request may pass, with its session noted; otherwise what to answer."""
+        path, method = request.url.path, request.method
+        if method not in _METHODS:
+            raise Refused(405, "use GET or POST")
+        if path in HEALTH:
+            return None
+        self._check_host(request)
+        if path.startswith(STATIC) or (path in METRICS and self._are_metrics_open):
+            return None
+        token = request.cookies.get(cookie_name(request, self._options))
+        is_person = "hx-request" not in request.headers
+        session = self._local or self._sessions.find(token, is_used=is_person)
+        request.state.session = session
+        if method == "POST":
+            _check_origin(request)
+            request.state.form = await read_form(request)
+            if path != LOGIN:
+                _check_change(path, session, request.state.form)
+            return None
+        return None if session is not None or path == LOGIN else _to_login(request, is_person=is_person)
+
+    @property
+    def _are_metrics_open(self) -> bool:
+        return self._options.is_loopback or self._options.is_metrics_open
+
+    def _check_host(self, request: Request) -> None:
+        host = request.headers.get("host", "")
+        if self._options.admin_hash is None and not _LOOPBACK_HOST.fullmatch(host):
+            raise Refused(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "without a password this page answers to localhost and 127.0.0.1 only; "
+                "to use another name, set ADMIN_PASSWORD_HASH (made by: pinlater hash-password)",
+            )
+
+
+def cookie_name(request: Request, options: Options) -> str:
+    """Return the name of the session's cookie; browsers do not tell the ports of a host apart, so the name has to."""
+    server = request.scope.get("server") or ("", 0)
+    return f"{'__Host-' if options.tls else ''}pinlater-{server[1]}"
+
+
+def own_path(text: str) -> str:
+    """Return where to go after a log-in: a path of ours, never another host."""
+    return text if _OWN_PATH.fullmatch(text) else "/"
+
+
+def session_of(request: Request) -> Session:
+    """Return the session of a request that was admitted."""
+    session: Session = request.state.session
+    return session
+
+
+def form_of(request: Request) -> Form:
+    """Return the fields of a POST that was admitted."""
+    form: Form = request.state.form
+    return form
+
+
+def peer_of(request: Request) -> str:
+    """Return the address that a request came from."""
+    return request.client.host if request.client else "?"
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse what another site's page sends. Browsers name the site with every POST."""
+    origin = request.headers.get("origin")
+    if origin is None:
+        if request.headers.get("sec-fetch-site", "same-origin") == "same-origin":
+            return  # no browser, or a very old one: the token has to do
+    elif urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower() != "":
+        return
+    raise Refused(403, "this form was sent by another site")
+
+
+def _check_change(path: str, session: Session | None, form: Form) -> None:
+    if session is None:
+        raise Refused(403, "you are not logged in, or no longer")
+    given = form.text("csrf", 100).encode("utf-8", "replace")
+    if not hmac.compare_digest(given, session.csrf.encode()):
+        raise Refused(403, "this page is from before the server's last start or your last log-in; reload it")
+    if session.role is not Role.ADMIN and path != LOGOUT:
+        raise Refused(403, "with this password you can look, but change nothing")
+
+
+def _to_login(request: Request, *, is_person: bool) -> Response:
+    if request.url.path in METRICS:
+        raise Refused(401, "log in first, or set ADMIN_OPEN_METRICS=true")
+    if not is_person:  # a page that refreshes itself: the browser has to go there as a whole
+        return PlainTextResponse("the session has ended\n", 401, {"HX-Redirect": LOGIN})
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(LOGIN if here == "/" else f"{LOGIN}?next={quote(here, safe='')}", 303)

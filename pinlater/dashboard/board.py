@@ -1,0 +1,116 @@
+"""What all pages share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.dashboard.census import Census
+from pinlater.dashboard.crews import Workforce, workforce_of
+from pinlater.dashboard.failures import Failures, failures_of
+from pinlater.dashboard.forms import Refused
+from pinlater.dashboard.fresh import Fresh
+from pinlater.dashboard.history import History
+from pinlater.dashboard.holders import Sightings
+from pinlater.dashboard.options import Options
+from pinlater.dashboard.plans import Plans
+from pinlater.dashboard.sessions import Doorkeeper, Role, Sessions
+from pinlater.dashboard.watch import Watch
+
+MOST_QUEUES = 200
+"""Queues that a page over all queues looks into; of more, the first in the alphabet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The parts behind the pages.
+
+    Attributes:
+        options: settings.
+        client: of the server.
+        census: counts jobs.
+        history: of the figures.
+        plans: changes of many jobs.
+        sightings: of claims.
+        watch: sees to these.
+        sessions: who has logged in.
+        doorkeeper: checks passwords.
+        failures: failed jobs by queue; the empty name is all queues.
+        workforce: who works, likewise.
+        search: held by the one search of bodies that may run.
+    """
+
+    options: Options
+    client: AsyncVerbs
+    census: Census
+    history: History
+    plans: Plans
+    sightings: Sightings
+    watch: Watch
+    sessions: Sessions
+    doorkeeper: Doorkeeper
+    failures: Fresh[Failures]
+    workforce: Fresh[Workforce]
+    search: asyncio.Lock
+
+    def changed(self, queue: str) -> None:
+        """Look anew: something was changed in a queue."""
+        self.census.forget(queue)
+        self.failures.forget()
+        self.workforce.forget()
+
+
+def make_board(options: Options, client: AsyncVerbs) -> Board:
+    """Put the parts together."""
+    census, sightings, history = Census(client), Sightings(), History(options.look)
+
+    async def chosen(queue: str) -> list[str]:
+        return [queue] if queue else sorted(await client.queue_names())[:MOST_QUEUES]
+
+    async def failures(queue: str) -> Failures:
+        return await failures_of(client, await chosen(queue))
+
+    async def workforce(queue: str) -> Workforce:
+        return await workforce_of(client, sightings, await chosen(queue))
+
+    fresh_failures, fresh_workforce = Fresh(failures), Fresh(workforce)
+
+    def changed(queue: str) -> None:
+        census.forget(queue)
+        fresh_failures.forget()
+
+    hashes = {Role.ADMIN: options.admin_hash, Role.READER: options.reader_hash}
+    return Board(
+        options,
+        client,
+        census,
+        history,
+        Plans(client, changed),
+        sightings,
+        Watch(client, history, sightings),
+        Sessions(),
+        Doorkeeper({role: stored for role, stored in hashes.items() if stored}),
+        fresh_failures,
+        fresh_workforce,
+        asyncio.Lock(),
+    )
+
+
+def board_of(request: Request) -> Board:
+    """Return the parts behind the page that is asked for."""
+    board: Board = request.app.state.board
+    return board
+
+
+async def known_queue(board: Board, name: str) -> str:
+    """Return ``name`` if there is such a queue.
+
+    Raises:
+        Refused: there is none.
+    """
+    if name not in await board.client.queue_names():
+        raise Refused(404, f"there is no queue {name[:100]}")
+    return name

@@ -1,0 +1,103 @@
+"""What a job's body looks like to people: its fields as JSON, other text as text, other bytes in hexadecimal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from pinlater.kept import Kept, kept_in
+
+MOST_CHARACTERS = 64 * 1024
+MOST_HEX_BYTES = 4096
+_HEX_WIDTH = 16
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError)
+
+
+class BodyView(NamedTuple):
+    """A body as shown.
+
+    Attributes:
+        kind: ``JSON``, ``text`` or ``bytes``.
+        text: what is shown.
+        size: bytes of the whole body.
+        is_cut: whether there is more than what is shown.
+        job_class: name of the job's class; empty if it is none of ours.
+        kept: what is kept in it beside the job's fields; None if nothing is.
+    """
+
+    kind: str
+    text: str
+    size: int
+    is_cut: bool
+    job_class: str = ""
+    kept: Kept | None = None
+
+
+def view_of(body: bytes) -> BodyView:
+    """Return how to show a body."""
+    fields = _fields(body)
+    if fields is not None:
+        own = {name: value for name, value in fields.items() if not name.startswith("$")}
+        pretty = msgspec.json.format(msgspec.json.encode(own), indent=2).decode("utf-8", "replace")
+        has_more = len(own) < len(fields)
+        return _text("JSON", pretty, len(body))._replace(
+            job_class=_job_class(own.get("job")), kept=_kept(body) if has_more else None
+        )
+    try:
+        return _text("JSON", _pretty(body), len(body))
+    except _UNREADABLE:
+        pass
+    try:
+        return _text("text", body.decode("utf-8"), len(body))
+    except UnicodeDecodeError:
+        return BodyView("bytes", hex_dump(body[:MOST_HEX_BYTES]), len(body), len(body) > MOST_HEX_BYTES)
+
+
+def hex_dump(data: bytes) -> str:
+    """Return sixteen bytes a line: offset, hexadecimal, and the characters that ASCII has for them."""
+    lines = []
+    for start in range(0, len(data), _HEX_WIDTH):
+        part = data[start : start + _HEX_WIDTH]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{start:06x}  {part.hex(' '):<{_HEX_WIDTH * 3 - 1}}  {letters}")
+    return "\n".join(lines)
+
+
+def short_json(value: object, most: int = 200) -> str:
+    """Return a value on one line."""
+    text = msgspec.json.encode(value).decode("utf-8", "replace")
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _text(kind: str, text: str, size: int) -> BodyView:
+    return BodyView(kind, text[:MOST_CHARACTERS], size, len(text) > MOST_CHARACTERS)
+
+
+def _fields(body: bytes) -> dict[str, msgspec.Raw] | None:
+    if body.lstrip()[:1] != b"{":
+        return None
+    try:
+        msgspec.json.format(body)  # the decoder below takes what is inside on trust
+        return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except _UNREADABLE:
+        return None
+
+
+def _pretty(body: bytes) -> str:
+    value = msgspec.json.decode(body)
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode("utf-8", "replace")
+
+
+def _job_class(raw: msgspec.Raw | None) -> str:
+    try:
+        return "" if raw is None else msgspec.json.decode(raw, type=str)
+    except _UNREADABLE:
+        return ""
+
+
+def _kept(body: bytes) -> Kept | None:
+    try:
+        return kept_in(body)
+    except _UNREADABLE:
+        return None

@@ -1,0 +1,119 @@
+"""The failed jobs of queues, put together by what went wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.records import JobInfo
+from pinlater.errors import QueueNotFound
+from pinlater.state import JobState
+from pinlater.status import failed_attempts_in
+
+MOST_SCANNED = 5000
+"""Jobs looked at for one page; the newest of each queue."""
+
+_PAGE = 200
+_LONGEST_ERROR = 240
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\d+")
+SILENT = "(no error text)"
+
+
+@dataclass(slots=True)
+class Group:
+    """Jobs of one queue that failed for the same reason.
+
+    Attributes:
+        queue: theirs.
+        error: the line that they share, numbers left out.
+        example: the whole line of one of them.
+        first_ms: when the first of them failed, epoch milliseconds.
+        last_ms: when the last one did.
+        jobs: their descriptors.
+    """
+
+    queue: str
+    error: str
+    example: str
+    first_ms: int | None = None
+    last_ms: int | None = None
+    jobs: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """Names the group in a form."""
+        return hashlib.sha256(f"{self.queue} {self.error}".encode("utf-8", "replace")).hexdigest()[:24]
+
+    def add(self, info: JobInfo) -> None:
+        """Take a job in."""
+        self.jobs.append(info.descriptor)
+        when = info.updated_at_ms
+        if when is not None:
+            self.first_ms = when if self.first_ms is None else min(self.first_ms, when)
+            self.last_ms = when if self.last_ms is None else max(self.last_ms, when)
+
+
+@dataclass(slots=True)
+class Failures:
+    """What was found.
+
+    Attributes:
+        groups: the largest first.
+        scanned: how many jobs were looked at.
+        has_more: whether there are others.
+    """
+
+    groups: list[Group]
+    scanned: int
+    has_more: bool
+
+    def group(self, key: str) -> Group | None:
+        """Return a group by its key."""
+        return next((group for group in self.groups if group.key == key), None)
+
+
+async def failures_of(client: AsyncVerbs, queues: Iterable[str]) -> Failures:
+    """Look at the failed jobs of some queues.
+
+    Raises:
+        PinLaterError: the server does not answer.
+    """
+    found: dict[tuple[str, str], Group] = {}
+    scanned, has_more = 0, False
+    for queue in queues:
+        continuation: str | None = None
+        while scanned < MOST_SCANNED:
+            try:
+                page = await client.scan(queue, JobState.FAILED, limit=_PAGE, continuation=continuation)
+            except QueueNotFound:
+                break
+            for info in page.jobs:
+                _put(found, queue, info)
+            scanned += len(page.jobs)
+            continuation = page.continuation
+            if continuation is None:
+                break
+        else:
+            has_more = True
+            break
+    groups = sorted(found.values(), key=lambda group: (-len(group.jobs), group.queue, group.error))
+    return Failures(groups, scanned, has_more)
+
+
+def _put(found: dict[tuple[str, str], Group], queue: str, info: JobInfo) -> None:
+    line = error_line(info.status) or SILENT
+    error = _VARYING.sub("#", line)
+    group = found.get((queue, error))
+    if group is None:
+        group = found[queue, error] = Group(queue, error, line)
+    group.add(info)
+
+
+def error_line(status: str) -> str:
+    """Return what a status says of the last failure: one line; empty if it says nothing."""
+    remark, attempts = failed_attempts_in(status)
+    line = attempts[-1].error if attempts else next(iter(remark.strip().splitlines()), "")
+    return line.strip()[:_LONGEST_ERROR]

@@ -1,0 +1,213 @@
+"""The last hour of the figures, in memory: what the charts show."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from array import array
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from pinlater.dashboard.figures import (
+    CALL_SECONDS,
+    COMMIT_REQUESTS,
+    COMMIT_SECONDS,
+    DEQUEUED,
+    ENQUEUED,
+    ERRORS,
+    FAILED,
+    PARKED,
+    SUCCEEDED,
+    WAITED_MS,
+    Figures,
+    Labels,
+)
+
+log = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 5.0
+LENGTH = 720
+"""Samples that are kept: an hour."""
+
+MOST_QUEUES = 200
+"""Queues with a history; of more, those that did something last."""
+
+_RECENT = 13
+"""Samples whose call times are kept whole: a minute."""
+
+_COST_FACTOR = 100
+"""Sampling may take a hundredth of the time: with very many queues the processes need a while to tell."""
+
+FIELDS = ("enqueued", "succeeded", "failed", "waited_ms")
+SERVER_FIELDS = ("calls", "call_ms", "commit_requests", "commit_ms", "parked")
+_COUNTERS = {"enqueued": ENQUEUED, "succeeded": SUCCEEDED, "failed": FAILED}
+
+
+class Rates(NamedTuple):
+    """Jobs a second of one queue in the last moments; None while that is not known."""
+
+    enqueued: float | None = None
+    succeeded: float | None = None
+    failed: float | None = None
+
+
+class _Series:
+    """Values of one thing, by field, in rings that share the history's position."""
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        self.values = {name: array("f", [math.nan]) * LENGTH for name in fields}
+        self.active = 0  # the last sample in which something happened
+
+
+class History:
+    """Samples the figures every few seconds.
+
+    Args:
+        look: returns the figures as they are now.
+        clock: epoch seconds.
+    """
+
+    def __init__(self, look: Callable[[], Awaitable[Figures]], clock: Callable[[], float] = time.time) -> None:
+        self._look = look
+        self._clock = clock
+        self._count = 0
+        self._moments = array("d", [math.nan]) * LENGTH
+        self._queues: dict[str, _Series] = {}
+        self._server = _Series(SERVER_FIELDS)
+        self._last: tuple[float, Figures] | None = None
+        self._recent: deque[tuple[float, Figures]] = deque(maxlen=_RECENT)
+
+    async def run(self) -> None:
+        """Sample until cancelled; a server that does not answer leaves a gap."""
+        while True:
+            started = time.perf_counter()
+            with contextlib.suppress(OSError):
+                await self.sample()
+            cost = time.perf_counter() - started
+            await asyncio.sleep(max(PERIOD_SECONDS - cost, cost * _COST_FACTOR))
+
+    async def sample(self) -> None:
+        """Take one sample."""
+        figures = await self._look()
+        if figures.processes:
+            self.add(self._clock(), figures)
+
+    def add(self, moment: float, figures: Figures) -> None:
+        """Keep one sample."""
+        place = self._count % LENGTH
+        self._moments[place] = moment
+        before, seconds = (None, 0.0) if self._last is None else (self._last[1], moment - self._last[0])
+        for queue in self._kept(figures):
+            self._add_queue(queue, place, before, figures, seconds)
+        self._add_server(place, before, figures, seconds)
+        self._count += 1
+        self._last = (moment, figures)
+        spreads = {name: figures.spreads.get(name, {}) for name in (CALL_SECONDS, COMMIT_REQUESTS, COMMIT_SECONDS)}
+        errors = {ERRORS: figures.counters.get(ERRORS, {})}
+        self._recent.append((moment, Figures(figures.processes, errors, spreads, figures.gauges)))
+
+    def _kept(self, figures: Figures) -> set[str]:
+        """Return the queues to go on with: those known that are still there, and others as far as there is room."""
+        there = figures.queues()
+        for gone in self._queues.keys() - there:
+            del self._queues[gone]
+        new = there - self._queues.keys()
+        if self._last is not None and len(there) > MOST_QUEUES:
+            new = {queue for queue in new if figures.total(DEQUEUED, queue) != self._last[1].total(DEQUEUED, queue)}
+        for queue in sorted(new)[:MOST_QUEUES]:
+            if len(self._queues) >= MOST_QUEUES:
+                del self._queues[min(self._queues, key=lambda name: self._queues[name].active)]
+            self._queues[queue] = _Series(FIELDS)
+        return set(self._queues)
+
+    def _add_queue(self, queue: str, place: int, before: Figures | None, now: Figures, seconds: float) -> None:
+        series = self._queues[queue]
+        for name, counter in _COUNTERS.items():
+            added = math.nan if before is None else now.total(counter, queue) - before.total(counter, queue)
+            series.values[name][place] = added / seconds if added >= 0 and seconds > 0 else math.nan
+            if added > 0:
+                series.active = self._count
+        waited = now.spread(WAITED_MS, queue)
+        if waited is not None and before is not None:
+            waited = waited.since(before.spread(WAITED_MS, queue))
+        quantile = waited.quantile(0.95) if waited is not None and before is not None else None
+        series.values["waited_ms"][place] = math.nan if quantile is None else quantile
+
+    def _add_server(self, place: int, before: Figures | None, now: Figures, seconds: float) -> None:
+        values = self._server.values
+        values["parked"][place] = now.gauges.get(PARKED, math.nan)
+        for name in ("calls", "call_ms", "commit_requests", "commit_ms"):
+            values[name][place] = math.nan
+        if before is None or seconds <= 0:
+            return
+        calls, total = 0, 0.0
+        for labels, spread in now.spreads.get(CALL_SECONDS, {}).items():
+            # A parked dequeue takes as long as it was asked to wait: that is no slowness.
+            if labels != ("dequeueJobs",):
+                added = spread.since(before.spread(CALL_SECONDS, *labels))
+                calls, total = calls + added.size, total + added.sum
+        values["calls"][place] = calls / seconds
+        values["call_ms"][place] = total / calls * 1000 if calls else math.nan
+        for name, family, unit in (("commit_requests", COMMIT_REQUESTS, 1), ("commit_ms", COMMIT_SECONDS, 1000)):
+            spread_now = now.spread(family)
+            mean = None if spread_now is None else spread_now.since(before.spread(family)).mean
+            values[name][place] = math.nan if mean is None else mean * unit
+
+    # Reading
+
+    def rates(self, queue: str, samples: int = 4) -> Rates:
+        """Return the means of the last samples."""
+        series = self._queues.get(queue)
+        if series is None:
+            return Rates(0.0, 0.0, 0.0) if self._count > 1 else Rates()
+        return Rates(*(_mean(self._tail(series.values[name], samples)) for name in Rates._fields))
+
+    def line(self, queue: str, name: str, samples: int = 120) -> list[float | None]:
+        """Return the last values of one field of a queue, the oldest first; None where there is none."""
+        series = self._queues.get(queue)
+        return [] if series is None else self._tail(series.values[name], samples)
+
+    def total_line(self, name: str, samples: int = 120) -> list[float | None]:
+        """Return the sums over all queues."""
+        lines = [self._tail(series.values[name], samples) for series in self._queues.values()]
+        return [
+            sum(known) if (known := [value for value in column if value is not None]) else None
+            for column in zip(*lines, strict=True)
+        ]
+
+    def counter(self, name: str) -> Mapping[Labels, int]:
+        """Return a counter as it was in the last sample."""
+        return {} if self._last is None else self._last[1].counters.get(name, {})
+
+    def level(self, name: str, queue: str) -> float | None:
+        """Return a present value of a queue, as it was in the last sample."""
+        return None if self._last is None else self._last[1].level(name, queue)
+
+    def moments(self, samples: int = LENGTH) -> list[float]:
+        """Return when the last samples were taken, in epoch seconds."""
+        return [value for value in self._tail(self._moments, samples) if value is not None]
+
+    def server_line(self, name: str, samples: int = LENGTH) -> list[float | None]:
+        """Return the last values of one of ``SERVER_FIELDS``."""
+        return self._tail(self._server.values[name], samples)
+
+    def recent(self) -> tuple[float, Figures, Figures] | None:
+        """Return the last minute, or what there is of it: its seconds, the figures at its begin and at its end."""
+        if len(self._recent) < 2:
+            return None
+        (start, first), (end, last) = self._recent[0], self._recent[-1]
+        return end - start, first, last
+
+    def _tail(self, values: array[float], samples: int) -> list[float | None]:
+        known = min(samples, self._count, LENGTH)
+        places = range(self._count - known, self._count)
+        return [None if math.isnan(value := values[place % LENGTH]) else value for place in places]
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

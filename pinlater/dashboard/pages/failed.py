@@ -1,0 +1,32 @@
+"""Failed jobs by what went wrong."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pinlater.dashboard.board import MOST_QUEUES, board_of, known_queue
+from pinlater.dashboard.failures import MOST_SCANNED
+from pinlater.dashboard.forms import asked
+from pinlater.dashboard.render import page
+
+_MOST_GROUPS = 100
+
+
+async def failed(request: Request) -> Response:
+    """Show the groups, the largest first."""
+    board = board_of(request)
+    queue = asked(request, "queue", 200)
+    if queue:
+        await known_queue(board, queue)
+    found = await board.failures.get(queue)
+    return page(
+        request,
+        "failed.html",
+        queue=queue,
+        found=found,
+        groups=found.groups[:_MOST_GROUPS],
+        hidden=max(len(found.groups) - _MOST_GROUPS, 0),
+        most=MOST_SCANNED,
+        most_queues=MOST_QUEUES,
+    )

@@ -1,0 +1,57 @@
+"""Jobs of a queue, a page at a time."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pinlater.dashboard.board import board_of
+from pinlater.dashboard.census import BY_NAME, STANDINGS
+from pinlater.dashboard.failures import error_line
+from pinlater.dashboard.forms import Refused, asked, number
+from pinlater.dashboard.holders import holder_of
+from pinlater.dashboard.render import page
+
+PER_PAGE = 50
+
+
+async def jobs(request: Request) -> Response:
+    """Show those in one state, by priority and body if asked for; a page follows another by its continuation."""
+    board = board_of(request)
+    queue, state = asked(request, "queue", 200), asked(request, "state", 20) or "pending"
+    standing = BY_NAME.get(state)
+    if standing is None:
+        raise Refused(400, f"there is no state {state}; use one of {', '.join(BY_NAME)}")
+    counts = (await board.census.of([queue])).get(queue) if queue else None
+    if counts is None:
+        names = sorted(await board.client.queue_names())
+        raise Refused(404, f"there is no queue {queue[:100]}") if queue else Refused(400, _choose(names))
+    priority, pattern = asked(request, "priority", 4), asked(request, "body", 1024)
+    found = await board.client.scan(
+        queue,
+        standing.state,
+        priority=int(number("priority", priority, 1, board.options.priority_levels, int)) if priority else None,
+        future=standing.is_future,
+        limit=PER_PAGE,
+        body_regex=pattern or None,
+        continuation=asked(request, "from", 200) or None,
+    )
+    filters = {"queue": queue, "state": state, "priority": priority, "body": pattern}
+    return page(
+        request,
+        "jobs.html",
+        queue=queue,
+        standing=standing,
+        standings=[(one, counts[index]) for index, one in enumerate(STANDINGS)],
+        filters=filters,
+        rows=[(info, error_line(info.status), holder_of(info.claim) if info.claim else None) for info in found.jobs],
+        is_first="from" not in request.query_params,
+        link=lambda **changes: f"/jobs?{urlencode({k: v for k, v in (filters | changes).items() if v})}",
+        more=found.continuation,
+    )
+
+
+def _choose(names: list[str]) -> str:
+    return f"choose a queue: {', '.join(names[:20])}" if names else "there is no queue yet"

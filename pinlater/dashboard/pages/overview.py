@@ -1,0 +1,57 @@
+"""The first page: all queues."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pinlater.client.records import QueueSettings
+from pinlater.dashboard.board import Board, board_of
+from pinlater.dashboard.census import Counts
+from pinlater.dashboard.figures import OLDEST_SECONDS, PARKED
+from pinlater.dashboard.forms import asked, number
+from pinlater.dashboard.render import page
+
+_PER_PAGE = 50
+
+
+async def overview(request: Request) -> Response:
+    """Show what waits, runs and fails, queue by queue."""
+    board = board_of(request)
+    settings = await board.client.queue_settings()
+    wanted = asked(request, "q", 64)
+    names = sorted(name for name in settings if wanted.lower() in name.lower())
+    which = int(number("page", asked(request, "page", 9) or "1", 1, 10**6, int))
+    shown = names[(which - 1) * _PER_PAGE : which * _PER_PAGE]
+    counts = await board.census.of(shown)
+    return page(
+        request,
+        "overview.html",
+        rows=[_row(board, name, counts[name], settings[name]) for name in shown if name in counts],
+        total=Counts(*(sum(column) for column in zip(*counts.values(), strict=True))) if counts else Counts(),
+        queues=len(settings),
+        found=len(names),
+        wanted=wanted,
+        which=which,
+        pages=max(-(-len(names) // _PER_PAGE), 1),
+        lines={name: board.history.total_line(name) for name in ("enqueued", "succeeded", "failed")},
+        parked=_parked(board),
+    )
+
+
+def _row(board: Board, name: str, counts: Counts, settings: QueueSettings) -> dict[str, object]:
+    waited = [value for value in board.history.line(name, "waited_ms", 12) if value is not None]
+    return {
+        "name": name,
+        "counts": counts,
+        "settings": settings,
+        "rates": board.history.rates(name),
+        "line": board.history.line(name, "succeeded"),
+        "oldest": board.history.level(OLDEST_SECONDS, name) if counts.pending else None,
+        "waited": max(waited) / 1000 if waited else None,
+    }
+
+
+def _parked(board: Board) -> int | None:
+    recent = board.history.recent()
+    return None if recent is None else int(recent[2].gauges.get(PARKED, 0))

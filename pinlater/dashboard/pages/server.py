@@ -1,0 +1,94 @@
+"""The server's processes, its calls and its store."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pinlater.dashboard.board import board_of
+from pinlater.dashboard.figures import (
+    CALL_SECONDS,
+    COMMIT_REQUESTS,
+    COMMIT_SECONDS,
+    CONNECTIONS,
+    ERRORS,
+    ILL_SHARDS,
+    PARKED,
+    STORE_WAITING,
+    Figures,
+    Spread,
+)
+from pinlater.dashboard.render import page
+
+
+class Method(NamedTuple):
+    """What one method of the service did in the last minute; times in seconds."""
+
+    name: str
+    rate: float
+    mean: float | None
+    p95: float | None
+    p99: float | None
+    errors: float
+    waits: bool
+
+
+class Commits(NamedTuple):
+    """What the store's transactions were like in the last minute; times in seconds."""
+
+    rate: float
+    requests: float | None
+    mean: float | None
+    p95: float | None
+
+
+async def server(request: Request) -> Response:
+    """Show them."""
+    board = board_of(request)
+    now = await board.options.look()
+    seconds, first, last = board.history.recent() or (0.0, Figures(), Figures())
+    return page(
+        request,
+        "server.html",
+        processes=now.processes,
+        connections=now.gauges.get(CONNECTIONS),
+        parked=now.gauges.get(PARKED),
+        ill_shards=now.gauges.get(ILL_SHARDS),
+        waiting=now.gauges.get(STORE_WAITING),
+        seconds=seconds,
+        methods=_methods(seconds, first, last) if seconds else [],
+        commits=_commits(seconds, first, last) if seconds else None,
+    )
+
+
+def _methods(seconds: float, first: Figures, last: Figures) -> list[Method]:
+    found = []
+    for (name,), spread in last.spreads.get(CALL_SECONDS, {}).items():
+        added = spread.since(first.spread(CALL_SECONDS, name))
+        if added.size:
+            errors = (_errors(last, name) - _errors(first, name)) / seconds
+            times = (added.mean, added.quantile(0.95), added.quantile(0.99))
+            found.append(Method(name, added.size / seconds, *times, errors, waits=name == "dequeueJobs"))
+    return sorted(found, key=lambda method: -method.rate)
+
+
+def _errors(figures: Figures, method: str) -> int:
+    return sum(count for labels, count in figures.counters.get(ERRORS, {}).items() if labels[0] == method)
+
+
+def _commits(seconds: float, first: Figures, last: Figures) -> Commits:
+    requests, times = _added(first, last, COMMIT_REQUESTS), _added(first, last, COMMIT_SECONDS)
+    count = 0 if times is None else times.size
+    return Commits(
+        count / seconds,
+        None if requests is None else requests.mean,
+        None if times is None else times.mean,
+        None if times is None else times.quantile(0.95),
+    )
+
+
+def _added(first: Figures, last: Figures, name: str) -> Spread | None:
+    spread = last.spread(name)
+    return None if spread is None else spread.since(first.spread(name))

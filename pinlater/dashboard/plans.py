@@ -1,0 +1,142 @@
+"""Changes of many jobs: planned first, so that somebody sees how many, then carried out step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.dashboard import audit
+from pinlater.errors import PinLaterError
+from pinlater.state import JobState
+
+MOST_JOBS = 10_000
+"""In one plan; what is left takes another one."""
+
+_MOST_PLANS = 20
+_STEP = 100
+_PAUSE_SECONDS = 0.01
+"""Between two steps, so that a big one leaves the store to others."""
+
+
+class Action(StrEnum):
+    """What is done to each job."""
+
+    RETRY = "retry"
+    DELETE = "delete"
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What is to be done to which jobs, and how far it is.
+
+    Attributes:
+        action: what.
+        state: that the jobs are in; those that have left it meanwhile are left alone.
+        jobs: queue -> descriptors.
+        reason: what they have in common.
+        back: path of the page that it was made on.
+        attempts: that retried jobs get.
+        gone_through: jobs that were asked for so far.
+        changed: jobs that were changed.
+        error: why it ended early.
+    """
+
+    action: Action
+    state: JobState
+    jobs: Mapping[str, Sequence[str]]
+    reason: str
+    back: str
+    attempts: int = 1
+    gone_through: int = 0
+    changed: int = 0
+    error: str = ""
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def total(self) -> int:
+        """How many jobs it is about."""
+        return sum(len(descriptors) for descriptors in self.jobs.values())
+
+    @property
+    def is_started(self) -> bool:
+        """Whether somebody has said yes."""
+        return self.task is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended, one way or the other."""
+        return self.task is not None and self.task.done()
+
+    def steps(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield some jobs of one queue at a time."""
+        for queue, descriptors in self.jobs.items():
+            for start in range(0, len(descriptors), _STEP):
+                yield queue, descriptors[start : start + _STEP]
+
+
+class Plans:
+    """The plans of the last time; few, so that they take little memory.
+
+    Args:
+        client: of the server.
+        changed: told of every queue whose jobs were changed.
+    """
+
+    def __init__(self, client: AsyncVerbs, changed: Callable[[str], None]) -> None:
+        self._client = client
+        self._changed = changed
+        self._plans: OrderedDict[str, Plan] = OrderedDict()
+
+    def add(self, plan: Plan) -> Plan:
+        """Keep a plan; the oldest that does not run is forgotten for it."""
+        for key in [key for key, old in self._plans.items() if not old.is_started or old.is_done]:
+            if len(self._plans) < _MOST_PLANS:
+                break
+            del self._plans[key]
+        self._plans[plan.key] = plan
+        return plan
+
+    def find(self, key: str) -> Plan | None:
+        """Return a plan, if it is still known."""
+        return self._plans.get(key)
+
+    def start(self, plan: Plan, name: str) -> None:
+        """Begin to carry it out; ``name`` is who wants it."""
+        if not plan.is_started:
+            plan.task = asyncio.create_task(self._carry_out(plan, name))
+
+    async def stop(self, plan: Plan) -> None:
+        """Stop after the step that is under way."""
+        if plan.task is not None and not plan.task.done():
+            plan.task.cancel()
+            await asyncio.wait([plan.task])
+
+    async def close(self) -> None:
+        """Stop all."""
+        for plan in self._plans.values():
+            await self.stop(plan)
+
+    async def _carry_out(self, plan: Plan, name: str) -> None:
+        try:
+            for queue, descriptors in plan.steps():
+                plan.changed += await self._step(plan, queue, descriptors)
+                plan.gone_through += len(descriptors)
+                self._changed(queue)
+                await asyncio.sleep(_PAUSE_SECONDS)
+        except PinLaterError as error:
+            plan.error = str(error)
+        except asyncio.CancelledError:
+            plan.error = "stopped"
+        finally:
+            audit.write(name, f"{plan.action}-many", ",".join(plan.jobs)[:200], plan.changed)
+
+    async def _step(self, plan: Plan, queue: str, descriptors: Sequence[str]) -> int:
+        if plan.action is Action.RETRY:
+            return await self._client.retry_these(queue, descriptors, attempts=plan.attempts)
+        return await self._client.delete_these(queue, descriptors, plan.state)

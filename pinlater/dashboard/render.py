@@ -1,0 +1,62 @@
+"""Templates: every value is made visible, then escaped; only markup of our own is neither."""
+
+from __future__ import annotations
+
+import textwrap
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from pinlater import __version__
+from pinlater.dashboard import bodies, show
+from pinlater.dashboard.assets import url_of
+from pinlater.dashboard.board import board_of
+from pinlater.dashboard.sessions import Role
+
+_environment = jinja2.Environment(
+    loader=jinja2.PackageLoader("pinlater.dashboard"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    finalize=show.finalized,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_environment.filters.update(
+    number=show.number,
+    rate=show.rate,
+    duration=show.duration,
+    moment=show.moment,
+    size=show.size,
+    plural=show.plural,
+    spark=show.sparkline,
+    dedent=textwrap.dedent,
+    short_json=bodies.short_json,
+)
+_environment.globals.update(asset=url_of, version=__version__, nothing=show.NOTHING)
+
+
+def page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+    """Return a page, or only the part of it that is alive if it asks for that itself.
+
+    Args:
+        request: what is answered.
+        template: name of its file.
+        status: of HTTP.
+        values: what the template shows.
+    """
+    options = board_of(request).options
+    session = getattr(request.state, "session", None)
+    is_partial = "hx-request" in request.headers
+    html = _environment.get_template(template).render(
+        layout="live.html" if is_partial else "layout.html",
+        here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        path=request.url.path,
+        session=session,
+        csrf=session.csrf if session else "",
+        can_change=session is not None and session.role is Role.ADMIN,
+        options=options,
+        **values,
+    )
+    return HTMLResponse(html.encode("utf-8", "replace"), status)

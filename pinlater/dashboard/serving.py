@@ -1,0 +1,79 @@
+"""uvicorn under a supervisor: it serves on a socket that is there, and stops when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import uvicorn
+
+from pinlater.dashboard.app import make_app
+from pinlater.dashboard.options import Options
+
+MAX_CONNECTIONS = 128
+MAX_HEAD_BYTES = 16 * 1024
+READ_SECONDS = 10.0
+_KEEP_ALIVE_SECONDS = 15
+_STOP_SECONDS = 3
+
+
+async def serve(options: Options, listener: socket.socket, until: Callable[[], Awaitable[None]]) -> None:
+    """Serve the dashboard.
+
+    Args:
+        options: of it.
+        listener: a socket that listens.
+        until: returns when it is to stop.
+    """
+    config = uvicorn.Config(
+        make_app(options),
+        http="h11",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+    )
+    config.load()
+    config.ssl = options.tls
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve([listener]))
+    sweeping = asyncio.create_task(server.sweep())
+    try:
+        await until()
+    finally:
+        server.should_exit = True
+        sweeping.cancel()
+        await asyncio.wait([serving, sweeping])
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the supervisor."""
+        yield
+
+    async def sweep(self) -> None:
+        """Close connections on which a request was begun, or not even that, and does not come to an end."""
+        waiting: dict[tuple[Any, Any], float] = {}  # connection and its latest request -> since when
+        while True:
+            await asyncio.sleep(1.0)
+            now = asyncio.get_running_loop().time()
+            connections: set[Any] = self.server_state.connections  # of uvicorn's protocol for h11
+            idle = [(one, one.cycle) for one in connections if _is_reading(one)]
+            waiting = {key: waiting.get(key, now) for key in idle}
+            for (one, _), since in waiting.items():
+                if now - since > READ_SECONDS + _KEEP_ALIVE_SECONDS:
+                    one.transport.abort()
+
+
+def _is_reading(connection: Any) -> bool:
+    return connection.cycle is None or connection.cycle.response_complete

@@ -1,0 +1,139 @@
+"""How values look in pages: numbers, times, and text of which nobody knows who wrote it."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from markupsafe import Markup
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_PLAIN_CONTROLS = frozenset("\n\t")
+NOTHING = "\u2013"
+
+
+def visible(text: str) -> str:
+    """Return text in which nothing is hidden: control characters as their pictures, or as escapes.
+
+    Also what turns the direction of writing, has no width, or is no character (a lone surrogate).
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in _PLAIN_CONTROLS else _picture(letter) for letter in text)
+
+
+def _picture(letter: str) -> str:
+    code = ord(letter)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    if unicodedata.category(letter) == "Zs":  # a wide or narrow space
+        return " "
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def finalized(value: Any) -> Any:
+    """Make whatever a template prints visible; markup of our own stays as it is."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """Return a number with separators of thousands."""
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def counted(value: int | None, limit: int) -> str:
+    """Return a count; the server stops counting at ``limit``."""
+    if value is None:
+        return NOTHING
+    return f"{limit:,}+" if value >= limit else f"{value:,}"
+
+
+def rate(value: float | None) -> str:
+    """Return events a second, with as many digits as say something."""
+    if value is None:
+        return NOTHING
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a length of time with two or three digits, or in its two largest units."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 0.9995:
+        return _small(seconds * 1000, "ms") if seconds >= 0.0009995 else _small(seconds * 1e6, "µs")
+    return _small(seconds, "s") if seconds < 9.95 else whole_duration(int(seconds + 0.5))
+
+
+def _small(value: float, unit: str) -> str:
+    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+
+
+def whole_duration(seconds: int) -> str:
+    """Return a number of seconds in its two largest units."""
+    for (size, unit), (small, small_unit) in pairwise(_UNITS):
+        if seconds >= size:
+            rest = seconds % size // small
+            return f"{seconds // size} {unit} {rest} {small_unit}" if rest else f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def moment(epoch_ms: int | None, now: float | None = None) -> Markup | str:
+    """Return how long ago something was, or how soon it is, with the exact time beside it."""
+    if not epoch_ms:
+        return NOTHING
+    try:
+        exact = datetime.fromtimestamp(epoch_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{epoch_ms} ms"
+    ahead = epoch_ms / 1000 - (time.time() if now is None else now)
+    length = whole_duration(int(abs(ahead)))
+    text = "now" if abs(ahead) < 1 else f"in {length}" if ahead > 0 else f"{length} ago"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        exact.isoformat(timespec="milliseconds"), f"{exact:%Y-%m-%d %H:%M:%S} UTC", text
+    )
+
+
+def size(count: int) -> str:
+    """Return a number of bytes."""
+    if count < 1024:
+        return plural(count, "byte")
+    return f"{count / 1024:,.1f} KiB" if count < 1024**2 else f"{count / 1024**2:,.1f} MiB"
+
+
+def plural(count: int, noun: str = "job") -> str:
+    """Return a number of things."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def sparkline(values: Sequence[float | None], width: int = 96, height: int = 22, samples: int = 120) -> Markup:
+    """Return a small chart: a line over time, scaled to its own maximum; gaps stay gaps, and what is not known yet."""
+    values = [*[None] * (samples - len(values)), *values]
+    known = [value for value in values if value is not None]
+    top = max(known, default=0.0)
+    step = width / max(len(values) - 1, 1)
+    lines: list[list[str]] = [[]]
+    for index, value in enumerate(values):
+        if value is None:
+            lines.append([])
+        else:
+            y = height - 1.5 - (value / top * (height - 3) if top else 0)
+            lines[-1].append(f"{index * step:.1f},{y:.1f}")
+    shapes = Markup("").join(_shape(points, height) for points in lines if len(points) > 1)
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {w} {h}" width="{w}" height="{h}" aria-hidden="true">{s}</svg>'
+    ).format(w=width, h=height, s=shapes)
+
+
+def _shape(points: list[str], height: int) -> Markup:
+    first, last = points[0].partition(",")[0], points[-1].partition(",")[0]
+    return Markup('<polygon points="{f},{h} {p} {l},{h}"/><polyline points="{p}"/>').format(
+        f=first, l=last, h=height, p=" ".join(points)
+    )

@@ -1,0 +1,55 @@
+// What htmx leaves to us: pages that rest while nobody looks, and that say so when they are not fresh any more.
+"use strict";
+(() => {
+  const stale = document.getElementById("stale");
+  const setStale = (isStale) => { stale.hidden = !isStale; };
+
+  addEventListener("htmx:before:request", (event) => { if (document.hidden) event.preventDefault(); });
+  addEventListener("htmx:before:response", (event) => {
+    const { response, hx } = event.detail.ctx;
+    if (response.status < 400) return;
+    event.preventDefault();
+    if (hx?.redirect) location.assign(hx.redirect + "?next=" + encodeURIComponent(location.pathname + location.search));
+    else if (response.status === 404) location.reload();
+    else setStale(true);
+  });
+  addEventListener("htmx:error", () => setStale(true));
+  addEventListener("htmx:after:swap", () => setStale(false));
+  document.addEventListener("visibilitychange", () => {
+    const live = document.getElementById("live");
+    if (!document.hidden && live?.hasAttribute("hx-get")) htmx.trigger(live, "every");
+  });
+
+  addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    document.getElementById("find").focus();
+  });
+
+  // Exact times in the reader's own zone; the page itself has them in UTC.
+  addEventListener("mouseover", (event) => {
+    const time = event.target.closest?.("time");
+    if (time) time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
+  });
+
+  addEventListener("click", (event) => {
+    const copy = event.target.closest?.("[data-copy]");
+    if (!copy) return;
+    navigator.clipboard?.writeText(copy.dataset.copy).then(() => {
+      copy.classList.add("done");
+      setTimeout(() => copy.classList.remove("done"), 1200);
+    });
+  });
+
+  addEventListener("change", (event) => {
+    if (event.target.id === "all") {
+      for (const box of document.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
+    }
+    const form = event.target.closest?.("form[data-ticks]");
+    if (!form) return;
+    const ticked = form.querySelectorAll("input[name=id]:checked").length;
+    form.querySelector("[data-ticked]").textContent = ticked.toLocaleString("en");
+    for (const button of form.querySelectorAll("button")) button.disabled = ticked === 0;
+  });
+})();

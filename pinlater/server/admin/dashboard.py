@@ -1,0 +1,74 @@
+"""What the dashboard is told of this server; loaded only where the dashboard is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from pinlater.dashboard.figures import Figures
+from pinlater.dashboard.options import Options
+from pinlater.server.admin.access import OWN_SOCKET
+from pinlater.server.admin.figures import figures_of
+from pinlater.server.admin.pages import MachinePages
+from pinlater.server.admin.reports import Reports
+from pinlater.server.certificates import Certificates
+from pinlater.server.listeners import is_exposed
+from pinlater.server.settings import Settings
+
+
+def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> Options:
+    """Return the dashboard's settings.
+
+    Args:
+        settings: of the server.
+        tls: see ``tls_of``.
+        folder: shared with the server processes.
+    """
+    reports = Reports(folder)
+
+    async def figures() -> Figures:
+        return figures_of(await reports.gather())
+
+    return Options(
+        server=f"unix:{folder / OWN_SOCKET}",
+        name=f"{settings.thrift_host}:{settings.thrift_port}",
+        look=figures,
+        plain_pages=MachinePages(reports.gather).by_path,
+        admin_hash=settings.admin_password_hash,
+        reader_hash=settings.reader_password_hash,
+        is_loopback=not is_exposed(settings.admin_host),
+        is_metrics_open=settings.admin_open_metrics,
+        hides_bodies=settings.dashboard_privacy,
+        tls=tls,
+        count_limit=settings.count_limit,
+        priority_levels=settings.priority_levels,
+    )
+
+
+@contextlib.asynccontextmanager
+async def tls_of(settings: Settings) -> AsyncIterator[ssl.SSLContext | None]:
+    """Yield what the admin port proves itself with, or None; renewed certificates are read when their files change.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    if settings.admin_tls_cert is None:
+        yield None
+        return
+    certificates = Certificates(settings.admin_tls_cert, settings.admin_tls_key)
+    context = certificates.context
+
+    def newest(connection: ssl.SSLObject, _name: str | None, _first: ssl.SSLContext) -> None:
+        connection.context = certificates.context
+
+    context.sni_callback = newest
+    watching = [asyncio.create_task(watch) for watch in certificates.watches()]
+    try:
+        yield context
+    finally:
+        for task in watching:
+            task.cancel()
+        await asyncio.wait(watching)

@@ -1,0 +1,79 @@
+"""Headless Chromium, and a server with something to look at."""
+
+import os
+import shutil
+import time
+
+import pytest
+
+from pinlater import Client
+from pinlater.client.records import Ack, NewJob
+from pinlater.status import block, place, room_of
+from tests.support.server import ServerProcess
+
+ARGUMENTS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium to look at the dashboard with: apt-get install chromium, or set CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def server(chromium, tmp_path_factory):
+    """Asked for after Chromium, so that none is started in vain."""
+    server = ServerProcess(tmp_path_factory.mktemp("server"), ADMIN_PASSWORD_HASH="")
+    yield server
+    assert server.process.poll() is None, server.log
+    server.stop()
+
+
+@pytest.fixture
+def page(chromium, server):
+    """A window; what the page complains of, such as a forbidden script, fails the test."""
+    complaints = []
+    context = chromium.new_context(
+        base_url=f"http://127.0.0.1:{server.admin_port}", viewport={"width": 1280, "height": 800}
+    )
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on(
+        "console", lambda message: complaints.append(message.text) if message.type in {"error", "warning"} else None
+    )
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.complaints = complaints
+    yield page
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def client(server):
+    with Client(f"127.0.0.1:{server.port}") as client:
+        yield client
+
+
+def fail(client, queue, *errors):
+    """Leave one failed job for each error."""
+    client.create_queue(queue)
+    descriptors = client.enqueue_jobs(queue, [NewJob(b'{"job": "Send", "user": 42}', attempts=1) for _ in errors])
+    errors_of = dict(zip(descriptors, errors, strict=True))
+    claimed = client.dequeue_jobs(queue, len(errors))
+    client.ack(queue, failed=[Ack(job.descriptor, job.claim, _status(errors_of[job.descriptor])) for job in claimed])
+    return descriptors
+
+
+def _status(error):
+    frames = ['  File "/srv/jobs.py", line 12, in run\n    mailer.send()']
+    return block(f"attempt 1/1 {place('web1', 42, time.time())} 0.52 s", error, frames, room_of(1, 1))

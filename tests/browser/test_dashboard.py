@@ -1,0 +1,192 @@
+"""People at the dashboard: what they click, what they see then, and what has happened."""
+
+import os
+import re
+import signal
+
+import pytest
+
+from pinlater.client.records import NewJob
+from pinlater.state import JobState
+from tests.browser.conftest import fail
+from tests.support.server import wait_for
+
+PAGES = ["/", "/failed", "/workers", "/server", "/find?q=nothing", "/nowhere"]
+
+
+def test_a_failed_job_is_found_and_retried_in_a_few_clicks(page, client):
+    [descriptor] = fail(client, "retry_one", "OSError: connection refused")
+    page.goto("/")
+    page.fill("#find", descriptor)
+    page.press("#find", "Enter")
+    page.get_by_text("OSError: connection refused").wait_for()
+    assert page.get_by_text("mailer.send()").is_visible()
+    assert not page.get_by_text("Run this job again?").is_visible()
+    page.get_by_role("button", name="Retry…").click()
+    page.get_by_label("Attempts").fill("3")
+    page.get_by_role("button", name="Retry", exact=True).click()
+    page.get_by_text("It is pending again.").wait_for()
+    info = client.lookup([descriptor])[descriptor]
+    assert (info.state, info.attempts_remaining) == (JobState.PENDING, 3)
+
+
+def test_a_job_is_deleted_only_after_a_second_click(page, client):
+    client.create_queue("delete_one")
+    [descriptor] = client.enqueue_jobs("delete_one", [NewJob(b"{}")])
+    page.goto(f"/job?id={descriptor}")
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Cancel").click()
+    assert descriptor in client.lookup([descriptor])
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_text(f"There is no job {descriptor}").wait_for()
+    assert client.lookup([descriptor]) == {}
+    page.complaints[:] = [text for text in page.complaints if "404" not in text]  # that page's own status
+
+
+def test_a_queue_is_paused_and_resumed(page, client):
+    client.create_queue("pause")
+    page.goto("/queues/pause")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("Paused: nothing is handed out").wait_for()
+    assert client.queue_settings()["pause"].is_paused
+    page.goto("/")
+    assert page.locator("#q-pause").get_by_text("paused").is_visible()
+    page.get_by_role("link", name="pause", exact=True).click()
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_text("Resumed.").wait_for()
+    assert not client.queue_settings()["pause"].is_paused
+
+
+def test_limits_are_set(page, client):
+    client.create_queue("limit")
+    page.goto("/queues/limit")
+    page.get_by_role("button", name="Limits…").click()
+    page.get_by_label("Jobs handed out a second").fill("2.5")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("≤ 2.5/s").wait_for()
+    assert client.queue_settings()["limit"].jobs_per_second == 2.5
+
+
+def test_a_group_of_failures_is_retried_after_its_number_was_shown(page, client):
+    fail(client, "group", *[f"TimeoutError: no answer after {number} s" for number in range(250)], "KeyError: 'x'")
+    page.goto("/failed?queue=group")
+    row = page.get_by_role("row").filter(has_text="TimeoutError")
+    row.get_by_role("button", name="Retry…").click()
+    page.get_by_role("heading", name="Retry 250 jobs?").wait_for()
+    assert client.count("group", JobState.FAILED) == 251
+    page.get_by_role("button", name="Retry 250 jobs").click()
+    page.get_by_text(re.compile("Done:.*250 jobs retried")).wait_for()
+    assert client.count("group", JobState.PENDING) == 250
+    assert client.count("group", JobState.FAILED) == 1
+
+
+def test_ticked_jobs_are_deleted(page, client):
+    fail(client, "ticks", *["OSError: 1"] * 3)
+    page.goto("/jobs?queue=ticks&state=failed")
+    delete = page.get_by_role("button", name="Delete…")
+    assert delete.is_disabled()
+    page.get_by_label("tick all on this page").check()
+    page.locator("input[name=id]").first.uncheck()
+    page.get_by_text("2 ticked").wait_for()
+    delete.click()
+    page.get_by_role("button", name="Delete 2 jobs").click()
+    page.get_by_text("2 jobs deleted").wait_for()
+    assert client.count("ticks", JobState.FAILED) == 1
+
+
+def test_counts_change_by_themselves_and_nothing_jumps(page, client):
+    client.create_queue("live")
+    page.goto("/queues/live")
+    tile = page.locator("a.tile", has_text="pending")
+    before = tile.bounding_box()
+    client.enqueue_jobs("live", [NewJob(b"{}")] * 1234)
+    tile.get_by_text("1,234").wait_for()
+    assert tile.bounding_box() == before
+
+
+def test_what_is_open_stays_open_while_the_page_refreshes(page, client):
+    client.create_queue("open")
+    [descriptor] = client.enqueue_jobs("open", [NewJob(b"{}")])
+    page.goto(f"/job?id={descriptor}")
+    page.get_by_role("button", name="Delete…").click()
+    with page.expect_response(lambda answer: "/job?id=" in answer.url):
+        pass
+    page.wait_for_function("!document.querySelector('.htmx-request')")
+    assert page.get_by_role("button", name="Delete", exact=True).is_visible()
+
+
+def test_charts_are_drawn(page, client):
+    client.create_queue("charts")
+    page.goto("/queues/charts")
+    assert page.locator("canvas").count() == 2
+    page.goto("/server")
+    assert page.locator("canvas").count() == 4
+    page.wait_for_function("document.querySelectorAll('.chart.empty').length === 0")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_window(page, client, width):
+    [descriptor] = fail(client, "a_queue_with_a_rather_long_name_that_goes_on_and_on_and_on", "OSError: " + "x" * 200)
+    page.set_viewport_size({"width": width, "height": 800})
+    for path in (
+        *PAGES,
+        f"/job?id={descriptor}",
+        f"/queues/{descriptor.partition(':')[0]}",
+        f"/jobs?queue={descriptor.partition(':')[0]}&state=failed",
+    ):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    page.complaints[:] = [text for text in page.complaints if "404" not in text]
+
+
+def test_texts_of_jobs_are_no_part_of_the_page(page, client):
+    hostile = b"</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+    client.create_queue("hostile")
+    [descriptor] = client.enqueue_jobs("hostile", [NewJob(hostile, status=hostile.decode())])
+    for path in (f"/job?id={descriptor}", "/jobs?queue=hostile", "/find?q=onerror"):
+        page.goto(path)
+        assert page.title() != "owned"
+        assert page.locator("main img").count() == 0
+    page.goto(f"/job?id={descriptor}")
+    assert page.get_by_text("document.title = 'owned'").first.is_visible()
+
+
+def test_light_and_dark(page, client):
+    page.goto("/")
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.get_by_role("button", name="Light or dark").click()
+    dark = page.evaluate(background)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(background) == dark
+
+
+def test_by_keyboard(page, client):
+    client.create_queue("keys")
+    page.goto("/")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("/")
+    page.keyboard.type("keys")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="keys").wait_for()
+    page.goto("/queues/keys")
+    page.get_by_role("button", name="Limits…").press("Enter")
+    page.keyboard.press("Escape")
+    assert not page.get_by_label("Jobs that run at once").is_visible()
+
+
+def test_a_server_that_hangs_is_shown_and_the_page_recovers(page, server, client):
+    client.create_queue("away")
+    page.goto("/queues/away")
+    hung = server.child().pid
+    os.kill(hung, signal.SIGSTOP)
+    try:
+        page.locator("#stale").wait_for(state="visible", timeout=30_000)
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    page.locator("#stale").wait_for(state="hidden")
+    wait_for(lambda: server.page("/readyz")[0] == 200)
+    page.complaints[:] = [text for text in page.complaints if "503" not in text]

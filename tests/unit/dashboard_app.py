@@ -1,0 +1,52 @@
+"""A dashboard on a real server within the test's process, and what figures it may see."""
+
+import contextlib
+import re
+
+from starlette.testclient import TestClient
+
+from pinlater.dashboard.app import make_app
+from pinlater.dashboard.figures import DEQUEUED, ENQUEUED, SUCCEEDED, Figures, Process
+from pinlater.dashboard.options import Options
+from pinlater.server.admin.pages import MachinePages
+from pinlater.server.admin.reports import View
+
+# Of "open sesame" and of "just looking", at a cost that lets tests be quick.
+ADMIN_HASH = "scrypt$1024$8$1$MDEyMzQ1Njc4OWFiY2RlZg==$qrn7ZhlST3jO5Auifbc3xCWPabXREAX1HDl5f9rqSnA="
+READER_HASH = "scrypt$1024$8$1$ZmVkY2JhOTg3NjU0MzIxMA==$vHsiRWVGqIrYQaQRG2nngiNQYfgO/gsyyIGM1RegzWA="
+ADMIN, READER = "open sesame", "just looking"
+
+HERE = "http://127.0.0.1:9999"
+
+
+def figures_of(**dequeued):
+    counters = {
+        name: {(queue,): count for queue, count in dequeued.items()} for name in (ENQUEUED, DEQUEUED, SUCCEEDED)
+    }
+    return Figures([Process(1, None, 1, 0, 1)], counters)
+
+
+@contextlib.contextmanager
+def dashboard(address, base=HERE, peer="127.0.0.1", **options):
+    """Yield a browser without a window; it follows no redirects."""
+
+    async def look():
+        return figures_of()
+
+    async def view():
+        return View([], [])
+
+    chosen = Options(server=address, name=address, look=look, plain_pages=MachinePages(view).by_path, **options)
+    with TestClient(make_app(chosen), base, follow_redirects=False, client=(peer, 1234)) as browser:
+        yield browser
+
+
+def token_in(page):
+    """Return the token that a page's forms carry."""
+    return re.search(r'name="csrf" value="([^"]+)"', page.text)[1]
+
+
+def post(browser, path, csrf=None, origin=HERE, headers=(), **fields):
+    """Send a form, as a browser does from our own pages."""
+    sent = {"origin": origin} if origin else {}
+    return browser.post(path, data=fields | ({"csrf": csrf} if csrf else {}), headers=sent | dict(headers))

@@ -1,0 +1,388 @@
+"""Who may look at the dashboard, and who may change something through it."""
+
+import logging
+import ssl
+
+import pytest
+
+from pinlater.client.records import NewJob
+from pinlater.dashboard.access import own_path
+from pinlater.dashboard.forms import MAX_FORM_BYTES
+from pinlater.dashboard.sessions import (
+    IDLE_SECONDS,
+    LONGEST_SECONDS,
+    MOST_SESSIONS,
+    Doorkeeper,
+    Role,
+    Sessions,
+    TooManyGuesses,
+)
+from tests.unit.dashboard_app import (
+    ADMIN,
+    ADMIN_HASH,
+    HERE,
+    READER,
+    READER_HASH,
+    dashboard,
+    post,
+    token_in,
+)
+
+LOCKED = {"admin_hash": ADMIN_HASH, "reader_hash": READER_HASH}
+
+
+@pytest.fixture
+def client(local_server):
+    client = local_server.client()
+    client.create_queue("pins")
+    return client
+
+
+@pytest.fixture
+def browser(local_server, client):
+    with dashboard(local_server.address) as browser:
+        yield browser
+
+
+@pytest.fixture
+def locked(local_server, client):
+    with dashboard(local_server.address, **LOCKED) as browser:
+        yield browser
+
+
+def log_in(browser, password=ADMIN):
+    return post(browser, "/login", password=password)
+
+
+# Without a password
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9999", "localhost:9999", "LOCALHOST", "[::1]:9999", "127.1.2.3"])
+def test_without_a_password_this_machine_may_look(browser, host):
+    assert browser.get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example:9999", "127.0.0.1.evil.example", "localhost.evil.example", "xlocalhost", "", "127.0.0.1:1@evil"],
+)
+@pytest.mark.parametrize("path", ["/", "/job?id=pins:s1:p1:1", "/metrics", "/charts", "/static/x/style.css"])
+def test_a_foreign_name_that_leads_here_is_refused(browser, host, path):
+    answer = browser.get(path, headers={"host": host})
+    assert answer.status_code == 421
+    assert "ADMIN_PASSWORD_HASH" in answer.text
+
+
+def test_health_answers_to_any_name(browser):
+    assert browser.get("/livez", headers={"host": "pod-7.example"}).text == "ok\n"
+    assert browser.get("/readyz", headers={"host": "pod-7.example"}).status_code == 503
+
+
+def test_metrics_need_no_session_on_this_machine(locked):
+    assert locked.get("/metrics").status_code == 200
+    assert locked.get("/stats.txt").status_code == 200
+
+
+def test_a_change_needs_the_token_of_our_own_pages(browser, client):
+    for csrf in (None, "x", "späť"):
+        assert post(browser, "/queues/pins", csrf, action="pause").status_code == 403
+    assert not client.queue_settings()["pins"].is_paused
+    assert post(browser, "/queues/pins", token_in(browser.get("/queues/pins")), action="pause").status_code == 303
+    assert client.queue_settings()["pins"].is_paused
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:3000", "http://127.0.0.1.evil.example:9999", ""]
+)
+def test_forms_of_other_sites_change_nothing(browser, client, origin):
+    csrf = token_in(browser.get("/queues/pins"))
+    answer = browser.post("/queues/pins", data={"csrf": csrf, "action": "pause"}, headers={"origin": origin})
+    assert answer.status_code == 403
+    assert not client.queue_settings()["pins"].is_paused
+
+
+def test_a_request_without_an_origin_is_believed_only_if_no_browser_says_otherwise(browser):
+    csrf = token_in(browser.get("/queues/pins"))
+    assert (
+        post(browser, "/queues/pins", csrf, None, {"sec-fetch-site": "cross-site"}, action="pause").status_code == 403
+    )
+    assert post(browser, "/queues/pins", csrf, None, action="pause").status_code == 303
+
+
+def test_addresses_change_nothing(browser, client):
+    csrf = token_in(browser.get("/queues/pins"))
+    for path in ("/queues/pins", "/queues/pins/delete", "/job/retry", "/job/delete", "/plans", "/plans/x/start"):
+        browser.get(f"{path}?action=pause&csrf={csrf}&id=pins:s1:p1:1")
+    assert not client.queue_settings()["pins"].is_paused
+    assert browser.put("/queues/pins").status_code == 405
+
+
+def test_without_a_password_no_queue_can_be_deleted(browser, client):
+    page = browser.get("/queues/pins")
+    assert "Delete the queue" not in page.text
+    assert post(browser, "/queues/pins/delete", token_in(page), name="pins", password="").status_code == 403
+    assert client.queue_names() == {"pins"}
+
+
+# With passwords
+
+
+def test_with_a_password_nothing_is_shown_without_it(locked):
+    for path in (
+        "/",
+        "/queues/pins",
+        "/jobs?queue=pins",
+        "/job?id=pins:s1:p1:1",
+        "/failed",
+        "/workers",
+        "/server",
+        "/charts",
+        "/find?q=x",
+        "/nothing",
+    ):
+        answer = locked.get(path)
+        assert answer.status_code == 303, path
+        assert answer.headers["location"].startswith("/login")
+    assert post(locked, "/queues/pins", "x", action="pause").status_code == 403
+    assert locked.get("/login").status_code == 200
+    assert locked.get("/livez").status_code == 200
+
+
+def test_the_right_password_opens(locked, client):
+    answer = log_in(locked)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Secure" not in cookie
+    page = locked.get("/queues/pins")
+    assert page.status_code == 200
+    assert post(locked, "/queues/pins", token_in(page), action="pause").status_code == 303
+    assert client.queue_settings()["pins"].is_paused
+
+
+def test_after_a_wrong_password_one_has_to_wait(locked):
+    assert log_in(locked, "open says me").status_code == 403
+    answer = log_in(locked)
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 1
+    assert locked.get("/").status_code == 303
+
+
+def test_a_log_in_by_another_site_is_refused(locked):
+    answer = locked.post("/login", data={"password": ADMIN}, headers={"origin": "http://evil.example"})
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+def test_the_second_password_only_looks(locked, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}")])
+    assert log_in(locked, READER).status_code == 303
+    page = locked.get("/queues/pins")
+    assert "Pause" not in page.text
+    csrf = token_in(page)
+    for path, fields in {
+        "/queues/pins": {"action": "pause"},
+        "/queues/pins/delete": {"name": "pins", "password": ADMIN},
+        "/job/delete": {"id": "pins:s1:p1:1", "state": "PENDING"},
+        "/job/retry": {"id": "pins:s1:p1:1"},
+        "/job/body": {"id": "pins:s1:p1:1"},
+        "/plans": {"id": "pins:s1:p1:1", "action": "delete", "state": "PENDING"},
+    }.items():
+        assert post(locked, path, csrf, **fields).status_code == 403, path
+    assert client.queue_names() == {"pins"}
+    assert not client.queue_settings()["pins"].is_paused
+
+
+def test_logging_out_ends_the_session(locked):
+    log_in(locked)
+    cookies = dict(locked.cookies)
+    assert post(locked, "/logout", token_in(locked.get("/"))).status_code == 303
+    locked.cookies.update(cookies)
+    assert locked.get("/").status_code == 303
+
+
+def test_a_token_of_another_session_is_none(locked, local_server):
+    log_in(locked)
+    other = token_in(locked.get("/queues/pins"))
+    post(locked, "/logout", other)
+    log_in(locked)
+    assert post(locked, "/queues/pins", other, action="pause").status_code == 403
+
+
+def test_a_queue_is_deleted_by_its_name_and_the_password_again(local_server, client):
+    with dashboard(local_server.address, **LOCKED) as browser:
+        log_in(browser)
+        csrf = token_in(browser.get("/queues/pins"))
+        assert post(browser, "/queues/pins/delete", csrf, name="pin", password=ADMIN).status_code == 400
+        answer = post(browser, "/queues/pins/delete", csrf, name="pins", password=ADMIN)
+    assert answer.status_code == 400  # this server has no password of its own: it is asked, and says no
+    assert "ADMIN_PASSWORD_HASH" in answer.text
+    assert client.queue_names() == {"pins"}
+
+
+def test_beyond_this_machine_metrics_need_a_session_or_a_setting(local_server):
+    with dashboard(local_server.address, is_loopback=False, **LOCKED) as browser:
+        assert browser.get("/metrics").status_code == 401
+        log_in(browser)
+        assert browser.get("/metrics").status_code == 200
+    with dashboard(local_server.address, is_loopback=False, is_metrics_open=True, **LOCKED) as browser:
+        assert browser.get("/metrics").status_code == 200
+
+
+def test_a_session_under_tls_travels_under_tls_only(local_server):
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with dashboard(local_server.address, base="https://127.0.0.1:9999", tls=tls, **LOCKED) as browser:
+        answer = post(browser, "/login", origin="https://127.0.0.1:9999", password=ADMIN)
+        assert answer.headers["set-cookie"].startswith("__Host-")
+        assert "Secure" in answer.headers["set-cookie"]
+        assert "max-age" in answer.headers["strict-transport-security"]
+
+
+def test_a_page_that_refreshes_itself_is_sent_to_the_log_in_as_a_whole(locked):
+    answer = locked.get("/", headers={"hx-request": "true"})
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login")
+
+
+@pytest.mark.parametrize(
+    "text", ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "", "x", "/\r\nx"]
+)
+def test_a_log_in_leads_to_no_other_host(text):
+    assert own_path(text) == "/"
+
+
+def test_a_log_in_leads_where_one_wanted_to_go(locked):
+    target = locked.get("/jobs?queue=pins&state=failed").headers["location"]
+    assert target == "/login?next=%2Fjobs%3Fqueue%3Dpins%26state%3Dfailed"
+    assert 'value="/jobs?queue=pins&amp;state=failed"' in locked.get(target).text
+    answer = post(locked, "/login", password=ADMIN, next="/jobs?queue=pins&state=failed")
+    assert answer.headers["location"] == "/jobs?queue=pins&state=failed"
+
+
+# What every answer carries, and what is too much
+
+
+def test_headers_of_every_answer(browser):
+    for path in ("/", "/nothing", "/livez", "/static/x/style.css"):
+        headers = browser.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["referrer-policy"] == "same-origin"
+
+
+def test_pages_have_no_script_and_no_style_in_line(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}")])
+    for path in (
+        "/",
+        "/queues/pins",
+        "/jobs?queue=pins",
+        "/job?id=pins:s1:p1:1",
+        "/failed",
+        "/workers",
+        "/server",
+        "/find?q=x",
+    ):
+        text = browser.get(path).text
+        assert " style=" not in text, path
+        assert "<style" not in text, path
+        assert all("src=" in part for part in text.split("<script")[1:]), path
+
+
+def test_forms_are_bounded(browser):
+    kind = {"origin": HERE, "content-type": "application/x-www-form-urlencoded"}
+    assert browser.post("/plans", content=b"a=" + b"x" * MAX_FORM_BYTES, headers=kind).status_code == 413
+    assert browser.post("/plans", content=b"&".join([b"a=1"] * 5000), headers=kind).status_code == 400
+    assert browser.post("/plans", content=b"\xff\xfe", headers=kind).status_code == 400
+    assert browser.post("/plans", content=b"{}", headers=kind | {"content-type": "application/json"}).status_code == 415
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/x/../../app.py",
+        "/static/x/%2e%2e/app.py",
+        "/static/x//etc/passwd",
+        "/static/x/nothing",
+    ],
+)
+def test_paths_lead_to_our_files_only(browser, path):
+    assert browser.get(path).status_code == 404
+
+
+def test_changes_are_logged(browser, client, caplog):
+    client.enqueue_jobs("pins", [NewJob(b"{}")])
+    csrf = token_in(browser.get("/queues/pins"))
+    with caplog.at_level(logging.INFO, "pinlater.audit"):
+        post(browser, "/queues/pins", csrf, action="limit", rate="2.5", running="")
+        post(browser, "/job/delete", csrf, id="pins:s1:p1:1", state="PENDING")
+    assert [record.getMessage() for record in caplog.records] == [
+        "who=admin@127.0.0.1 action=limit(rate=2.5,running=none) subject=pins",
+        "who=admin@127.0.0.1 action=delete subject=pins:s1:p1:1 jobs=1",
+    ]
+
+
+# Sessions by themselves
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_session_ends_when_nobody_does_anything():
+    clock = Clock()
+    sessions = Sessions(clock)
+    token = sessions.begin(Role.ADMIN)
+    clock.now = IDLE_SECONDS - 1
+    assert sessions.find(token, is_used=False)
+    clock.now = IDLE_SECONDS + 1
+    assert sessions.find(token, is_used=True) is None
+
+
+def test_a_session_that_is_used_ends_all_the_same_after_half_a_day():
+    clock = Clock()
+    sessions = Sessions(clock)
+    token = sessions.begin(Role.ADMIN)
+    while clock.now <= LONGEST_SECONDS:
+        assert sessions.find(token, is_used=True)
+        clock.now += IDLE_SECONDS / 2
+    assert sessions.find(token, is_used=True) is None
+
+
+def test_sessions_are_bounded():
+    sessions = Sessions()
+    tokens = [sessions.begin(Role.READER) for _ in range(MOST_SESSIONS + 1)]
+    assert sessions.find(tokens[0], is_used=True) is None
+    assert sessions.find(tokens[-1], is_used=True)
+    assert sessions.find(None, is_used=True) is None
+    assert sessions.find("", is_used=True) is None
+
+
+async def guess(doorkeeper, password, peer="1.2.3.4"):
+    try:
+        return await doorkeeper.role_of(password, peer)
+    except TooManyGuesses as error:
+        return round(error.seconds)
+
+
+def test_guessing_gets_slower_and_the_right_password_ends_that():
+    import asyncio
+
+    clock = Clock()
+    doorkeeper = Doorkeeper({Role.ADMIN: ADMIN_HASH, Role.READER: READER_HASH}, clock)
+
+    async def main():
+        found = []
+        for _ in range(4):
+            found += [await guess(doorkeeper, "x"), await guess(doorkeeper, ADMIN)]
+            clock.now += 8
+        assert await guess(doorkeeper, ADMIN, "5.6.7.8") is Role.ADMIN  # of another peer
+        found += [await guess(doorkeeper, READER), await guess(doorkeeper, "x")]
+        return found
+
+    assert asyncio.run(main()) == [None, 1, None, 2, None, 4, None, 8, Role.READER, None]

@@ -1,0 +1,391 @@
+"""What the dashboard shows of a real server, whatever is in it; and what its buttons do."""
+
+import html
+import time
+from urllib.parse import quote
+
+import pytest
+
+from pinlater import Job
+from pinlater.client.records import Ack, NewJob
+from pinlater.state import JobState
+from pinlater.status import block, place, room_of
+from tests.unit.dashboard_app import dashboard, post, token_in
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\x00\u202e\ud800"
+
+
+@pytest.fixture
+def client(local_server):
+    client = local_server.client()
+    client.create_queue("pins")
+    return client
+
+
+@pytest.fixture
+def browser(local_server, client):
+    with dashboard(local_server.address) as browser:
+        yield browser
+
+
+def failed_status(error, attempt=1, allowed=1):
+    header = f"attempt {attempt}/{allowed} {place('web1', 42, time.time())} 0.52 s"
+    return block(
+        header, error, ['  File "/srv/jobs.py", line 12, in run\n    mailer.send()'], room_of(attempt, allowed)
+    )
+
+
+def fail(client, *errors, queue="pins", body=b"{}"):
+    """Leave one failed job for each error."""
+    descriptors = client.enqueue_jobs(queue, [NewJob(body, attempts=1) for _ in errors])
+    claimed = client.dequeue_jobs(queue, len(errors))
+    assert {job.descriptor for job in claimed} == set(descriptors)
+    client.ack(
+        queue,
+        failed=[
+            Ack(job.descriptor, job.claim, failed_status(error)) for job, error in zip(claimed, errors, strict=True)
+        ],
+    )
+    return descriptors
+
+
+def test_a_server_without_queues_says_what_to_do(local_server):
+    with dashboard(local_server.address) as browser:
+        assert "pinlater create-queue" in browser.get("/").text
+        assert "Nothing has failed" in browser.get("/failed").text
+        assert "Nobody runs a job" in browser.get("/workers").text
+        assert browser.get("/server").status_code == 200
+        assert browser.get("/find?q=anything").status_code == 200
+        assert len(browser.get("/charts").json()["times"]) <= 1
+
+
+def test_the_overview_counts_each_state(browser, client):
+    later = int(time.time() * 1000) + 3_600_000
+    client.enqueue_jobs("pins", [NewJob(b"{}")] * 3 + [NewJob(b"{}", run_after_ms=later)] * 2)
+    client.dequeue_jobs("pins", 1)
+    row = browser.get("/").text.partition('id="q-pins"')[2]
+    counts = [
+        row.partition(f"state={name}")[2].partition("</a>")[0] for name in ("pending", "scheduled", "running", "failed")
+    ]
+    assert [text.rpartition("<span class=")[2].partition(">")[2].partition("<")[0] for text in counts] == [
+        "2",
+        "2",
+        "1",
+        "0",
+    ]
+
+
+def test_queues_are_paged_and_filtered(browser, client):
+    for number in range(60):
+        client.create_queue(f"queue_{number:02}")
+    first, second = browser.get("/").text, browser.get("/?page=2").text
+    assert first.count('<tr id="q-') == 50
+    assert second.count('<tr id="q-') == 11
+    assert "61 queues, page 1 of 2" in first
+    assert browser.get("/?q=QUEUE_07").text.count('<tr id="q-') == 1
+    assert "No queue is named like that" in browser.get("/?q=nothing").text
+
+
+def test_a_page_that_refreshes_itself_gets_the_living_part_alone(browser):
+    whole, part = browser.get("/queues/pins").text, browser.get("/queues/pins", headers={"hx-request": "true"}).text
+    assert "<html" in whole
+    assert "<html" not in part
+    assert part.strip().startswith('<div id="live"')
+    assert 'hx-get="/queues/pins"' in part
+
+
+def test_jobs_are_paged_by_the_continuation(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b"%d" % number) for number in range(120)])
+    seen, path = [], "/jobs?queue=pins"
+    while path:
+        text = browser.get(path).text
+        seen += [part.partition('"')[0] for part in text.split('class="mono" href="/job?id=')[1:]]
+        links = [html.unescape(part.partition('"')[0]) for part in text.split('href="')[1:]]
+        path = next((link for link in links if "from=" in link), None)
+    assert len(seen) == len(set(seen)) == 120
+
+
+def test_jobs_are_filtered_by_state_priority_and_body(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b'{"user": 42}', priority=2), NewJob(b'{"user": 7}'), NewJob(b'{"user": 42}')])
+    assert browser.get("/jobs?queue=pins&body=%22user%22: 42").text.count("/job?id=") == 2
+    assert browser.get("/jobs?queue=pins&body=42&priority=2").text.count("/job?id=") == 1
+    assert "Nothing matches" in browser.get("/jobs?queue=pins&state=failed&body=42").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/jobs", 400),
+        ("/jobs?queue=nothing", 404),
+        ("/jobs?queue=pins&state=asleep", 400),
+        ("/jobs?queue=pins&priority=9", 400),
+        ("/jobs?queue=pins&priority=x", 400),
+        ("/jobs?queue=pins&body=(", 502),
+        ("/jobs?queue=pins&body=" + "x" * 2000, 400),
+        ("/jobs?queue=pins&from=nonsense", 400),
+        ("/queues/nothing", 404),
+        ("/queues/%00", 400),
+        ("/queues/..%2f..%2fetc", 404),
+        ("/job?id=nonsense", 400),
+        ("/job?id=" + "x" * 5000, 400),
+        ("/job", 400),
+        ("/job?id=pins:s1:p1:999", 404),
+        ("/job?id=nothing:s1:p1:999", 404),
+        ("/failed?queue=nothing", 404),
+        ("/workers?queue=nothing", 404),
+        ("/plans/nothing", 404),
+        ("/?page=0", 400),
+        ("/?page=99999999", 400),
+        ("/?page=%F0%9F%90%99", 400),
+        ("/nothing", 404),
+        ("/queues/pins/", 404),
+    ],
+)
+def test_wrong_addresses_get_a_sentence(browser, path, status):
+    answer = browser.get(path)
+    assert answer.status_code == status
+    assert "Traceback" not in answer.text
+    assert 'class="card empty-state"' in answer.text
+
+
+def test_a_regular_expression_that_takes_for_ever_is_given_up(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b"a" * 5000 + b"b")])
+    answer = browser.get("/jobs?queue=pins&body=" + quote("(a|aa)+$"))
+    assert answer.status_code == 502
+    assert "simpler pattern" in answer.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [HOSTILE.encode("utf-8", "surrogatepass"), HOSTILE[:-1].encode(), b'{"a": "<script>alert(1)</script>\\u001b"}'],
+)
+def test_whatever_is_in_a_job_is_shown_and_never_obeyed(browser, client, body):
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(body, status=HOSTILE[:-1], unique="<b>'\u202e", attempts=1)])
+    for path in (f"/job?id={descriptor}", "/jobs?queue=pins", "/find?q=onerror"):
+        text = browser.get(path).text
+        assert "<img src=x" not in text
+        assert "<script>alert" not in text
+        assert not set(text) & set("\x1b\x00\u202e\ud800")
+    [claimed] = client.dequeue_jobs("pins", 1)
+    client.ack("pins", failed=[Ack(descriptor, claimed.claim, failed_status(f"ValueError: {HOSTILE[:-1]}"))])
+    for path in ("/failed", f"/job?id={descriptor}", "/jobs?queue=pins&state=failed"):
+        text = browser.get(path).text
+        assert "&lt;img src=x" in text
+        assert "<img src=x" not in text
+        assert not set(text) & set("\x1b\x00\u202e")
+
+
+def test_texts_in_the_address_are_escaped(browser):
+    for path in ("/find?q=", "/jobs?queue=pins&body=", "/?q=", "/failed?queue=", "/job?id="):
+        text = browser.get(path + quote('"><script>alert(1)</script>')).text
+        assert "<script>alert" not in text
+
+
+class Import(Job, queue="imports"):
+    url: str
+
+
+def test_a_job_shows_what_is_kept_in_its_body(browser, client):
+    client.create_queue("imports")
+    body = (
+        b'{"job":"Import","url":"https://example.com/",'
+        b'"$steps":{"download":"/tmp/x"},"$sleeps":{"a while":99999999999999},'
+        b'"$progress":{"done":30,"total":120,"note":"rows"},"$tries":{"check":[1,3]},"$enqueued":{"announce":"pins:s1:p1:7"},'
+        b'"$policy":{"timeout":30.0}}'
+    )
+    [descriptor] = client.enqueue_jobs("imports", [NewJob(body)])
+    text = browser.get(f"/job?id={descriptor}").text
+    for expected in (
+        "download",
+        "/tmp/x",
+        "a while",
+        "sleeps",
+        "25 %",
+        "30 of 120",
+        "rows",
+        "3 times in attempt 1",
+        "/job?id=pins%3As1%3Ap1%3A7",
+        "timeout",
+    ):
+        assert expected in html.unescape(text) or expected in text, expected
+    assert "$steps" not in text
+    assert '<progress max="1" value="0.25"' in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{" * 10_000,
+        b'{"$steps": 7}',
+        b'{"a": NaN}',
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a":1,"a":2}',
+        b"",
+        b"\xff" * 5000,
+        b"x" * 100_000,
+        b'{"\\ud800": 1}',
+        b'{"job": 7}',
+    ],
+)
+def test_no_body_breaks_its_page(browser, client, body):
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(body)])
+    answer = browser.get(f"/job?id={descriptor}")
+    assert answer.status_code == 200
+    assert len(answer.content) < 200_000
+
+
+def test_bytes_are_shown_in_hexadecimal(browser, client):
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(b"PNG\x00\xff<")])
+    assert "000000  50 4e 47 00 ff 3c" in browser.get(f"/job?id={descriptor}").text
+
+
+def test_each_failed_attempt_has_a_block(browser, client):
+    [descriptor] = fail(client, "OSError: connection refused")
+    text = browser.get(f"/job?id={descriptor}").text
+    assert "attempt 1 of 1" in text
+    assert "OSError: connection refused" in text
+    assert "mailer.send()" in text
+    assert "after 520 ms" in text
+    assert "web1" in text
+
+
+def test_a_running_job_says_who_holds_it(browser, local_server, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}")])
+    [claimed] = client.dequeue_jobs("pins", 1)
+    text = browser.get(f"/job?id={claimed.descriptor}").text
+    assert html.escape(client.source) in text
+    assert "Delete…" not in text
+    workers = browser.get("/workers").text
+    assert "Other claimants" in workers
+    assert "/job?id=" in workers
+
+
+def test_a_job_is_retried_and_deleted(browser, client):
+    [descriptor] = fail(client, "OSError: 1")
+    csrf = token_in(browser.get(f"/job?id={descriptor}"))
+    answer = post(browser, "/job/retry", csrf, id=descriptor, attempts="3")
+    assert answer.status_code == 303
+    assert "It is pending again" in browser.get(answer.headers["location"]).text
+    info = client.lookup([descriptor])[descriptor]
+    assert (info.state, info.attempts_remaining) == (JobState.PENDING, 3)
+    again = post(browser, "/job/retry", csrf, id=descriptor, attempts="3")
+    assert "Nothing was changed" in browser.get(again.headers["location"]).text
+    stale = post(browser, "/job/delete", csrf, id=descriptor, state="FAILED")
+    assert "Nothing was changed" in browser.get(stale.headers["location"]).text
+    gone = post(browser, "/job/delete", csrf, id=descriptor, state="PENDING")
+    assert browser.get(gone.headers["location"]).status_code == 404
+    assert client.lookup([descriptor]) == {}
+
+
+def test_limits_are_set_and_taken_away(browser, client):
+    csrf = token_in(browser.get("/queues/pins"))
+    assert post(browser, "/queues/pins", csrf, action="limit", rate="1,000.5", running="7").status_code == 303
+    assert client.queue_settings()["pins"][:3] == (False, 1000.5, 7)
+    for rate, running in (("x", ""), ("-1", ""), ("nan", ""), ("", "1.5"), ("1e99", "")):
+        assert post(browser, "/queues/pins", csrf, action="limit", rate=rate, running=running).status_code == 400
+    assert post(browser, "/queues/pins", csrf, action="limit", rate="", running="").status_code == 303
+    assert client.queue_settings()["pins"][:3] == (False, None, None)
+    assert post(browser, "/queues/pins", csrf, action="explode").status_code == 400
+
+
+def plan(browser, csrf, **fields):
+    answer = post(browser, "/plans", csrf, **fields)
+    assert answer.status_code == 303, answer.text
+    return answer.headers["location"]
+
+
+def carried_out(browser, csrf, path, **fields):
+    post(browser, f"{path}/start", csrf, **fields)
+    deadline = time.monotonic() + 20
+    while "Done:" not in (text := browser.get(path).text):
+        assert time.monotonic() < deadline, text
+        time.sleep(0.02)
+    return text
+
+
+def group_in(page, error):
+    row = next(part for part in page.text.split("<tr")[1:] if error in html.unescape(part))
+    return row.partition('name="group" value="')[2].partition('"')[0]
+
+
+def test_failures_are_grouped_and_a_group_is_retried_after_its_number_was_seen(browser, client):
+    refused = [f"OSError: [Errno 111] port {number} refused" for number in range(150)]
+    descriptors = fail(client, *refused, "KeyError: 'locale'")
+    page = browser.get("/failed")
+    assert "151 jobs in 2 groups" in page.text
+    csrf = token_in(page)
+    path = plan(
+        browser, csrf, group=group_in(page, "Errno 111"), queue="", action="retry", state="FAILED", back="/failed"
+    )
+    assert "Retry 150 jobs?" in browser.get(path).text
+    assert client.count("pins", JobState.FAILED) == 151  # nothing has happened yet
+    assert "150 jobs retried" in carried_out(browser, csrf, path, attempts="2")
+    states = {descriptor: info.state for descriptor, info in client.lookup(descriptors).items()}
+    assert [descriptor for descriptor, state in states.items() if state is JobState.FAILED] == [descriptors[-1]]
+
+
+def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client):
+    first, second, third = fail(client, "OSError: 1", "OSError: 2", "OSError: 3")
+    csrf = token_in(browser.get("/jobs?queue=pins&state=failed"))
+    path = plan(browser, csrf, id=[first, second], action="delete", state="FAILED", back="//evil.example")
+    assert 'href="/"' in browser.get(path).text
+    client.retry_these("pins", [first])
+    assert "1 job deleted, 1 had changed meanwhile" in carried_out(browser, csrf, path)
+    assert set(client.lookup([first, second, third])) == {first, third}
+
+
+def test_plans_that_make_no_sense_are_refused(browser, client):
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}")])
+    csrf = token_in(browser.get("/queues/pins"))
+    for fields in (
+        {"action": "delete", "state": "FAILED"},
+        {"action": "explode", "state": "FAILED", "id": descriptor},
+        {"action": "retry", "state": "PENDING", "id": descriptor},
+        {"action": "delete", "state": "ASLEEP", "id": descriptor},
+        {"action": "delete", "state": "FAILED", "id": "nonsense"},
+    ):
+        assert post(browser, "/plans", csrf, **fields).status_code == 400, fields
+    assert post(browser, "/plans", csrf, action="delete", state="FAILED", group="gone", queue="").status_code == 409
+
+
+def test_the_look_up_box_leads_to_jobs_queues_and_texts(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b'{"user": "ada@example.com"}'), NewJob(b'{"user": "adaXexample"}')])
+    assert browser.get("/find?q=pins:s1:p1:1").headers["location"] == "/job?id=pins:s1:p1:1"
+    assert browser.get("/find?q=pins").headers["location"] == "/queues/pins"
+    assert browser.get("/find?q=ada%40example.com").text.count("/job?id=") == 1
+    assert "No job has this text" in browser.get("/find?q=grace").text
+    assert 'href="/queues/pins"' in browser.get("/find?q=pin").text
+
+
+def test_bodies_are_hidden_until_asked_for(local_server, client, caplog):
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(b'{"job":"X","secret":"hunter2","$steps":{"pay":"hunter2"}}')])
+    with dashboard(local_server.address, hides_bodies=True) as browser, caplog.at_level("INFO", "pinlater.audit"):
+        page = browser.get(f"/job?id={descriptor}")
+        assert "hunter2" not in page.text
+        assert not caplog.records
+        assert "hunter2" in post(browser, "/job/body", token_in(page), id=descriptor).text
+    assert [record.getMessage() for record in caplog.records] == [
+        f"who=admin@127.0.0.1 action=show-body subject={descriptor} jobs=1"
+    ]
+
+
+def test_a_server_that_is_away_is_named_and_found_again(tmp_path):
+    from tests.support.server import free_ports
+
+    [port] = free_ports(1)
+    with dashboard(f"127.0.0.1:{port}") as browser:
+        for path in (
+            "/",
+            "/queues/pins",
+            "/jobs?queue=pins",
+            "/job?id=pins:s1:p1:1",
+            "/failed",
+            "/workers",
+            "/find?q=x",
+        ):
+            answer = browser.get(path)
+            assert answer.status_code == 503, path
+            assert "The server is away" in answer.text
+            assert 'http-equiv="refresh"' in answer.text
+        assert browser.get("/livez").status_code == 200
+        assert browser.get("/server").status_code == 200

@@ -1,0 +1,277 @@
+"""The dashboard's parts by themselves: figures, the last hour, values as they are shown, vendored files."""
+
+import asyncio
+import hashlib
+import math
+import re
+from pathlib import Path
+
+import pytest
+from markupsafe import Markup
+
+import pinlater.dashboard
+from pinlater.client.records import JobInfo
+from pinlater.dashboard import show
+from pinlater.dashboard.figures import (
+    CALL_SECONDS,
+    DEQUEUED,
+    ENQUEUED,
+    NAMES,
+    SUCCEEDED,
+    WAITED_MS,
+    Figures,
+    Process,
+    Spread,
+)
+from pinlater.dashboard.fresh import Fresh
+from pinlater.dashboard.history import LENGTH, MOST_QUEUES, History
+from pinlater.dashboard.holders import Holder, Sightings, holder_of
+from pinlater.server.admin.figures import figures_of
+from pinlater.server.admin.reports import View
+from pinlater.server.metrics import Metrics
+from pinlater.server.metrics.reports import decode_report, encode_report
+from pinlater.state import JobState
+
+STATIC = Path(pinlater.dashboard.__file__).parent / "static"
+
+
+def view_of(metrics, pid=7):
+    return View([decode_report(encode_report(pid, None, metrics.snapshot()))], [])
+
+
+# Figures
+
+
+def test_every_figure_that_is_read_is_one_of_the_servers():
+    assert set(NAMES) <= {one.about.name for one in Metrics().snapshot()}
+
+
+def test_the_figures_are_those_of_the_server():
+    metrics = Metrics()
+    metrics.jobs_enqueued.add("pins", 3)
+    metrics.call_seconds.observe("enqueueJobs", 0.002)
+    metrics.connections.source = lambda: 5
+    figures = figures_of(view_of(metrics))
+    assert figures.processes == [Process(7, None, 5, 0, 1)]
+    assert figures.total(ENQUEUED, "pins") == 3
+    assert figures.spread(CALL_SECONDS, "enqueueJobs").size == 1
+    assert figures.spread(CALL_SECONDS, "enqueueJobs").mean == 0.002
+    assert figures.queues() == {"pins"}
+
+
+def test_quantiles_of_what_was_added_between_two_moments():
+    bounds = (1.0, 10.0, 100.0)
+    before, after = Spread(bounds, (90, 0, 0, 0), 90.0), Spread(bounds, (90, 5, 5, 0), 500.0)
+    added = after.since(before)
+    assert (added.size, added.mean) == (10, 41.0)
+    assert 1 < added.quantile(0.5) <= 10 < added.quantile(0.95) <= 100
+    assert Spread(bounds, (0, 0, 0, 3), 3e6).quantile(0.5) == 100.0
+    assert Spread(bounds, (0, 0, 0, 0), 0.0).quantile(0.5) is None
+    assert before.since(after) == before  # counted anew
+
+
+# The last hour
+
+
+def figures(count, queues=("pins",), waited=()):
+    counters = {name: {(queue,): count for queue in queues} for name in (ENQUEUED, DEQUEUED, SUCCEEDED)}
+    spread = Spread((10.0, 100.0), tuple(waited), 0.0)
+    return Figures(
+        [Process(1, None, 0, 0, 0)], counters, {WAITED_MS: {(queue,): spread for queue in queues}} if waited else {}
+    )
+
+
+def filled(*samples, seconds=5.0):
+    history = History(None)
+    for index, sample in enumerate(samples):
+        history.add(1000.0 + index * seconds, sample)
+    return history
+
+
+def test_rates_are_taken_between_samples():
+    history = filled(figures(0), figures(50), figures(150))
+    assert history.line("pins", "succeeded") == [None, 10.0, 20.0]
+    assert history.rates("pins").succeeded == 15.0
+    assert history.total_line("enqueued") == [None, 10.0, 20.0]
+    assert history.moments() == [1000.0, 1005.0, 1010.0]
+    assert history.rates("unknown").succeeded == 0.0
+    assert filled().rates("pins").succeeded is None
+
+
+def test_waiting_times_are_those_between_two_samples():
+    history = filled(figures(0, waited=(100, 0, 0)), figures(1, waited=(100, 9, 0)), figures(2, waited=(100, 9, 0)))
+    first, second, third = history.line("pins", "waited_ms")
+    assert (first, third) == (None, None)
+    assert 10 < second <= 100
+
+
+def test_the_history_is_a_ring():
+    history = filled(*(figures(5 * number) for number in range(LENGTH + 10)))
+    assert len(history.moments()) == LENGTH
+    assert history.moments()[-1] == 1000.0 + 5 * (LENGTH + 9)
+    assert history.line("pins", "succeeded", 3) == [1.0, 1.0, 1.0]
+
+
+def test_deleted_queues_are_forgotten_and_many_are_bounded():
+    history = filled(figures(0, ("pins", "gone")), figures(1))
+    assert history.line("gone", "succeeded") == []
+    many = tuple(f"queue_{number}" for number in range(MOST_QUEUES * 3))
+    history = filled(figures(0, many), figures(1, many), figures(2, many))
+    assert sum(bool(history.line(queue, "succeeded")) for queue in many) == MOST_QUEUES
+
+
+def test_a_busy_queue_takes_the_place_of_an_idle_one():
+    idle = {(f"queue_{number:03}",): 1 for number in range(MOST_QUEUES + 1)}
+
+    def sample(busy):
+        counters = idle | {("zzz",): busy}
+        return Figures([Process(1, None, 0, 0, 0)], dict.fromkeys((ENQUEUED, DEQUEUED, SUCCEEDED), counters))
+
+    history = filled(sample(0), sample(10), sample(20))
+    assert history.line("zzz", "succeeded")[-1] == 2.0
+
+
+def test_counters_that_fall_leave_a_gap():
+    assert filled(figures(100), figures(0), figures(10)).line("pins", "succeeded") == [None, None, 2.0]
+
+
+def test_a_server_that_does_not_answer_leaves_no_sample():
+    async def look():
+        return Figures()
+
+    history = History(look)
+    asyncio.run(history.sample())
+    assert history.moments() == []
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("späť 🐙\n\tx", "späť 🐙\n\tx"),
+        ("\x1b[31m\x00\x7f", "␛[31m␀␡"),
+        ("a\u202eb\u200bc\ufeff", "a\\u202eb\\u200bc\\ufeff"),
+        ("\ud800", "\\ud800"),
+        ("\x85\u2028", "\\u0085\\u2028"),
+        ("a\u00a0b", "a b"),
+    ],
+)
+def test_nothing_in_a_text_is_hidden(text, shown):
+    assert show.visible(text) == shown
+    assert show.finalized(text) == shown
+    assert show.finalized(Markup(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, show.NOTHING),
+        (0, "0.0 µs"),
+        (7.6e-06, "7.6 µs"),
+        (0.000642, "642 µs"),
+        (0.0011, "1.1 ms"),
+        (0.52, "520 ms"),
+        (3, "3.0 s"),
+        (59.6, "1 min"),
+        (61, "1 min 1 s"),
+        (3600, "1 h"),
+        (90000, "1 d 1 h"),
+    ],
+)
+def test_lengths_of_time(seconds, text):
+    assert show.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (1_000_000, "now"),
+        (997_000, "3 s ago"),
+        (1_090_000, "in 1 min 30 s"),
+        (0, show.NOTHING),
+        (None, show.NOTHING),
+        (10**18, f"{10**18} ms"),
+    ],
+)
+def test_moments(ms, text):
+    assert text in str(show.moment(ms, now=1000.0))
+
+
+def test_numbers():
+    assert show.number(1234567) == "1,234,567"
+    assert [show.rate(value) for value in (None, 0, 0.031, 3.14, 1234.5)] == [show.NOTHING, "0", "0.03", "3.1", "1,234"]
+    assert [show.plural(count) for count in (0, 1, 1000)] == ["0 jobs", "1 job", "1,000 jobs"]
+    assert [show.size(count) for count in (1, 2048, 3 << 20)] == ["1 byte", "2.0 KiB", "3.0 MiB"]
+
+
+def test_small_charts_leave_gaps_open():
+    chart = show.sparkline([0.0, 1.0, None, 2.0, 3.0], samples=5)
+    assert chart.count("<polyline") == 2
+    assert "nan" not in chart
+    assert show.sparkline([]).count("<polyline") == 0
+    assert math.isfinite(float(re.search(r"points=\"([\d.]+),", chart)[1]))
+
+
+# Claims
+
+
+def test_workers_are_told_by_their_claims():
+    assert holder_of("srv:9010:1:worker:web1:4242:0a1b2c3d.17:99") == Holder(
+        "worker:web1:4242:0a1b2c3d.17", "web1", 4242
+    )
+    assert holder_of("srv:9010:1:shop:a:b:99") == Holder("shop:a:b")
+    assert holder_of("") == Holder("")
+
+
+def test_a_claim_is_held_since_it_was_first_seen():
+    sightings = Sightings()
+    job = JobInfo("pins:s1:p1:1", JobState.IN_PROGRESS, 1, 1, updated_at_ms=1000, claim="c:1")
+    assert sightings.since_ms(job) == 1000
+    assert sightings.since_ms(job._replace(updated_at_ms=9000)) == 1000
+    assert sightings.since_ms(job._replace(updated_at_ms=9000, claim="c:2")) == 9000
+    assert sightings.since_ms(job._replace(claim=None)) is None
+
+
+# Answers that are shared
+
+
+def test_what_is_dear_is_asked_for_once():
+    now, asked = [0.0], []
+
+    async def ask(key):
+        asked.append(key)
+        now[0] += 1.0
+        return len(asked)
+
+    async def main():
+        fresh = Fresh(ask, lambda: now[0])
+        first = await asyncio.gather(*[fresh.get("a") for _ in range(5)])
+        now[0] += 9.0
+        second = await fresh.get("a")
+        now[0] += 2.0
+        return first, second, await fresh.get("a")
+
+    assert asyncio.run(main()) == ([1] * 5, 1, 2)  # kept ten times as long as the asking took
+
+
+# Files
+
+
+def test_vendored_files_are_those_that_their_sources_name():
+    rows = re.findall(
+        r"^\| `([\w.]+)` \|.*`([0-9a-f]{64})` \|$", (STATIC / "vendor" / "SOURCES.md").read_text(), re.MULTILINE
+    )
+    assert {name for name, _ in rows} == {
+        path.name for path in (STATIC / "vendor").iterdir() if path.suffix in {".js", ".css"}
+    }
+    for name, digest in rows:
+        assert hashlib.sha256((STATIC / "vendor" / name).read_bytes()).hexdigest() == digest, name
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in STATIC.rglob("*") if path.suffix in {".js", ".css"}], ids=lambda path: path.name
+)
+def test_nothing_is_fetched_from_elsewhere(path):
+    assert not re.search(r"(?:src|url|import|fetch)\s*[=(]\s*[\"']?(?:https?:)?//", path.read_text())
