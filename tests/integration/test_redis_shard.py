@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
+import re
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
+from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.redis import Place, RedisShard, link
@@ -18,7 +21,7 @@ from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_service import RedisService, free_port, program
 
-MOST_BYTES = 16_000_000
+README = Path(__file__).parents[2] / "README.md"
 CLAIM = Claim("host:1:1:worker:1", 30_000)
 
 
@@ -371,6 +374,28 @@ def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
             bench.run(bench.shard_at(Place(("127.0.0.1", service.port), password="wrong")).ping())
     finally:
         service.close()
+
+
+def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
+    (rules,) = re.findall(r"^ACL SETUSER pinlater on >secret (.*)$", README.read_text(), re.MULTILINE)
+    with service.client() as client:
+        client.execute_command("ACL", "SETUSER", "pinlater", "on", ">secret", *rules.split())
+    place = Place(("127.0.0.1", service.port), username="pinlater", password="secret")
+    heard = Arrivals()
+    shard = bench.shard_at(place, arrivals=heard)
+    bench.run(shard.create_queue(QUEUE))
+    names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one", status="s"), new_job(attempts=1)]))
+    assert len(bench.take(shard)) == 2
+    assert bench.run(shard.clock_ms()) > 0
+    assert bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(names[0])], [ack_of(names[1], status="no")])).changed == 2
+    assert bench.run(shard.retry_failed_jobs(QUEUE, 1, 1, None, 10)) == 1
+    assert bench.run(shard.scan_jobs(QUEUE, JobFilter(PENDING), 10, None)).jobs
+    assert bench.run(shard.release_claims(QUEUE, "worker")) == 0
+    assert bench.run(shard.reap_expired(10, server_age_ms=10**9, quiet_ms=1)) == []
+    bench.run(shard.collect_finished(0, 0, 10))
+    bench.run(shard.delete_queue(QUEUE))
+    with service.client() as client:
+        assert client.acl_log() == [], "nothing was refused"
 
 
 def certificates(folder):
