@@ -14,6 +14,7 @@ from pinlater.backoff import Backoff
 from pinlater.client.calls import Call
 from pinlater.client.client import Client
 from pinlater.client.records import ClaimedJob
+from pinlater.client.tls import TlsFiles
 from pinlater.job import Job
 from pinlater.middleware import Middleware
 from pinlater.state import JobState
@@ -117,7 +118,7 @@ class InlineClient(Client):
     def __init__(
         self, kinds: Iterable[type[Job]], most_runs: int = MOST_RUNS, middleware: Sequence[Middleware] = ()
     ) -> None:
-        super().__init__("localhost", source="inline")  # never connected to
+        super().__init__("localhost", source="inline", tls=TlsFiles())  # never connected to
         self.outcomes: list[Outcome] = []
         self._most_runs = most_runs
         self._attempts = Attempts(kinds, self._save, self._enqueue_follow_up, middleware=middleware)

@@ -11,6 +11,7 @@ from typing import Self
 from pinlater.client.calls import Call, Calls
 from pinlater.client.client import Client
 from pinlater.client.records import Ack, Checkpoint, ClaimedJob
+from pinlater.client.tls import TlsFiles
 from pinlater.job import Job
 from pinlater.server.settings import Settings
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
@@ -132,7 +133,7 @@ class _ClientInTime(Client):
     """Makes its calls in the time of a server whose clock was moved."""
 
     def __init__(self, address: str, clock: MovableClock) -> None:
-        super().__init__(address)
+        super().__init__(address, tls=TlsFiles())
         self._clock = clock
         self._calls = _CallsInTime(clock)
 

@@ -18,8 +18,11 @@ def pinlater_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
     A ``Client()`` that the code under test makes without an address finds it, too: ``PINLATER_SERVERS`` names it.
     """
-    from pinlater.testing.local_server import LocalServer  # most tests have nothing to do with jobs
+    from pinlater.client.tls import CA_KEY, CERT_KEY, KEY_KEY  # most tests have nothing to do with jobs
+    from pinlater.testing.local_server import LocalServer
 
     with LocalServer(tmp_path / "pinlater") as server:
         monkeypatch.setenv("PINLATER_SERVERS", server.address)
+        for key in (CA_KEY, CERT_KEY, KEY_KEY):  # it speaks no TLS
+            monkeypatch.delenv(key, raising=False)
         yield server

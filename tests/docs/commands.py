@@ -48,14 +48,17 @@ def commands(block):
 
 
 def assert_output(command, output, place):
-    """Assert that the expected lines are in the output; ``...`` stands for any text or any lines."""
+    """Assert that the expected lines are in the output."""
+    assert is_written(command, output), f"{place}: $ {command.text}\nwrote:\n{output}"
+
+
+def is_written(command, output):
+    """Whether the expected lines are in the output; ``...`` stands for any text or any lines."""
     wanted = [line for line in command.expected if line.strip()]
-    if not wanted:
-        return
     parts = [_pattern(line) for line in wanted]
     pattern = "".join(r"(?:.*\n)*?" if part is None else part + r"\n" for part in parts)
     said = "".join(_steady(line) + "\n" for line in output.splitlines() if line.strip())
-    assert re.search(rf"^{pattern}", said, re.MULTILINE), f"{place}: $ {command.text}\nwrote:\n{output}"
+    return re.search(rf"^{pattern}", said, re.MULTILINE) is not None
 
 
 def _pattern(line):

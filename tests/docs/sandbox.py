@@ -45,6 +45,7 @@ class Sandbox:
     Args:
         folder: for everything.
         proxy: address of what answers for the World Wide Web.
+        set_here: sets a variable of the environment of the Python blocks, too.
 
     Attributes:
         folder: in which commands are run.
@@ -52,13 +53,14 @@ class Sandbox:
         at_the_end: what is to be closed after the programs.
     """
 
-    def __init__(self, folder, proxy):
+    def __init__(self, folder, proxy, set_here=lambda *_: None):
         self.folder = folder / "here"
         self._root = folder / "root"
         self._ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         self.moved = {"0.0.0.0": "127.0.0.1"}
         self._running = {}
         self.at_the_end = contextlib.ExitStack()
+        self._set_here = set_here
         self._logs = 0
         for path in (self.folder, self._root / "etc/pinlater", self._root / "var/lib", self._root / "srv"):
             path.mkdir(parents=True)
@@ -80,6 +82,12 @@ class Sandbox:
         }
         foreign = {key for key in os.environ if key.startswith("PINLATER_")}
         self._environment = {key: value for key, value in os.environ.items() if key not in foreign} | self.settings
+        for key in self.settings.keys() - {"PATH", "HOME", "PYTHONPATH"}:
+            set_here(key, self.settings[key])
+
+    def _set(self, key, value):
+        self._environment[key] = value
+        self._set_here(key, value)
 
     @staticmethod
     def _programs(folder):
@@ -107,14 +115,14 @@ class Sandbox:
         path.write_text(self.adapted(text))
         return path
 
-    def run(self, command, expected):
-        """Run a command; return what it wrote, in order, or what a program that goes on has logged."""
+    def run(self, command, is_enough):
+        """Run a command; return what it wrote. A program that goes on has written enough when ``is_enough`` says so."""
         if command.startswith("export "):
-            pairs = shlex.split(self.adapted(command))[1:]
-            self._environment.update(pair.split("=", 1) for pair in pairs)
+            for pair in shlex.split(self.adapted(command))[1:]:
+                self._set(*pair.split("=", 1))
             return ""
         if found := _LONG_RUNNING.match(command):
-            return self._start(found[1], command, expected)
+            return self._start(found[1], command, is_enough)
         self.ensure_server(command)
         # To a file, not a pipe: what a command leaves running would keep a pipe open.
         log = self._new_log()
@@ -130,10 +138,11 @@ class Sandbox:
     def ensure_server(self, command="pinlater"):
         """Start a server if a command needs one and none runs."""
         if "pinlater-server" not in self._running and re.match(r"(pinlater|pinlater-worker|python)\b", command):
-            self._start("pinlater-server", "pinlater-server", [])
+            self._start("pinlater-server", "pinlater-server", lambda _: True)
 
-    def _start(self, program, command, expected):
-        self.stop(program)
+    def _start(self, program, command, is_enough):
+        key = program + "".join(re.findall(r" --port \d+", command))
+        self.stop(key)
         if program == "pinlater-worker":
             self.ensure_server()
         log = self._new_log()
@@ -142,11 +151,11 @@ class Sandbox:
                 ["bash", "-c", f"exec {self.adapted(command)}"], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 cwd=self.folder, env=self._environment,
             )  # fmt: skip
-        self._running[program] = process
+        self._running[key] = process
         deadline = time.monotonic() + SECONDS
-        while _READY[program] not in log.read_text() or not all(line in log.read_text() for line in expected):
+        while _READY[program] not in log.read_text() or not is_enough(log.read_text()):
             assert process.poll() is None, f"$ {command}\nhas ended with {process.returncode}:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"$ {command}\nhas not said {expected}:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"$ {command}\nhas not said what it should:\n{log.read_text()}"
             time.sleep(0.02)
         return log.read_text()
 
@@ -154,9 +163,9 @@ class Sandbox:
         self._logs += 1
         return self.folder.parent / f"output-{self._logs}"
 
-    def stop(self, program):
+    def stop(self, key):
         """End a program that runs, if it does."""
-        process = self._running.pop(program, None)
+        process = self._running.pop(key, None)
         if process is None:
             return
         process.terminate()
@@ -170,5 +179,5 @@ class Sandbox:
     def close(self):
         """End everything, workers first."""
         with self.at_the_end:
-            for program in ("pinlater-worker", "pinlater-server"):
-                self.stop(program)
+            for key in sorted(self._running, reverse=True):
+                self.stop(key)

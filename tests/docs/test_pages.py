@@ -5,6 +5,7 @@ that it is for. A block that cannot be run says why, in a comment above it. What
 in ``worlds/``, in a module of the page's name.
 """
 
+import functools
 import http.server
 import importlib
 import os
@@ -54,11 +55,8 @@ def world_of(page):
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page, tmp_path, proxy, monkeypatch):
     world = world_of(page)
-    sandbox = Sandbox(tmp_path, proxy)
+    sandbox = Sandbox(tmp_path, proxy, monkeypatch.setenv)
     snippets = Snippets(vars(world) if world else {}, tmp_path)
-    for key, value in sandbox.settings.items():
-        if key not in {"PATH", "HOME", "PYTHONPATH"}:
-            monkeypatch.setenv(key, value)
     monkeypatch.chdir(sandbox.folder)
     monkeypatch.syspath_prepend(str(sandbox.folder))
     try:
@@ -92,8 +90,7 @@ def run_console(block, sandbox):
         if not block.reason:
             assert not command.as_root, f"{block.place}: a command of root's needs a reason not to be run"
             command.expected = [sandbox.adapted(line) for line in command.expected]
-            waits_for = [line for line in command.expected if "..." not in line]
-            output = sandbox.run(command.text, waits_for)
+            output = sandbox.run(command.text, functools.partial(commands.is_written, command))
             commands.assert_output(command, output, block.place)
 
 

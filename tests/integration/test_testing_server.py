@@ -23,6 +23,18 @@ pinlater_server = plugin.pinlater_server
 
 
 @pytest.fixture
+def tls_of_the_environment(monkeypatch):
+    monkeypatch.setenv("PINLATER_TLS_CA", "/nowhere/ca.pem")
+
+
+def test_files_for_tls_in_the_environment_do_not_disturb_it(tls_of_the_environment, pinlater_server):
+    pinlater_server.client(Count).enqueue(Count(end=1))
+    with Client() as client:
+        assert client.queue_names() == {"counts"}
+    assert endings(pinlater_server.run_worker(Count)) == [(1, "succeeded")]
+
+
+@pytest.fixture
 def client(pinlater_server):
     return pinlater_server.client(Count, Lines, Once, Polite, Report)
 

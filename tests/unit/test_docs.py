@@ -72,3 +72,11 @@ def test_every_make_target_explains_itself():
 
 def test_the_version_is_in_the_changelog_or_unreleased():
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_tests_behind_the_promises_exist():
+    promises = ROOT / "docs" / "promises.md"
+    links = re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", promises.read_text())
+    assert len(links) > 40
+    for name, link in links:
+        assert re.search(rf"def {name}\(", (promises.parent / link).read_text()), f"{link} has no {name}"

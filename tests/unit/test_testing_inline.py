@@ -196,3 +196,10 @@ def test_names_of_the_kit():
     assert pinlater.testing.FakeContext is FakeContext
     with pytest.raises(AttributeError):
         pinlater.testing.Nothing  # noqa: B018
+
+
+def test_files_for_tls_in_the_environment_are_not_its_business(monkeypatch):
+    monkeypatch.setenv("PINLATER_TLS_CA", "/nowhere/ca.pem")
+    with run_inline(Count) as client:
+        client.enqueue(Count(end=3))
+        client.assert_succeeded()

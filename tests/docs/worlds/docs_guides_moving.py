@@ -1,0 +1,3 @@
+"""What the page on moving takes for granted."""
+
+legacy = []
