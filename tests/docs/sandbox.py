@@ -142,6 +142,8 @@ class Sandbox:
 
     def _start(self, program, command, is_enough):
         key = program + "".join(re.findall(r" --port \d+", command))
+        if key == "pinlater-server":
+            self.stop("pinlater-worker")  # which would wait for another one
         self.stop(key)
         if program == "pinlater-worker":
             self.ensure_server()
