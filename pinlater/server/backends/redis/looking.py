@@ -18,6 +18,8 @@ from pinlater.wire.messages import IN_PROGRESS
 AT_ONCE = 500
 """Jobs that one script reads."""
 
+_ALL_CLAIMED = JobFilter(IN_PROGRESS)
+
 _BODY_BYTES_AT_ONCE = 4_000_000
 _BODIES_AT_ONCE = 50
 """When looked up: each may be large."""
@@ -84,6 +86,9 @@ async def count(asker: Asker, search: Search, cap: int) -> int:
         first, last = search.priorities[0], search.priorities[-1]
         counts = await asker.ask("count", search.queue, KINDS[search.which.state], search.time, first, last)
         return sum(min(number, cap) for number in counts)
+    if search.which == _ALL_CLAIMED:
+        running: int = await asker.ask("running", search.queue)
+        return min(running, cap * search.levels)
     total = 0
     for priority in search.priorities:
         total += len([found async for found in matching(asker, search, priority, cap)])
@@ -148,8 +153,9 @@ async def _held(
     cursor: Any = "0"
     found: dict[int, Found] = {}
     while True:
-        now, some, cursor = await _read_held(asker, search, now, cursor)
-        found.update((one.local_id, one) for one in some if one.priority == priority)
+        shown, *columns, cursor = await asker.ask("held", search.queue, cursor, AT_ONCE, priority, at_ms=now)
+        now = int(shown)
+        found.update((one.local_id, one) for one in _jobs(asker, search, *columns))
         if cursor == b"0":
             break
     ranked = sorted((one for one in found.values() if _is_wanted(one, search, now, position)), key=_rank, reverse=True)
@@ -170,11 +176,6 @@ def _is_wanted(one: Found, search: Search, now: int, position: Position | None) 
 async def _read(asker: Asker, search: Search, now: int | None, script: str, *arguments: Any) -> tuple[int, list[Found]]:
     shown, *columns = await asker.ask(script, search.queue, *arguments, at_ms=now)
     return int(shown), _jobs(asker, search, *columns)
-
-
-async def _read_held(asker: Asker, search: Search, now: int | None, cursor: Any) -> tuple[int, list[Found], Any]:
-    shown, *columns, cursor = await asker.ask("held", search.queue, cursor, AT_ONCE, at_ms=now)
-    return int(shown), _jobs(asker, search, *columns), cursor
 
 
 def _jobs(asker: Asker, search: Search, *columns: Any) -> list[Found]:

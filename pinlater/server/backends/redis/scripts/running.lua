@@ -1,0 +1,2 @@
+-- How many jobs are claimed.
+return redis.call('ZCARD', CLAIMS)
