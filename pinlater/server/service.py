@@ -13,7 +13,7 @@ from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, PasswordInvalid, ServiceError, UnknownError
 from pinlater.server import rules
 from pinlater.server.backends.body_pattern import check_pattern
-from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, JobFilter
+from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, JobFilter, covered
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.broker import DequeueOrder
 from pinlater.server.calls import CallRefused, missing, require
@@ -238,14 +238,15 @@ class Service:
         coverage = rules.any_of(request.coverage, 1.0)
         if not 0.0 <= coverage <= 1.0:
             raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
-        if coverage < 0.5:  # of one shard: rounds to none
+        if not covered(coverage, self._backend.shards):
             return {}, None
         self._overload.check_dequeue()
         limit = min(request.limit, MAX_DEQUEUE_JOBS)
         max_bytes = self._settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
         if request.dryRun:
             return {queue: await self._broker.peek(queue, limit, max_bytes)}, None
-        claim = Claim(self._claims.new(arguments.context.source), self._lease_ms(request.claimTimeoutMillis))
+        lease_ms = self._lease_ms(request.claimTimeoutMillis)
+        claim = Claim(self._claims.new(arguments.context.source), lease_ms, coverage)
         wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
         order = DequeueOrder((queue, *(request.otherQueueNames or ())), limit, max_bytes, claim, wait_ms / 1000)
         started = time.perf_counter()

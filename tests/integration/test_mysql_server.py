@@ -86,6 +86,18 @@ def test_jobs_come_and_go_and_outlive_the_server(shards, start):
     assert server.stop() == 0
 
 
+def test_coverage_is_a_share_of_the_shards(shards, start):
+    shards.write(1, 2, 3)
+    server = start()
+    with server.client() as client:
+        client.createQueue(name=QUEUE)
+        names = [name for _ in range(30) for name in put(client)]
+        assert shards_of(names) == {"1", "2", "3"}
+        assert not client.dequeueJobs(queueName=QUEUE, limit=100, coverage=0.1).get("jobs")
+        assert len(shards_of(client.dequeueJobs(queueName=QUEUE, limit=100, coverage=0.34)["jobs"])) == 1
+        assert len(shards_of(client.dequeueJobs(queueName=QUEUE, limit=100)["jobs"])) == 2
+
+
 def test_shards_come_stay_and_go_while_the_server_runs(shards, start):
     shards.write(1)
     server = start()

@@ -12,7 +12,7 @@ from pinlater.errors import (
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.contract import Claim, JobFilter, Position
+from pinlater.server.backends.contract import Claim, JobFilter, Position, covered
 from pinlater.server.backends.fleet import ShardUnreachable, asking, storing
 from pinlater.server.backends.fleet.health import MOST_IN_A_ROW, WINDOW, Health
 from pinlater.server.rules import read_continuation, write_continuation
@@ -142,6 +142,18 @@ def test_a_dequeue_asks_until_it_has_enough(fleet):
     rest = fleet.dequeue_jobs(QUEUE, 10, CLAIM)
     assert (len(rest.jobs), rest.has_more) == (8, False)
     assert sorted(job.descriptor for job in (*taken.jobs, *rest.jobs)) == sorted(names)
+
+
+@pytest.mark.parametrize(("coverage", "shards"), [(1.0, 3), (0.84, 3), (0.83, 2), (0.5, 2), (0.49, 1), (0.17, 1)])
+def test_a_share_of_the_shards_is_asked_each_time_another(fleet, coverage, shards):
+    assert covered(coverage, 3) == shards
+    seen = set()
+    for _ in range(40):
+        fleet.asked.clear()
+        fleet.dequeue_jobs(QUEUE, 5, CLAIM._replace(coverage=coverage))
+        assert len(fleet.asked_for("dequeue")) == shards
+        seen |= set(fleet.asked_for("dequeue"))
+    assert seen == {"1", "2", "3"}
 
 
 def test_the_first_shard_asked_is_another_each_time(fleet):

@@ -96,10 +96,22 @@ def _limit(present: _Number | None, wanted: _Number | None) -> _Number | None:
 
 
 class Claim(NamedTuple):
-    """How jobs are claimed: the claim descriptor, and how long it lasts without a sign of life."""
+    """How jobs are claimed.
+
+    Attributes:
+        descriptor: the claim's token.
+        lease_ms: how long it lasts without a sign of life.
+        coverage: share of the shards that are asked, taken at random; rounded half up.
+    """
 
     descriptor: str
     lease_ms: int
+    coverage: float = 1.0
+
+
+def covered(coverage: float, shards: int) -> int:
+    """Return how many of the shards a dequeue asks."""
+    return int(coverage * shards + 0.5)
 
 
 class ClaimedJob(NamedTuple):
@@ -223,6 +235,10 @@ class Backend(Protocol):
     """A store of jobs."""
 
     capabilities: Capabilities
+
+    @property
+    def shards(self) -> int:
+        """How many parts the jobs are spread over; 1 for a store that has none."""
 
     async def create_queue(self, queue: str) -> None:
         """No queue -> an empty queue; a queue -> itself."""

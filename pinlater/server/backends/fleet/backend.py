@@ -27,6 +27,7 @@ from pinlater.server.backends.contract import (
     QueueChange,
     QueueSettings,
     Settled,
+    covered,
 )
 from pinlater.server.backends.fleet import addressed, limits, scanning, storing
 from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn
@@ -72,6 +73,11 @@ class FleetBackend:
     def waiting(self) -> int:
         """Write requests that have no result yet."""
         return sum(member.shard.waiting for member in self._roster)
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return len(self._roster)
 
     @property
     def ill_shards(self) -> int:
@@ -175,7 +181,8 @@ class FleetBackend:
             )
 
         try:
-            await ask_in_turn(members, dequeue, got.take)
+            asked = members[: max(covered(claim.coverage, self.shards), 1)]
+            await ask_in_turn(asked, dequeue, got.take)
         except ServiceError:
             if not got.jobs:
                 raise

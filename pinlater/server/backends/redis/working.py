@@ -89,7 +89,7 @@ async def claim(
     max_running: int | None = None,
 ) -> Dequeued:
     """Claim jobs, or only look at them when ``claim_as`` is None. Never sent twice: see ``Strays``."""
-    descriptor, lease_ms = claim_as or ("", 0)
+    descriptor, lease_ms, _ = claim_as or Claim("", 0)
     has_more, is_held, next_due, columns, bodies = await asker.ask(
         "claim",
         queue,

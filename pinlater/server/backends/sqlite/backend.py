@@ -121,6 +121,7 @@ class SqliteBackend:
         self._writer = Writer(connection, _VERBS, now_ms, on_commit, early={claim})
         self._readers = Readers(self._store.reader)
 
+    shards = 1
     ill_shards = 0
     """Of other stores, how many shards do not answer."""
 
