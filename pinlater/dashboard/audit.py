@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 
 from starlette.requests import Request
 
 from pinlater.dashboard.access import peer_of, session_of
 
 log = logging.getLogger("pinlater.audit")
+
+_PLAIN = re.compile(r"[\w:,.-]+", re.ASCII)
 
 
 def audit(request: Request, action: str, subject: str, jobs: int | None = None) -> None:
@@ -31,4 +35,5 @@ def who(request: Request) -> str:
 def write(name: str, action: str, subject: str, jobs: int | None = None) -> None:
     """Log what ``name`` did."""
     count = "" if jobs is None else f" jobs={jobs}"
-    log.info("who=%s action=%s subject=%s%s", name, action, subject, count)
+    shown = subject if _PLAIN.fullmatch(subject) else json.dumps(subject)  # so that no text looks like another field
+    log.info("who=%s action=%s subject=%s%s", name, action, shown, count)

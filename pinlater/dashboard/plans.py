@@ -11,13 +11,14 @@ from enum import StrEnum
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.dashboard import audit
+from pinlater.dashboard.forms import Refused
 from pinlater.errors import PinLaterError
 from pinlater.state import JobState
 
 MOST_JOBS = 10_000
 """In one plan; what is left takes another one."""
 
-_MOST_PLANS = 20
+MOST_PLANS = 20
 _STEP = 100
 _PAUSE_SECONDS = 0.01
 """Between two steps, so that a big one leaves the store to others."""
@@ -93,14 +94,18 @@ class Plans:
         self._changed = changed
         self._plans: OrderedDict[str, Plan] = OrderedDict()
 
-    def add(self, plan: Plan) -> Plan:
-        """Keep a plan; the oldest that does not run is forgotten for it."""
-        for key in [key for key, old in self._plans.items() if not old.is_started or old.is_done]:
-            if len(self._plans) < _MOST_PLANS:
-                break
-            del self._plans[key]
+    def add(self, plan: Plan) -> None:
+        """Keep a plan; the oldest that does not run is forgotten for it.
+
+        Raises:
+            Refused: too many run.
+        """
+        idle = [key for key, old in self._plans.items() if not old.is_started or old.is_done]
+        while len(self._plans) >= MOST_PLANS:
+            if not idle:
+                raise Refused(429, "too many changes are under way; wait for one to end")
+            del self._plans[idle.pop(0)]
         self._plans[plan.key] = plan
-        return plan
 
     def find(self, key: str) -> Plan | None:
         """Return a plan, if it is still known."""
@@ -114,6 +119,7 @@ class Plans:
     async def stop(self, plan: Plan) -> None:
         """Stop after the step that is under way."""
         if plan.task is not None and not plan.task.done():
+            plan.error = "stopped"
             plan.task.cancel()
             await asyncio.wait([plan.task])
 
@@ -131,8 +137,6 @@ class Plans:
                 await asyncio.sleep(_PAUSE_SECONDS)
         except PinLaterError as error:
             plan.error = str(error)
-        except asyncio.CancelledError:
-            plan.error = "stopped"
         finally:
             audit.write(name, f"{plan.action}-many", ",".join(plan.jobs)[:200], plan.changed)
 

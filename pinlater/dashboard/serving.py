@@ -15,18 +15,25 @@ from pinlater.dashboard.options import Options
 
 MAX_CONNECTIONS = 128
 MAX_HEAD_BYTES = 16 * 1024
-READ_SECONDS = 10.0
+READ_SECONDS = 20.0
 _KEEP_ALIVE_SECONDS = 15
 _STOP_SECONDS = 3
 
 
-async def serve(options: Options, listener: socket.socket, until: Callable[[], Awaitable[None]]) -> None:
+async def serve(
+    options: Options,
+    listener: socket.socket,
+    until: Callable[[], Awaitable[None]],
+    *,
+    read_seconds: float = READ_SECONDS,
+) -> None:
     """Serve the dashboard.
 
     Args:
         options: of it.
         listener: a socket that listens.
         until: returns when it is to stop.
+        read_seconds: the head of a request has to be there within this time.
     """
     config = uvicorn.Config(
         make_app(options),
@@ -34,6 +41,7 @@ async def serve(options: Options, listener: socket.socket, until: Callable[[], A
         ws="none",
         lifespan="on",
         log_config=None,
+        log_level="warning",  # what it says of its start, the server says, too
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -46,7 +54,7 @@ async def serve(options: Options, listener: socket.socket, until: Callable[[], A
     config.ssl = options.tls
     server = _Server(config)
     serving = asyncio.create_task(server.serve([listener]))
-    sweeping = asyncio.create_task(server.sweep())
+    sweeping = asyncio.create_task(server.sweep(read_seconds))
     try:
         await until()
     finally:
@@ -61,17 +69,17 @@ class _Server(uvicorn.Server):
         """Leave the signals to the supervisor."""
         yield
 
-    async def sweep(self) -> None:
+    async def sweep(self, read_seconds: float) -> None:
         """Close connections on which a request was begun, or not even that, and does not come to an end."""
         waiting: dict[tuple[Any, Any], float] = {}  # connection and its latest request -> since when
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(min(1.0, read_seconds))
             now = asyncio.get_running_loop().time()
             connections: set[Any] = self.server_state.connections  # of uvicorn's protocol for h11
             idle = [(one, one.cycle) for one in connections if _is_reading(one)]
             waiting = {key: waiting.get(key, now) for key in idle}
             for (one, _), since in waiting.items():
-                if now - since > READ_SECONDS + _KEEP_ALIVE_SECONDS:
+                if now - since > read_seconds:
                     one.transport.abort()
 
 

@@ -360,6 +360,10 @@ def test_the_look_up_box_leads_to_jobs_queues_and_texts(browser, client):
 def test_bodies_are_hidden_until_asked_for(local_server, client, caplog):
     [descriptor] = client.enqueue_jobs("pins", [NewJob(b'{"job":"X","secret":"hunter2","$steps":{"pay":"hunter2"}}')])
     with dashboard(local_server.address, hides_bodies=True) as browser, caplog.at_level("INFO", "pinlater.audit"):
+        browser.get("/jobs?queue=pins&body=hunter 2")
+        assert caplog.records.pop().getMessage() == 'who=admin@127.0.0.1 action=search-bodies subject="hunter 2"'
+        browser.get("/find?q=x%20who=root")
+        assert caplog.records.pop().getMessage().endswith('subject="x who=root"')
         page = browser.get(f"/job?id={descriptor}")
         assert "hunter2" not in page.text
         assert not caplog.records

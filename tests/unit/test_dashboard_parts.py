@@ -23,9 +23,11 @@ from pinlater.dashboard.figures import (
     Process,
     Spread,
 )
+from pinlater.dashboard.forms import Refused
 from pinlater.dashboard.fresh import Fresh
 from pinlater.dashboard.history import LENGTH, MOST_QUEUES, History
 from pinlater.dashboard.holders import Holder, Sightings, holder_of
+from pinlater.dashboard.plans import MOST_PLANS, Action, Plan, Plans
 from pinlater.server.admin.figures import figures_of
 from pinlater.server.admin.reports import View
 from pinlater.server.metrics import Metrics
@@ -275,3 +277,31 @@ def test_vendored_files_are_those_that_their_sources_name():
 )
 def test_nothing_is_fetched_from_elsewhere(path):
     assert not re.search(r"(?:src|url|import|fetch)\s*[=(]\s*[\"']?(?:https?:)?//", path.read_text())
+
+
+# Plans
+
+
+class SlowClient:
+    async def retry_these(self, queue, descriptors, *, attempts):
+        await asyncio.Event().wait()
+
+
+def test_plans_are_bounded():
+    def plan():
+        return Plan(action=Action.RETRY, state=JobState.FAILED, jobs={"pins": ["pins:s1:p1:1"]}, reason="", back="/")
+
+    async def main():
+        plans = Plans(SlowClient(), lambda queue: None)
+        made = [plan() for _ in range(MOST_PLANS + 1)]
+        for one in made:
+            plans.add(one)
+        assert plans.find(made[0].key) is None  # forgotten for the last one
+        for one in made[1:]:
+            plans.start(one, "admin@x")
+        with pytest.raises(Refused, match="too many"):
+            plans.add(plan())
+        await plans.close()
+        assert all(one.is_done and one.error == "stopped" for one in made[1:])
+
+    asyncio.run(main())

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pinlater.dashboard.audit import audit
 from pinlater.dashboard.board import board_of
 from pinlater.dashboard.census import BY_NAME, STANDINGS
 from pinlater.dashboard.failures import error_line
@@ -29,6 +30,8 @@ async def jobs(request: Request) -> Response:
         names = sorted(await board.client.queue_names())
         raise Refused(404, f"there is no queue {queue[:100]}") if queue else Refused(400, _choose(names))
     priority, pattern = asked(request, "priority", 4), asked(request, "body", 1024)
+    if pattern and board.options.hides_bodies:
+        audit(request, "search-bodies", pattern)
     found = await board.client.scan(
         queue,
         standing.state,

@@ -31,7 +31,8 @@ async def make(request: Request) -> Response:
     if not jobs:
         raise Refused(400, "tick some jobs first")
     back = own_path(form.text("back", 2000))
-    plan = board.plans.add(Plan(action=action, state=state, jobs=jobs, reason=reason, back=back))
+    plan = Plan(action=action, state=state, jobs=jobs, reason=reason, back=back)
+    board.plans.add(plan)
     return RedirectResponse(f"/plans/{plan.key}", 303)
 
 

@@ -1,0 +1,104 @@
+"""The dashboard on a real socket: peers that dawdle, connections that stay, an end in order."""
+
+import asyncio
+import contextlib
+import socket
+
+from pinlater.dashboard.figures import Figures
+from pinlater.dashboard.options import Options
+from pinlater.dashboard.serving import MAX_CONNECTIONS, serve
+from pinlater.server.admin.pages import MachinePages
+from pinlater.server.admin.reports import View
+
+PATIENCE_SECONDS = 20
+REQUEST = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+async def look():
+    return Figures()
+
+
+async def view():
+    return View([], [])
+
+
+OPTIONS = Options(server="127.0.0.1:1", name="x", look=look, plain_pages=MachinePages(view).by_path)
+
+
+def serving(test, **options):
+    """Run ``test(port)`` against a dashboard."""
+
+    async def main():
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                done = asyncio.Event()
+                served = asyncio.create_task(serve(OPTIONS, listener, done.wait, **options))
+                try:
+                    return await test(listener.getsockname()[1])
+                finally:
+                    done.set()
+                    await served
+
+    return asyncio.run(main())
+
+
+async def answers(port, *sent):
+    """Send one after the other on one connection; return what came back until it was closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.closing(writer):
+        for part in sent:
+            writer.write(part)
+            await asyncio.sleep(0.05)
+        try:
+            return await reader.read(-1)
+        except ConnectionError:
+            return b"reset"
+
+
+def test_a_request_that_is_never_finished_is_not_waited_for():
+    async def test(port):
+        return await answers(port, b"GET / HT"), await answers(port, b"")
+
+    assert serving(test, read_seconds=0.3) == (b"", b"")
+
+
+def test_a_second_request_that_is_never_finished_is_not_waited_for_either():
+    answer = serving(lambda port: answers(port, REQUEST, b"GET / HT"), read_seconds=0.3)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_connection_that_is_used_stays():
+    async def test(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.closing(writer):
+            for _ in range(8):
+                writer.write(REQUEST)
+                await reader.readuntil(b"ok\n")
+                await asyncio.sleep(0.1)
+        return True
+
+    assert serving(test, read_seconds=0.3)
+
+
+def test_many_connections_are_bounded_and_health_comes_back():
+    async def test(port):
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_CONNECTIONS + 5)]
+        held[-1][1].write(REQUEST)
+        refused = await held[-1][0].readline()
+        for _, writer in held:
+            writer.close()
+        while b" 200 " not in (await answers(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))):
+            await asyncio.sleep(0.05)
+        return refused
+
+    assert b" 503 " in serving(test)
+
+
+def test_it_ends_though_somebody_is_connected():
+    with contextlib.ExitStack() as stack:
+
+        async def test(port):
+            stack.enter_context(contextlib.closing(socket.create_connection(("127.0.0.1", port))))
+
+        serving(test)
