@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.dashboard.access import Access
 from pinlater.dashboard.assets import asset
 from pinlater.dashboard.board import make_board
@@ -29,6 +28,7 @@ from pinlater.errors import CallError, ClientError, PinLaterError, QueueNotFound
 log = logging.getLogger(__name__)
 
 _CALL_SECONDS = 5.0
+_SEARCH_SECONDS = 10.0
 _CONNECTIONS = 4
 """So many calls of this process are under way at once, whoever looks."""
 
@@ -58,15 +58,11 @@ _ROUTES = [
 ]
 
 
-def make_app(options: Options, client: AsyncVerbs | None = None) -> Starlette:
-    """Return the dashboard.
-
-    Args:
-        options: its settings.
-        client: of the server; None makes one.
-    """
-    own = AsyncClient(options.server, source="dashboard", timeout=_CALL_SECONDS, retries=1, connections=_CONNECTIONS)
-    board = make_board(options, client or own)
+def make_app(options: Options) -> Starlette:
+    """Return the dashboard."""
+    client = AsyncClient(options.server, source="dashboard", timeout=_CALL_SECONDS, retries=1, connections=_CONNECTIONS)
+    searcher = AsyncClient(options.server, source="dashboard", timeout=_SEARCH_SECONDS, retries=0, connections=1)
+    board = make_board(options, client, searcher)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -78,7 +74,8 @@ def make_app(options: Options, client: AsyncVerbs | None = None) -> Starlette:
                 task.cancel()
             await asyncio.wait(tasks)
             await board.plans.close()
-            await own.close()
+            await client.close()
+            await searcher.close()
 
     app = Starlette(
         routes=[*_ROUTES, *(_plain(path, make) for path, make in options.plain_pages.items())],

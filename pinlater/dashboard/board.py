@@ -31,6 +31,7 @@ class Board:
     Attributes:
         options: settings.
         client: of the server.
+        searcher: likewise, for regular expressions: one at a time, none repeated, for they cost the server seconds.
         census: counts jobs.
         history: of the figures.
         plans: changes of many jobs.
@@ -45,6 +46,7 @@ class Board:
 
     options: Options
     client: AsyncVerbs
+    searcher: AsyncVerbs
     census: Census
     history: History
     plans: Plans
@@ -63,7 +65,7 @@ class Board:
         self.workforce.forget()
 
 
-def make_board(options: Options, client: AsyncVerbs) -> Board:
+def make_board(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> Board:
     """Put the parts together."""
     census, sightings, history = Census(client), Sightings(), History(options.look)
 
@@ -86,6 +88,7 @@ def make_board(options: Options, client: AsyncVerbs) -> Board:
     return Board(
         options,
         client,
+        searcher,
         census,
         history,
         Plans(client, changed),

@@ -17,24 +17,19 @@ NOTHING = "\u2013"
 
 
 def visible(text: str) -> str:
-    """Return text in which nothing is hidden: control characters as their pictures, or as escapes.
+    """Return text in which nothing is hidden: control characters stand there as escapes.
 
     Also what turns the direction of writing, has no width, or is no character (a lone surrogate).
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() or letter in _PLAIN_CONTROLS else _picture(letter) for letter in text)
+    return "".join(letter if letter.isprintable() or letter in _PLAIN_CONTROLS else _escape(letter) for letter in text)
 
 
-def _picture(letter: str) -> str:
-    code = ord(letter)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
+def _escape(letter: str) -> str:
     if unicodedata.category(letter) == "Zs":  # a wide or narrow space
         return " "
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return letter.encode("unicode_escape").decode("ascii")
 
 
 def finalized(value: Any) -> Any:

@@ -149,9 +149,9 @@ def test_wrong_addresses_get_a_sentence(browser, path, status):
 
 
 def test_a_regular_expression_that_takes_for_ever_is_given_up(browser, client):
-    client.enqueue_jobs("pins", [NewJob(b"a" * 5000 + b"b")])
+    client.enqueue_jobs("pins", [NewJob(b"a" * 300 + b"b")])
     answer = browser.get("/jobs?queue=pins&body=" + quote("(a|aa)+$"))
-    assert answer.status_code == 502
+    assert answer.status_code in {502, 503}  # the server gives up after two seconds of work, we after ten of waiting
     assert "simpler pattern" in answer.text
 
 

@@ -89,7 +89,7 @@ async def _search_queue(board: Board, queue: str, pattern: str, found: list[Foun
     is_whole = True
     for standing in STANDINGS:
         try:
-            scanned = await board.client.scan(
+            scanned = await board.searcher.scan(
                 queue, standing.state, future=standing.is_future, limit=_PER_STANDING, body_regex=pattern
             )
         except QueueNotFound:

@@ -7,13 +7,15 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pinlater.client.records import Page
 from pinlater.dashboard.audit import audit
-from pinlater.dashboard.board import board_of
-from pinlater.dashboard.census import BY_NAME, STANDINGS
+from pinlater.dashboard.board import Board, board_of
+from pinlater.dashboard.census import BY_NAME, STANDINGS, Standing
 from pinlater.dashboard.failures import error_line
 from pinlater.dashboard.forms import Refused, asked, number
 from pinlater.dashboard.holders import holder_of
 from pinlater.dashboard.render import page
+from pinlater.errors import CallTimeout
 
 PER_PAGE = 50
 
@@ -32,15 +34,7 @@ async def jobs(request: Request) -> Response:
     priority, pattern = asked(request, "priority", 4), asked(request, "body", 1024)
     if pattern and board.options.hides_bodies:
         audit(request, "search-bodies", pattern)
-    found = await board.client.scan(
-        queue,
-        standing.state,
-        priority=int(number("priority", priority, 1, board.options.priority_levels, int)) if priority else None,
-        future=standing.is_future,
-        limit=PER_PAGE,
-        body_regex=pattern or None,
-        continuation=asked(request, "from", 200) or None,
-    )
+    found = await _scan(board, queue, standing, priority, pattern, asked(request, "from", 200) or None)
     filters = {"queue": queue, "state": state, "priority": priority, "body": pattern}
     return page(
         request,
@@ -54,6 +48,25 @@ async def jobs(request: Request) -> Response:
         link=lambda **changes: f"/jobs?{urlencode({k: v for k, v in (filters | changes).items() if v})}",
         more=found.continuation,
     )
+
+
+async def _scan(  # noqa: PLR0917 - the fields of the page's form, in their order
+    board: Board, queue: str, standing: Standing, priority: str, pattern: str, continuation: str | None
+) -> Page:
+    try:
+        return await (board.searcher if pattern else board.client).scan(
+            queue,
+            standing.state,
+            priority=int(number("priority", priority, 1, board.options.priority_levels, int)) if priority else None,
+            future=standing.is_future,
+            limit=PER_PAGE,
+            body_regex=pattern or None,
+            continuation=continuation,
+        )
+    except CallTimeout:
+        if not pattern:
+            raise
+        raise Refused(503, "searching took too long; use a simpler pattern, or one priority") from None
 
 
 def _choose(names: list[str]) -> str:
