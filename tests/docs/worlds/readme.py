@@ -1,11 +1,9 @@
 """What the README takes for granted: a bank, a board of pins, an album, customers."""
 
-import contextvars
 from types import SimpleNamespace
 
 from pinlater import Client, Job, JobContext
 from pinlater.testing import run_inline
-from tests.support.certificates import Authority
 
 MY_JOBS = """
 from pinlater import Job
@@ -21,13 +19,11 @@ class Reindex(Job, queue="reindex"):
         pass
 """
 
-tenant = contextvars.ContextVar("tenant")
-_charged, _indexed, _published, _tenants = [], [], set(), []
+_charged, _indexed, _published = [], [], set()
 
 
 def prepare(sandbox):
     sandbox.write("my_jobs.py", MY_JOBS)
-    Authority(sandbox.folder, "ca").issue("server")
 
 
 class bank:
@@ -84,13 +80,6 @@ class SendReminder(SendWelcomeEmail, name="SendReminder"):
     pass
 
 
-class SendInvoice(Job):
-    tenant: str
-
-    def run(self, context: JobContext) -> None:
-        _tenants.append(tenant.get())
-
-
 def sign_up(address, client: Client):
     client.enqueue(SendWelcomeEmail(user_id=42))
 
@@ -109,9 +98,4 @@ def afterwards(page, server):
         client.enqueue(page["Charge"](order=13))
         assert [str(outcome.ending) for outcome in client.outcomes] == ["failed", "succeeded", "discarded"]
         assert client.outcomes[0].retry_delay == 30
-    with run_inline(SendInvoice, middleware=[page["for_tenant"]]) as client:
-        client.enqueue(SendInvoice(tenant="ada"))
-        client.assert_succeeded()
-    assert _tenants == ["ada"]
-    assert tenant.get(None) is None
     run_the_bill(page, server)
