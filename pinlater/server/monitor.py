@@ -39,15 +39,18 @@ class Monitor:
 
     async def run(self) -> None:
         """Look again and again until cancelled; a failure is logged and does not end it."""
+        is_away = False
         while True:
+            is_behind = False
             try:
                 is_behind = await self._look()
+                is_away = False
             except ServerError as error:
-                log.warning("the monitor cannot look after jobs at present: %s", error)
-                is_behind = False
+                if not is_away:  # said once: the store may be away for long
+                    log.warning("the monitor cannot look after jobs until the store is back: %s", error)
+                is_away = True
             except Exception:
                 log.exception("the monitor failed; it tries again")
-                is_behind = False
             await asyncio.sleep(_BUSY_PAUSE_SECONDS if is_behind else self._settings.monitor_interval_seconds)
 
     async def _look(self) -> bool:
