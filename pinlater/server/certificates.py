@@ -16,8 +16,9 @@ from pinlater.server.watched_file import WatchedFile
 class Certificates:
     """What the service's port proves itself with, and by whom its clients have to be vouched for.
 
-    A change that cannot be used is logged, and what was read before stays in force: a certificate and its key are
-    seldom replaced in the same moment.
+    Made in the master, so that a process that replaces another one, be it by HUP, has something to go on with also when
+    the files cannot be used just then. A change that cannot be used is logged, and what was read before stays in force:
+    a certificate and its key are seldom replaced in the same moment.
 
     Args:
         certificate: PEM file, with the chain below it.
@@ -46,6 +47,11 @@ class Certificates:
     def expires_at(self) -> float | None:
         """When the certificate in force ends, in epoch seconds; None if that cannot be read."""
         return self._expires_at
+
+    def look(self) -> None:
+        """Read the files again if they have changed; never raises."""
+        for file in self._files:
+            file.look()
 
     def watches(self) -> list[Coroutine[Any, Any, Any]]:
         """Return what has to run for changes to be noticed."""

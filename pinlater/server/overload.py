@@ -42,10 +42,9 @@ class Overload:
         self._check("enqueueJobs", self._most * _ENQUEUES_AT)
 
     def _check(self, method: str, most: int) -> None:
-        waiting = self._waiting()
-        if waiting > most:
+        if self._waiting() > most:
             self._metrics.calls_shed.add(method)
             raise NoHealthyShards(
-                f"the store is behind: {waiting} requests wait, and {method} is taken up to {most} "
+                f"the store is behind: more requests wait for it than {most}, up to which {method} is taken "
                 "(MAX_STORE_WAITING); try again later"
             )

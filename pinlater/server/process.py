@@ -18,7 +18,7 @@ from pinlater_supervisor import Child
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.server.broker import Broker
-from pinlater.server.certificates import Certificates, certificates_of
+from pinlater.server.certificates import Certificates
 from pinlater.server.claims import ClaimNames
 from pinlater.server.duty import when_on_duty
 from pinlater.server.limits_files import LimitsFiles
@@ -41,19 +41,26 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 """The writer thread and the event loop pass the interpreter lock to and fro; the default of 5 ms would stall both."""
 
 
-def run(child: Child, settings: Settings, listeners: Sequence[socket.socket], folder: Path) -> int:
+def run(
+    child: Child,
+    settings: Settings,
+    listeners: Sequence[socket.socket],
+    certificates: Certificates | None,
+    folder: Path,
+) -> int:
     """Serve until the supervisor asks to stop; return the exit code.
 
     Args:
         child: this process.
         settings: of the server.
         listeners: clients connect to them, the first is the TCP port; all server processes share them.
+        certificates: for TLS on the port; None: it is plain.
         folder: shared with the other processes of this server, and with nobody else.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(child, settings, listeners, folder))
+            runner.run(_serve(child, settings, listeners, certificates, folder))
     except ConfigError as error:
         sys.stderr.write(f"pinlater-server: {error}\n")
         return EXIT_CONFIG
@@ -68,7 +75,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(child: Child, settings: Settings, listeners: Sequence[socket.socket], folder: Path) -> None:
+async def _serve(
+    child: Child,
+    settings: Settings,
+    listeners: Sequence[socket.socket],
+    certificates: Certificates | None,
+    folder: Path,
+) -> None:
     async with AsyncExitStack() as stack:
         metrics = Metrics()
         store = await open_store(settings, metrics)
@@ -90,7 +103,8 @@ async def _serve(child: Child, settings: Settings, listeners: Sequence[socket.so
             metrics=metrics,
             now_ms=now_ms,
         )
-        certificates = certificates_of(settings)
+        if certificates is not None:
+            certificates.look()
         transport = Transport(service, settings, metrics, certificates)
         metrics.connections.source = lambda: transport.connections
         metrics.parked_dequeues.source = lambda: broker.parked_dequeues

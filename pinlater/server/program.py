@@ -20,6 +20,8 @@ from pinlater.server.settings import list_settings as settings_table
 if TYPE_CHECKING:
     from pinlater_supervisor import Child, Pool
 
+    from pinlater.server.certificates import Certificates
+
 _STOP_GRACE_SECONDS = 5.0
 _HANG_SECONDS = 30.0
 
@@ -125,7 +127,7 @@ def _run(settings: Settings) -> int:
     settings.report(logging.getLogger("pinlater.server"))
     _refuse_exposure(settings)
     check_access(settings)
-    certificates_of(settings)  # so that the first start with wrong ones says so here
+    certificates = certificates_of(settings)
     listeners = [listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")]
     admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")
 
@@ -135,15 +137,20 @@ def _run(settings: Settings) -> int:
     with tempfile.TemporaryDirectory(prefix="pinlater-server-") as folder:
         if has_dashboard(settings):
             listeners.append(listen_locally(Path(folder, OWN_SOCKET)))
-        pools = _pools(settings, listeners, admin_listener, Path(folder))
-        status = Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds).run()
+        pools = _pools(settings, listeners, certificates, admin_listener, Path(folder))
+        on_reload = certificates.look if certificates is not None else None
+        status = Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds, on_reload=on_reload).run()
     if settings.unix_socket is not None:
         settings.unix_socket.unlink(missing_ok=True)
     return status
 
 
 def _pools(
-    settings: Settings, listeners: list[socket.socket], admin_listener: socket.socket, folder: Path
+    settings: Settings,
+    listeners: list[socket.socket],
+    certificates: Certificates | None,
+    admin_listener: socket.socket,
+    folder: Path,
 ) -> list[Pool]:
     """Return what runs under the supervisor; modules are loaded in the children only, so that it stays small."""
     from pinlater_supervisor import Pool
@@ -151,7 +158,7 @@ def _pools(
     def serve(child: Child) -> int:
         from pinlater.server import process
 
-        return process.run(child, settings, listeners, folder)
+        return process.run(child, settings, listeners, certificates, folder)
 
     def serve_admin(child: Child) -> int:
         from pinlater.server.admin import process

@@ -1,13 +1,16 @@
 """A store that is behind: what can wait is refused, clients come again, and nothing is lost."""
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
-from pinlater import AsyncClient
+from pinlater import AsyncClient, Client
 from pinlater.client.records import Ack, NewJob
 from pinlater.errors import NoHealthyShards
-from tests.support.server import ServerProcess
+from pinlater.state import JobState
+from tests.support.server import ServerProcess, environment, wait_for
 
 JOBS = 300
 
@@ -44,6 +47,34 @@ def test_dequeues_are_refused_and_nothing_is_lost(server):
     refused = shed(server)
     assert refused["dequeueJobs"] > 0
     assert "ackDequeuedJobs" not in refused
+
+
+def test_a_worker_runs_all_jobs_all_the_same(server, tmp_path):
+    (tmp_path / "busy_jobs.py").write_text(
+        "from pinlater import Job\n\n\nclass Busy(Job, queue='busy'):\n    def run(self, context):\n        pass\n"
+    )
+    address = f"127.0.0.1:{server.port}"
+    before = shed(server).get("dequeueJobs", 0)
+    command = [sys.executable, "-m", "pinlater.worker.program", "busy_jobs.py", "--processes", "2"]
+    command += ["--server", address]
+    with Client(address) as client:
+        client.create_queue("busy")
+        with (tmp_path / "log").open("w") as log:
+            worker = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=log, stderr=log)
+        try:
+
+            async def flood():
+                async with AsyncClient(address, connections=40, timeout=50, retries=1000) as producers:
+                    body = NewJob(b'{"job": "Busy"}')
+                    for _ in range(20):
+                        await asyncio.gather(*(producers.enqueue_jobs("busy", [body]) for _ in range(40)))
+
+            asyncio.run(flood())
+            wait_for(lambda: client.count("busy", JobState.SUCCEEDED) == 800, 40)
+        finally:
+            worker.terminate()
+            assert worker.wait(40) == 0, (tmp_path / "log").read_text()
+    assert shed(server)["dequeueJobs"] > before
 
 
 def test_without_retries_the_error_says_what_to_do(server):

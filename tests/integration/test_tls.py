@@ -10,8 +10,11 @@ import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pinlater import AsyncClient, Client, Job, TlsFiles
@@ -194,21 +197,36 @@ def test_a_worker_runs_jobs_and_says_that_it_is_ready(strict_server, tmp_path):
             handle = client.enqueue(Touch(path=str(tmp_path / "touched")))
             assert handle.wait(timeout=40).state.name == "SUCCEEDED", (tmp_path / "worker.log").read_text()
         assert (tmp_path / "touched").exists()
-        page = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{health}/readyz').status)",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-        assert page.stdout.strip() == "200"
+        assert _status(health) == 200
     finally:
         worker.terminate()
         assert worker.wait(40) == 0, (tmp_path / "worker.log").read_text()
+
+
+def test_a_worker_that_does_not_trust_its_server_says_so_and_is_not_ready(server, stranger, tmp_path):
+    (tmp_path / "jobs.py").write_text(
+        "from pinlater import Job\n\n\nclass Nothing(Job):\n    def run(self, context):\n        pass\n"
+    )
+    (health,) = free_ports(1)
+    command = [sys.executable, "-m", "pinlater.worker.program", "jobs.py", "--processes", "1", "--health", str(health)]
+    command += ["--server", server.address, "--tls-ca", stranger.ca]
+    log = tmp_path / "worker.log"
+    with log.open("w") as file:
+        worker = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=file, stderr=file)
+    try:
+        assert wait_for(lambda: "its certificate is not trusted" in log.read_text(), 40)
+        assert wait_for(lambda: _status(health) == 503, 40)
+    finally:
+        worker.terminate()
+        assert worker.wait(40) == 0, log.read_text()
+
+
+def _status(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=20) as answer:
+            return answer.status
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
 
 
 # Those who do not
@@ -437,6 +455,12 @@ def test_renewed_certificates_are_used_without_a_restart(authority, stranger, tm
         assert server.stop() == 0
 
 
+def _successor(server, pid):
+    """Return whether another process serves now; between two of them, none does."""
+    with contextlib.suppress(ValueError, IndexError, psutil.NoSuchProcess):
+        return server.child().pid != pid
+
+
 def _answers(client):
     try:
         client.queue_names()
@@ -454,6 +478,22 @@ def test_a_hup_takes_the_new_certificate_at_once(authority, stranger, tmp_path):
         server.process.send_signal(signal.SIGHUP)
         with Client(server.address, tls=TlsFiles(ca=stranger.ca)) as client:
             wait_for(lambda: _answers(client))
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_hup_with_files_that_are_broken_ends_nothing(authority, tmp_path):
+    issued = authority.issue("broken")
+    server = TlsServer(tmp_path, TlsFiles(ca=authority.ca), THRIFT_TLS_CERT=issued.cert, THRIFT_TLS_KEY=issued.key)
+    try:
+        served = server.child().pid
+        Path(issued.cert).write_text("no certificate")
+        Path(issued.key).unlink()
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: _successor(server, served))
+        with Client(server.address, tls=server.tls) as client:
+            wait_for(lambda: _answers(client))
+        assert "what was read before stays in force" in server.log
     finally:
         assert server.stop() == 0
 

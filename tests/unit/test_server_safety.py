@@ -108,7 +108,7 @@ def test_dequeues_are_refused_before_enqueues():
     overload = Overload(lambda: waiting[0], 10, metrics)
     overload.check_dequeue()
     waiting[0] = 11
-    with pytest.raises(NoHealthyShards, match=r"the store is behind: 11 requests wait.*try again later"):
+    with pytest.raises(NoHealthyShards, match=r"the store is behind: more .* than 10,.*try again later"):
         overload.check_dequeue()
     overload.check_enqueue()
     waiting[0] = 21
