@@ -75,7 +75,7 @@ class MysqlStores:
         with (folder / "mariadb.log").open("wb") as log:
             made = [install, "--no-defaults", *as_root, data, "--skip-test-db"]
             subprocess.run(made, stdout=log, stderr=log, check=True)
-            arguments = [f"--port={port}", "--bind-address=127.0.0.1", f"--socket={folder / 'socket'}"]
+            arguments = [f"--port={port}", "--bind-address=127.0.0.1", "--socket=socket"]
             arguments += [f"--init-file={start}", f"--pid-file={folder / 'pid'}", *_OPTIONS]
             self._processes.append(
                 subprocess.Popen(

@@ -17,7 +17,7 @@ ARGUMENTS = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: while it lives, asyncio believes that a loop is running
 def chromium():
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if path is None:
@@ -30,7 +30,7 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory):
     """Asked for after Chromium, so that none is started in vain."""
     server = ServerProcess(tmp_path_factory.mktemp("server"), ADMIN_PASSWORD_HASH="")
