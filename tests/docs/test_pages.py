@@ -9,16 +9,28 @@ import functools
 import http.server
 import importlib
 import os
+import re
 import threading
 
 import pytest
 
 from pinlater.testing import LocalServer
 from tests.docs import commands, configs
-from tests.docs.pages import PAGES, ROOT, blocks
+from tests.docs.pages import PAGES, ROOT, blocks, prose
 from tests.docs.sandbox import Sandbox
 from tests.docs.snippets import Snippets
 
+STATES = {"IN_PROGRESS"}
+VARIABLES = {
+    "PINLATER_SERVERS",
+    "PINLATER_TLS_CA",
+    "PINLATER_TLS_CERT",
+    "PINLATER_TLS_KEY",
+    "PINLATER_WORKER_ARGS",
+    "PINLATER_WORKER_HEALTH",
+    "PINLATER_WORKER_MODULES",
+}
+"""Of clients and workers; the server's are settings."""
 DRAWINGS = {"", "text"}
 CONFIGS = {"conf", "ini", "json"}
 RUNNABLE = [page for page in PAGES if any(block.language not in DRAWINGS for block in blocks(page))]
@@ -114,6 +126,25 @@ def check_config(block, sandbox, folder):
         configs.check_json(text)
     else:
         configs.check_unit(block.code, block.file, folder / f"unit-{block.line}")
+
+
+BY_HAND = [page for page in PAGES if page.parent.name != "reference"]
+
+
+@pytest.mark.parametrize("page", BY_HAND, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_exists(page):
+    """Commands, settings and metrics that stand in the text, outside of blocks."""
+    text = prose(page)
+    reference = {kind: (ROOT / "docs" / "reference" / f"{kind}.md").read_text() for kind in ("settings", "metrics")}
+    for command in re.findall(r"`(pinlater(?:-server|-worker)? [^`]+)`", text):
+        commands.check(command.replace("…", "").replace("...", ""))
+    for key in re.findall(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`", text):
+        is_setting = (
+            f"`{key.removeprefix('PINLATER_')}`" in reference["settings"] or f"`{key}`" in reference["settings"]
+        )
+        assert is_setting or key in STATES | VARIABLES, key
+    for metric in re.findall(r"`(pinlater_\w+_(?:total|seconds|jobs|bytes|running|waiting))\b", text):
+        assert f"`{metric}`" in reference["metrics"], metric
 
 
 def test_reasons_are_few():
