@@ -33,7 +33,7 @@ def prometheus(tmp_path_factory, server):
     """Ask it: a function that takes a query and returns the result."""
     folder = tmp_path_factory.mktemp("prometheus")
     (port,) = free_ports(1)
-    config = (FOLDER / "prometheus.yml").read_text().replace("127.0.0.1:9999", f"127.0.0.1:{server._admin_port}")
+    config = (FOLDER / "prometheus.yml").read_text().replace("127.0.0.1:9999", f"127.0.0.1:{server.admin_port}")
     config = config.replace("interval: 15s", "interval: 1s").replace("alerts.yml", str(FOLDER / "alerts.yml"))
     (folder / "prometheus.yml").write_text(config)
     command = [program("prometheus"), f"--config.file={folder / 'prometheus.yml'}"]
