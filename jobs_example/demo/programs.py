@@ -94,7 +94,7 @@ class Server(Program):
 
     Attributes:
         address: ``host:port`` of the service.
-        admin_url: where health and metrics are.
+        admin_url: where dashboard, health and metrics are.
     """
 
     LOG = "pinlater-server.log"

@@ -49,7 +49,7 @@ class Story:
             receiver = stack.enter_context(Receiver())
             server = stack.enter_context(Server(self._folder))
             server.wait_until_ready()
-            self._screen.say(f"server ready on {server.address}; health and metrics: {server.admin_url}/")
+            self._screen.say(f"server ready on {server.address}; its dashboard: {server.admin_url}/")
             client = stack.enter_context(Client(server.address))
             work = enqueue_all(client, self._folder, receiver.url)
             self._screen.say(_enqueued(work, self._files))

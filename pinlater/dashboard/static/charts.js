@@ -43,7 +43,7 @@
     const axis = { stroke: resolved("--quiet"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     return new uPlot({
       width: zoom(place), height: HEIGHT,
-      padding: [8, 4, 0, 0],
+      padding: [8, 18, 0, 0],
       cursor: { points: { size: 6 }, y: false },
       legend: { live: true, markers: { width: 0, fill: (plot, index) => plot.series[index].stroke(plot, index) } },
       scales: { x: { range: (_, low, high) => [Math.min(low, high - SHORTEST_SECONDS), high] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
