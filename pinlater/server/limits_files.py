@@ -34,7 +34,6 @@ class LimitsFiles:
         self._rates: dict[str, float] = {}
         self._stored: Mapping[str, QueueSettings] = {}
         self._server_count = 1
-        self._processes = settings.server_processes
         self._files: list[WatchedFile] = []
         if settings.server_set_enabled and settings.server_set_file:
             self._add(settings.server_set_file, self._read_servers)
@@ -83,7 +82,7 @@ class LimitsFiles:
     def _apply(self) -> None:
         stored = {queue: rate for queue, one in self._stored.items() if (rate := _rate(one)) is not None}
         most = {queue: one.max_running for queue, one in self._stored.items() if one.max_running is not None}
-        self._limits.update(stored | self._rates, self._server_count * self._processes, most)
+        self._limits.update(stored | self._rates, self._server_count, most)
         self._on_change()
 
 

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.server.broker import Broker
 from pinlater.server.certificates import Certificates
 from pinlater.server.claims import ClaimNames
-from pinlater.server.duty import when_on_duty
 from pinlater.server.limits_files import LimitsFiles
 from pinlater.server.listeners import address_of
 from pinlater.server.metrics import Metrics
@@ -31,6 +31,9 @@ from pinlater.server.rate_limits import RateLimits
 from pinlater.server.reporter import Reporter
 from pinlater.server.service import Service
 from pinlater.server.settings import Settings
+from pinlater.server.siblings.bell import Bell
+from pinlater.server.siblings.duty import when_on_duty
+from pinlater.server.siblings.shared_bucket import SharedBucket
 from pinlater.server.stored_limits import StoredLimits
 from pinlater.server.stores import Store, open_store
 from pinlater.server.transport import Transport
@@ -83,11 +86,11 @@ async def _serve(
     folder: Path,
 ) -> None:
     async with AsyncExitStack() as stack:
-        metrics = Metrics()
+        metrics, is_one_of_several = Metrics(), settings.server_processes > 1
         store = await open_store(settings, metrics)
         backend, now_ms = store.backend, store.now_ms
         stack.push_async_callback(backend.close)
-        limits = RateLimits()
+        limits = RateLimits(new_bucket=partial(SharedBucket, folder)) if is_one_of_several else RateLimits()
         broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe)
         store.arrivals.on_arrival, store.arrivals.on_gap = broker.heard, broker.look_again
         host, port = os.uname().nodename, listeners[0].getsockname()[1]
@@ -110,6 +113,8 @@ async def _serve(
         metrics.parked_dequeues.source = lambda: broker.parked_dequeues
         metrics.store_waiting.source = lambda: backend.waiting
         metrics.ill_shards.source = lambda: backend.ill_shards
+        if is_one_of_several and not store.tells_servers:
+            stack.callback(_wake_siblings(folder, broker).close)
         reporter = Reporter(folder, metrics, lambda: "the server is stopping" if transport.is_draining else None)
         await reporter.start()
         stack.push_async_callback(reporter.close)
@@ -118,7 +123,10 @@ async def _serve(
         watching = _watching(store, metrics, settings, certificates, folder)
         for task in (*watching, monitoring, stored.watch(), *files.watches(), *store.tasks, *watches):
             await stack.enter_async_context(_running(task))
-        await transport.listen(*listeners)
+        if is_one_of_several:
+            transport.share(listeners, folder / "turns", child.slot)
+        else:
+            await transport.listen(*listeners)
         child.ready()
         log.info(
             "pinlater-server %s ready on %s%s (store %s)",
@@ -148,6 +156,13 @@ def _watching(
         await watch.run()
 
     return when_on_duty(folder / "watch.lock", show), follow_completions(metrics, seconds)
+
+
+def _wake_siblings(folder: Path, broker: Broker) -> Bell:
+    bell = Bell(folder, broker.heard)
+    broker.tell_others = bell.tell
+    bell.start()
+    return bell
 
 
 @contextlib.asynccontextmanager

@@ -172,7 +172,7 @@ def _pools(
             size=settings.server_processes,
             title="pinlater-server",
             hang_seconds=_HANG_SECONDS,
-            overlap=False,
+            overlap=settings.backend != "sqlite",  # whose file has one owner
         ),
         Pool(
             name="admin",

@@ -14,7 +14,7 @@ _ROUNDING = 1e-9
 """Tokens are fractions: after waiting just long enough, the sum may miss the whole by its last bit."""
 
 
-class _Bucket:
+class Bucket:
     """Tokens of one queue; ``rate`` is per second and above 0."""
 
     def __init__(self, rate: float, now: float) -> None:
@@ -54,11 +54,17 @@ class RateLimits:
 
     Args:
         clock: monotonic seconds.
+        new_bucket: makes the bucket of a queue, given its rate and the moment.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        new_bucket: Callable[[str, float, float], Bucket] = lambda _queue, rate, now: Bucket(rate, now),
+    ) -> None:
         self._clock = clock
-        self._buckets: dict[str, _Bucket] = {}
+        self._new_bucket = new_bucket
+        self._buckets: dict[str, Bucket] = {}
         self._paused: frozenset[str] = frozenset()
         self._max_running: Mapping[str, int] = {}
 
@@ -79,7 +85,7 @@ class RateLimits:
         for queue, total_rate in queue_rates.items():
             if total_rate > 0:
                 rate = total_rate / server_count
-                buckets[queue] = bucket = self._buckets.get(queue) or _Bucket(rate, now)
+                buckets[queue] = bucket = self._buckets.get(queue) or self._new_bucket(queue, rate, now)
                 if bucket.rate != rate:
                     bucket.change_rate(rate, now)
         self._buckets = buckets

@@ -38,6 +38,7 @@ class Store(NamedTuple):
         tasks: what has to run beside it.
         description: for the log.
         arrivals: tell of jobs that other servers made claimable.
+        tells_servers: whether they do so at once, also between the processes of one server.
     """
 
     backend: ServerBackend
@@ -45,6 +46,7 @@ class Store(NamedTuple):
     tasks: Sequence[Coroutine[Any, Any, Any]]
     description: str
     arrivals: Arrivals
+    tells_servers: bool
 
 
 class _Surroundings(NamedTuple):
@@ -57,11 +59,15 @@ class _Surroundings(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A kind of shards: how their file is read, how one of them is made; ``look_again_ms`` as in ``Capabilities``."""
+    """A kind of shards: how their file is read, how one of them is made.
+
+    ``look_again_ms`` is as in ``Capabilities``, ``tells_servers`` as in ``Store``.
+    """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
     make: Callable[[ShardSpec], Shard]
     look_again_ms: int
+    tells_servers: bool
 
 
 async def open_store(settings: Settings, metrics: Metrics) -> Store:
@@ -94,7 +100,7 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
         regex_seconds=settings.regex_timeout_seconds,
         on_commit=_on_commit(metrics),
     )
-    return Store(backend, clock.now_ms, (), str(settings.data_dir), Arrivals())
+    return Store(backend, clock.now_ms, (), str(settings.data_dir), Arrivals(), tells_servers=True)
 
 
 async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store:
@@ -105,7 +111,7 @@ async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store
     watched.load()
     await backend.learn_time(clock)
     tasks = (watched.watch(), backend.follow_time(clock))
-    return Store(backend, clock.now_ms, tasks, f"{settings.backend}, shards of {file}", arrivals)
+    return Store(backend, clock.now_ms, tasks, f"{settings.backend}, shards of {file}", arrivals, kind.tells_servers)
 
 
 def _mysql(around: _Surroundings) -> _Kind:
@@ -130,6 +136,7 @@ def _mysql(around: _Surroundings) -> _Kind:
         read,
         ShardMaker(options, connections=settings.connections_per_server, database_prefix=settings.database_prefix),
         look_again_ms=5_000,  # shards look for others' jobs themselves; this tells them that somebody still waits
+        tells_servers=False,
     )
 
 
@@ -153,7 +160,8 @@ def _redis(around: _Surroundings) -> _Kind:
             arrivals=around.arrivals,
         )
 
-    return _Kind(read_shards, make, look_again_ms=5_000)  # servers tell each other; this is for what gets lost
+    # Servers tell each other; to look again is for what gets lost.
+    return _Kind(read_shards, make, look_again_ms=5_000, tells_servers=True)
 
 
 def _driver_missing(extra: str, error: ImportError) -> ConfigError:

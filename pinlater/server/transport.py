@@ -9,6 +9,8 @@ import socket
 import ssl
 import sys
 from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
@@ -20,6 +22,8 @@ from pinlater.server.peers import Peer, Peers
 from pinlater.server.secure import HandshakeFailed, SecureTransport, speaks_tls
 from pinlater.server.service import Answer, Service
 from pinlater.server.settings import Settings
+from pinlater.server.siblings.acceptor import Acceptor
+from pinlater.server.siblings.turns import Turns
 from pinlater.wire.codec import Call, Codec
 from pinlater.wire.framing import FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
@@ -65,7 +69,8 @@ class Transport:
         self.is_draining = False
         self._all_closed = asyncio.Event()
         self._connections: set[Connection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | Acceptor] = []
+        self._turns: Turns | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
     @property
@@ -73,28 +78,43 @@ class Transport:
         """How many are open now."""
         return len(self._connections)
 
+    def share(self, listeners: Sequence[socket.socket], file: Path, slot: int) -> None:
+        """Serve connections of listeners that other processes accept from as well, from now on; see ``Turns``."""
+        self._turns = turns = Turns(file, slot, self._accepted)
+        for listener in listeners:
+            is_local = listener.family == socket.AF_UNIX
+            self._servers.append(Acceptor(listener, self._local if is_local else self._remote, turns))
+        self._look_after()
+
+    def _accepted(self) -> int:
+        making = sum(server.making for server in self._servers if isinstance(server, Acceptor))
+        return len(self._connections) + making
+
     async def listen(self, *listeners: socket.socket) -> None:
         """Serve the connections that the listeners accept from now on."""
         loop = asyncio.get_running_loop()
         for listener in listeners:
+            server: asyncio.Server
             if listener.family == socket.AF_UNIX:
-                server = await loop.create_unix_server(
-                    lambda: Connection(self), sock=listener, backlog=1024, **_KEEP_PATH
-                )
+                server = await loop.create_unix_server(self._local, sock=listener, backlog=1024, **_KEEP_PATH)
             else:
-                server = await loop.create_server(lambda: Connection(self, self._tls), sock=listener, backlog=1024)
+                server = await loop.create_server(self._remote, sock=listener, backlog=1024)
             self._servers.append(server)
-        self._sweep = loop.call_later(_SWEEP_SECONDS, self._let_go_of_idlers)
+        self._look_after()
 
-    @property
-    def _tls(self) -> ssl.SSLContext | None:
-        return self._certificates.context if self._certificates is not None else None
+    def _local(self) -> Connection:
+        return Connection(self)
+
+    def _remote(self) -> Connection:
+        return Connection(self, self._certificates.context if self._certificates is not None else None)
 
     async def drain(self, deadline: float) -> None:
         """Accept nothing new, answer what has been sent, close all; by ``deadline`` of the loop's clock."""
         self.is_draining = True
         for server in self._servers:
             server.close()
+        if self._turns is not None:
+            self._turns.leave()
         if self._sweep is not None:
             self._sweep.cancel()
         for connection in list(self._connections):
@@ -124,15 +144,22 @@ class Transport:
         """Forget a connection."""
         self._connections.discard(connection)
         self.peers.left(peer)
+        self._show_count()
         self._note_if_empty()
+
+    def _show_count(self) -> None:
+        if self._turns is not None and not self.is_draining:
+            self._turns.show()
 
     def _note_if_empty(self) -> None:
         if self.is_draining and not self._connections:
             self._all_closed.set()
 
-    def _let_go_of_idlers(self) -> None:
+    def _look_after(self) -> None:
+        """Let go of those that idle, and show life to other processes, every second."""
         loop = asyncio.get_running_loop()
-        self._sweep = loop.call_later(_SWEEP_SECONDS, self._let_go_of_idlers)
+        self._sweep = loop.call_later(_SWEEP_SECONDS, self._look_after)
+        self._show_count()
         now = loop.time()
         for connection in list(self._connections):
             connection.check_progress(now)

@@ -97,9 +97,17 @@ class ServerProcess:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def children(self, title="pinlater-server"):
+        """Return the processes with that title; the admin process has another one."""
+        return [one for one in psutil.Process(self.process.pid).children() if _title(one) == title]
+
     def child(self, title="pinlater-server"):
-        """Return the only process with that title; the admin process has another one."""
-        (found,) = [one for one in psutil.Process(self.process.pid).children() if one.cmdline()[0] == title]
+        """Return the only process with that title."""
+        (found,) = self.children(title)
         return found
 
     def page(self, path):
@@ -124,6 +132,13 @@ class ServerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             raise
+
+
+def _title(process):
+    try:
+        return process.cmdline()[0]
+    except (psutil.Error, IndexError):  # it has just ended
+        return ""
 
 
 def wait_for(condition, seconds=20.0):

@@ -7,10 +7,10 @@ import socket
 import pytest
 
 from pinlater.server.admin.reports import Reports
-from pinlater.server.duty import when_on_duty
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
 from pinlater.server.reporter import SUFFIX, Reporter
+from pinlater.server.siblings.duty import when_on_duty
 
 
 def counted(jobs, connections=None):
@@ -46,6 +46,14 @@ def test_sums_over_processes():
         "commits": (2, 0.008, 0.003, 0.005),
         "connections": 3,
     }
+
+
+def test_what_all_processes_see_alike_is_not_added_up():
+    ill = [Metrics(), Metrics()]
+    for metrics, count in zip(ill, (2, 1), strict=True):
+        metrics.ill_shards.source = lambda count=count: count
+    total = total_of([total_of([report(metrics) for metrics in ill]), total_of([])])
+    assert {one.about.name: one for one in snapshots_of(total)}["pinlater_ill_shards"].value == 2
 
 
 def test_of_nothing_every_family_is_there_and_empty():
@@ -148,7 +156,7 @@ def test_ready_means_that_some_process_is(tmp_path, fork):
 
 
 def test_one_of_several_is_on_duty_and_another_takes_over(tmp_path, monkeypatch):
-    monkeypatch.setattr("pinlater.server.duty._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("pinlater.server.siblings.duty._LOOK_SECONDS", 0.01)
     on_duty = []
 
     async def work(name):

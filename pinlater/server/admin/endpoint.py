@@ -19,6 +19,9 @@ MAX_CONNECTIONS = 64
 MAX_HEAD_BYTES = 8192
 READ_SECONDS = 5.0
 WRITE_SECONDS = 10.0
+CLOSE_SECONDS = 1.0
+"""What is being answered at the end has this long: a probe that comes during a reload is to have its answer."""
+
 _LINGER_SECONDS = 1.0
 
 _INDEX = """\
@@ -60,9 +63,11 @@ class AdminEndpoint:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening and end all connections; may be called twice."""
+        """Stop listening, answer who has asked, and end all connections; may be called twice."""
         if self._server is not None:
             self._server.close()
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=CLOSE_SECONDS)
         for task in self._answering:
             task.cancel()
         if self._answering:

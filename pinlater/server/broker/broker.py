@@ -56,6 +56,10 @@ class Broker:
         limits: rate limits of queues.
         now_ms: the clock of the store.
         observe: is told how many seconds each enqueue, dequeue, ack and checkpoint took in the store.
+
+    Attributes:
+        tell_others: is called with a queue that has jobs which nobody here waits for, and when they fall due, in epoch
+            milliseconds, None: now. None, where there are no others, or the store tells them.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Broker:
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None] = lambda _, __: None,
     ) -> None:
+        self.tell_others: Callable[[str, int | None], None] | None = None
         self._backend = backend
         self._limits = limits
         self._now_ms = now_ms
@@ -226,15 +231,21 @@ class Broker:
         return descriptors
 
     def _announce(self, queue: str, jobs: Sequence[NewJob]) -> None:
-        parked = self._parked.get(queue)
-        if parked is None:
+        if queue not in self._parked and self.tell_others is None:
             return
         now = self._now_ms()
         later = [job.run_after_ms for job in jobs if job.run_after_ms is not None and job.run_after_ms > now]
         if len(jobs) > len(later):
-            parked.arrived(len(jobs) - len(later))
+            self._arrived(queue, len(jobs) - len(later))
         if later:
-            parked.arrived(len(later), min(later))
+            self._arrived(queue, len(later), min(later))
+
+    def _arrived(self, queue: str, count: int, due_ms: int | None = None) -> None:
+        """Wake whoever waits for jobs that have become claimable, here or elsewhere."""
+        parked = self._parked.get(queue)
+        left = count if parked is None else parked.arrived(count, due_ms)
+        if left > 0 and self.tell_others is not None:
+            self.tell_others(queue, due_ms)
 
     def heard(self, queue: str, due_ms: int | None) -> None:
         """Take note of jobs that another server made claimable, at once or when they fall due."""
@@ -245,7 +256,7 @@ class Broker:
     async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
         """Store jobs with their past; see ``Backend.import_jobs``."""
         descriptors = await self._backend.import_jobs(queue, jobs)
-        self._at(queue).arrived(len(jobs))
+        self._arrived(queue, len(jobs))
         return descriptors
 
     async def ack(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
@@ -253,7 +264,7 @@ class Broker:
         settled = await self._timed("ack", self._backend.ack_dequeued_jobs(queue, succeeded, failed))
         if failed and settled.changed:
             for ack in failed:
-                self._at(queue).arrived(1, self._now_ms() + ack.retry_delay_ms)
+                self._arrived(queue, 1, self._now_ms() + ack.retry_delay_ms)
         self._let_others_run(queue, settled.changed)
         return settled
 
@@ -261,25 +272,25 @@ class Broker:
         """Renew, change or give back claims; see ``Backend.checkpoint_jobs``."""
         settled = await self._timed("checkpoint", self._backend.checkpoint_jobs(queue, checkpoints))
         if settled.due_ms is not None:
-            self._at(queue).arrived(settled.changed, settled.due_ms)
+            self._arrived(queue, settled.changed, settled.due_ms)
             self._let_others_run(queue, settled.changed)
         return settled
 
     def _let_others_run(self, queue: str, ended: int) -> None:
         """Where a limit of running jobs holds others back, as many of these may be claimed as have ended."""
         if ended and self._limits.max_running(queue) is not None:
-            self._at(queue).arrived(ended)
+            self._arrived(queue, ended)
 
     async def release(self, queue: str, source: str) -> int:
         """Give back all that a source holds; see ``Backend.release_claims``."""
         released = await self._backend.release_claims(queue, source)
-        self._at(queue).arrived(released)
+        self._arrived(queue, released)
         return released
 
     async def retry_failed(self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
         """Make failed jobs claimable again; see ``Backend.retry_failed_jobs``."""
         moved = await self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit)
-        self._at(queue).arrived(moved, run_after_ms)
+        self._arrived(queue, moved, run_after_ms)
         return moved
 
     async def retry_these(
@@ -287,14 +298,14 @@ class Broker:
     ) -> int:
         """Make some failed jobs claimable again; see ``Backend.retry_these_jobs``."""
         moved = await self._backend.retry_these_jobs(queue, jobs, attempts, run_after_ms)
-        self._at(queue).arrived(moved, run_after_ms)
+        self._arrived(queue, moved, run_after_ms)
         return moved
 
     async def reap(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         """End expired claims; see ``Backend.reap_expired``."""
         expired = await self._backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
         for queue, retried, failed in expired:
-            self._at(queue).arrived(retried)
+            self._arrived(queue, retried)
             self._let_others_run(queue, failed)
         return expired
 

@@ -118,11 +118,15 @@ class ParkedQueue:
             self._empty_since = arrivals
             self._expect_not_later(next_due_ms)
 
-    def arrived(self, count: int, due_ms: int | None = None) -> None:
-        """Wake as many waits as ``count`` jobs can serve; later, when they are due only then."""
+    def arrived(self, count: int, due_ms: int | None = None) -> int:
+        """Wake as many waits as ``count`` jobs can serve; later, when they are due only then.
+
+        Returns:
+            How many jobs nobody was woken for.
+        """
         if due_ms is not None and due_ms > self._now_ms():
             self._expect_not_later(due_ms)
-            return
+            return count
         self._arrivals += 1
         for wait in list(self._waits):
             if count <= 0:
@@ -130,6 +134,7 @@ class ParkedQueue:
             count -= wait.limit
             del self._waits[wait]
             wait.wake()
+        return max(count, 0)
 
     def wake_all(self) -> None:
         """Let all waits look again: what holds them back may have changed."""

@@ -171,7 +171,10 @@ class Metrics:
         )
         self.commit_seconds = self._kept(Distribution(about, _CALL_BOUNDS))
         self.store_waiting = self._gauge("pinlater_store_waiting", "Requests the store has not done", "store-waiting")
-        self.ill_shards = self._gauge("pinlater_ill_shards", "Shards that do not answer", "ill-shards")
+        about = About(
+            name="pinlater_ill_shards", help="Shards that do not answer", ostrich="ill-shards", is_common=True
+        )
+        self.ill_shards = self._kept(Gauge(about))
 
     def _by_queue(self, noun: str, help_text: str, suffix: str) -> Counter:
         name = f"pinlater_{noun}_total"

@@ -39,6 +39,7 @@ class About:
         ostrich_total: name there of all series taken together, or empty.
         to_base: recorded unit -> unit of ``name``.
         to_ostrich: recorded unit -> unit of ``ostrich``.
+        is_common: whether all server processes see the same thing, so that the highest value is shown, not the sum.
     """
 
     name: str
@@ -48,6 +49,7 @@ class About:
     ostrich_total: str = ""
     to_base: float = 1.0
     to_ostrich: float = 1.0
+    is_common: bool = False
 
     def ostrich_name(self, key: Key) -> str:
         """Return the name of one series in ``/stats.txt``."""

@@ -41,6 +41,7 @@ class Report(msgspec.Struct):
         distributions: family -> label values -> series.
         gauges: family -> present value.
         levels: family -> label values -> present value.
+        common: family -> present value of what all processes see alike.
     """
 
     pid: int
@@ -49,6 +50,7 @@ class Report(msgspec.Struct):
     distributions: dict[str, list[tuple[Labels, _Series]]] = {}
     gauges: dict[str, float] = {}
     levels: dict[str, list[tuple[Labels, float]]] = {}
+    common: dict[str, float] = {}
 
     def without_present(self) -> Report:
         """Return what stays true when the process is gone: its counts."""
@@ -70,7 +72,7 @@ def encode_report(pid: int, reason: str | None, snapshots: Sequence[Snapshot]) -
         elif isinstance(one, LevelsSnapshot):
             report.levels[name] = [(label_values(key), value) for key, value in one.values.items()]
         elif one.value is not None:
-            report.gauges[name] = one.value
+            (report.common if one.about.is_common else report.gauges)[name] = one.value
     return msgspec.msgpack.encode(report)
 
 
@@ -84,7 +86,7 @@ def decode_report(data: bytes) -> Report:
 
 
 def total_of(reports: Iterable[Report]) -> Report:
-    """Return the sums over processes."""
+    """Return the sums over processes; of what they see alike, the highest value."""
     total = Report(0)
     for report in reports:
         for name, counts in report.counters.items():
@@ -95,6 +97,8 @@ def total_of(reports: Iterable[Report]) -> Report:
             total.gauges[name] = total.gauges.get(name, 0) + value
         for name, values in report.levels.items():
             total.levels[name] = list(_added(total.levels.get(name, ()), values).items())
+        for name, value in report.common.items():
+            total.common[name] = max(total.common.get(name, value), value)
     return total
 
 
@@ -118,7 +122,7 @@ def _filled(one: Snapshot, report: Report) -> Snapshot:
         return one._replace(series=series)
     if isinstance(one, LevelsSnapshot):
         return one._replace(values=dict(report.levels.get(name, ())))
-    return GaugeSnapshot(one.about, report.gauges.get(name))
+    return GaugeSnapshot(one.about, (report.common if one.about.is_common else report.gauges).get(name))
 
 
 def _added(mine: Iterable[tuple[Labels, _Number]], theirs: Iterable[tuple[Labels, _Number]]) -> dict[Labels, _Number]:

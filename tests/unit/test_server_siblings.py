@@ -1,0 +1,274 @@
+"""What the processes of one server share: turns at the port, news of jobs, tokens of limited queues."""
+
+import asyncio
+import os
+import socket
+from collections import Counter
+from contextlib import ExitStack
+
+import pytest
+
+from pinlater.server.rate_limits import RateLimits
+from pinlater.server.siblings import turns as turns_module
+from pinlater.server.siblings.acceptor import Acceptor
+from pinlater.server.siblings.bell import Bell
+from pinlater.server.siblings.shared_bucket import SharedBucket
+from pinlater.server.siblings.turns import Turns
+
+
+class Process:
+    """A server process, as far as its connections are concerned."""
+
+    def __init__(self, file, slot):
+        self.count = 0
+        self.turns = Turns(file, slot, lambda: self.count)
+
+    def has(self, count):
+        self.count = count
+        self.turns.show()
+
+
+@pytest.fixture
+def processes(tmp_path):
+    return [Process(tmp_path / "turns", slot) for slot in range(3)]
+
+
+def whose_turn(processes):
+    return [process.turns.is_ours() for process in processes]
+
+
+def test_it_is_the_turn_of_whoever_has_the_fewest_connections(processes):
+    for process, count in zip(processes, (2, 1, 1), strict=True):
+        process.has(count)
+    assert whose_turn(processes) == [False, True, True]
+    processes[1].has(2)
+    assert whose_turn(processes) == [False, False, True]
+
+
+def test_a_process_that_has_left_is_not_waited_for(processes):
+    for process, count in zip(processes, (2, 2, 0), strict=True):
+        process.has(count)
+    processes[2].turns.leave()
+    assert whose_turn(processes)[:2] == [True, True]
+
+
+def test_a_process_that_shows_no_life_is_not_waited_for(processes, monkeypatch):
+    for process, count in zip(processes, (2, 0, 0), strict=True):
+        process.has(count)
+    monkeypatch.setattr(turns_module, "STALE_SECONDS", -1.0)
+    assert whose_turn(processes)[0]
+
+
+def test_a_replacement_begins_without_what_its_slot_had(processes, tmp_path):
+    for process in processes:
+        process.has(5)
+    processes[0] = Process(tmp_path / "turns", 0)
+    assert whose_turn(processes)[1:] == [True, True], "it does not accept yet"
+    processes[0].has(0)
+    assert whose_turn(processes) == [True, False, False]
+
+
+class Connections(asyncio.Protocol):
+    def __init__(self, counts, name):
+        self._counts, self._name = counts, name
+
+    def connection_made(self, transport):
+        self._counts[self._name] += 1
+
+
+def accept(tmp_path, scenario, slots=2):
+    """Run ``scenario(address, counts)`` while so many processes accept from one listener."""
+
+    async def run():
+        counts = Counter()
+        with ExitStack() as stack:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            listener.setblocking(False)
+            for slot in range(slots):
+                turns = Turns(tmp_path / "turns", slot, lambda slot=slot: counts[slot])
+                copy = socket.socket(fileno=os.dup(listener.fileno()))
+                copy.setblocking(False)
+                acceptor = Acceptor(copy, lambda slot=slot: Connections(counts, slot), turns)
+                turns.show()
+                stack.callback(acceptor.close)
+            async with asyncio.timeout(20):
+                await scenario(listener.getsockname(), counts)
+
+    asyncio.run(run())
+
+
+def test_connections_are_spread_evenly(tmp_path):
+    async def scenario(address, counts):
+        peers = [(await asyncio.open_connection(*address))[1] for _ in range(20)]
+        while counts.total() < 20:
+            await asyncio.sleep(0.001)
+        assert set(counts.values()) == {10}
+        for peer in peers:
+            peer.close()
+
+    accept(tmp_path, scenario)
+
+
+def test_a_connection_is_taken_though_nobody_comes_whose_turn_it_is(tmp_path):
+    async def scenario(address, counts):
+        counts[0] = 7
+        hung = Turns(tmp_path / "turns", 1, lambda: 0)
+        hung.show()
+        _, peer = await asyncio.open_connection(*address)
+        while counts[0] < 8:
+            await asyncio.sleep(0.001)
+        peer.close()
+
+    accept(tmp_path, scenario, slots=1)
+
+
+# News of jobs
+
+
+@pytest.fixture
+def bells(tmp_path, monkeypatch):
+    """Make bells as those of other processes; return each with what it has heard."""
+    pids = iter(range(100, 200))
+    monkeypatch.setattr("pinlater.server.siblings.bell.os.getpid", lambda: next(pids))
+
+    def make():
+        heard = []
+        bell = Bell(tmp_path, lambda queue, due_ms: heard.append((queue, due_ms)))
+        bell.start()
+        return bell, heard
+
+    return make
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def test_all_others_hear_of_jobs(bells):
+    async def run():
+        (one, heard_itself), (two, heard_two), (three, heard_three) = bells(), bells(), bells()
+        await asyncio.sleep(0.01)  # greetings
+        one.tell("emails")
+        await until(lambda: heard_two and heard_three)
+        one.tell("emails", 2000)
+        one.tell("emails", 1000)
+        one.tell("pins", 3000)
+        await until(lambda: len(heard_two) == len(heard_three) == 3)
+        assert heard_two == heard_three == [("emails", None), ("emails", 1000), ("pins", 3000)]
+        assert heard_itself == []
+        for bell in (one, two, three):
+            bell.close()
+
+    asyncio.run(run())
+
+
+def test_a_stream_of_jobs_makes_few_messages(bells):
+    async def run():
+        (one, _), (two, heard) = bells(), bells()
+        await asyncio.sleep(0.01)
+        for _ in range(1000):
+            one.tell("emails")
+        one.tell("pins")
+        await until(lambda: ("pins", None) in heard)
+        assert len(heard) == 3
+        one.close()
+        two.close()
+
+    asyncio.run(run())
+
+
+def test_many_queues_fit_into_messages(bells):
+    async def run():
+        (one, _), (two, heard) = bells(), bells()
+        await asyncio.sleep(0.01)
+        one.tell("first")
+        for number in range(2000):
+            one.tell(f"a_queue_with_a_name_of_some_length_{number}")
+        await until(lambda: len(heard) == 2001)
+        one.close()
+        two.close()
+
+    asyncio.run(run())
+
+
+def test_a_process_that_was_killed_is_forgotten(bells, tmp_path):
+    async def run():
+        (one, _), (two, heard), (dead, _) = bells(), bells(), bells()
+        await asyncio.sleep(0.01)
+        dead._socket.close()  # its file stays
+        asyncio.get_running_loop().remove_reader(dead._socket)
+        one.tell("emails")
+        await until(lambda: heard)
+        assert len(list(tmp_path.glob("*.bell"))) == 2
+        one.close()
+        two.close()
+
+    asyncio.run(run())
+
+
+# Tokens
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def limits(clock, tmp_path):
+    """The limits of two processes."""
+    both = [RateLimits(clock, lambda *about: SharedBucket(tmp_path, *about)) for _ in range(2)]
+    for one in both:
+        one.update({"emails": 10.0})
+    return both
+
+
+def test_processes_take_from_one_bucket(limits, clock):
+    one, two = limits
+    assert (one.take("emails", 7), two.take("emails", 7), one.take("emails", 7)) == (7, 3, 0)
+    assert two.seconds_until_next("emails") == pytest.approx(0.1)
+    clock.now += 0.5
+    assert (two.take("emails", 100), one.take("emails", 100)) == (5, 0)
+    two.give_back("emails", 2)
+    assert one.take("emails", 100) == 2
+
+
+def test_one_process_alone_may_use_the_whole_rate(limits, clock):
+    one, _ = limits
+    one.take("emails", 100)
+    for _ in range(10):
+        clock.now += 1.0
+        assert one.take("emails", 100) == 10
+
+
+def test_a_replacement_finds_what_was_taken(limits, clock, tmp_path):
+    limits[0].take("emails", 10)
+    new = RateLimits(clock, lambda *about: SharedBucket(tmp_path, *about))
+    new.update({"emails": 10.0})
+    assert new.take("emails", 10) == 0
+
+
+def test_a_changed_rate_hands_out_nothing_extra(limits, clock):
+    limits[0].take("emails", 10)
+    for one in limits:
+        one.update({"emails": 1000.0})
+    assert [one.take("emails", 100) for one in limits] == [0, 0]
+    clock.now += 0.01
+    assert limits[1].take("emails", 100) == 10
+
+
+def test_queues_have_buckets_of_their_own(limits):
+    for one in limits:
+        one.update({"emails": 10.0, "pins": 10.0})
+    limits[0].take("emails", 10)
+    assert limits[1].take("pins", 10) == 10
