@@ -14,6 +14,13 @@ from pinlater.state import JobState
 PAGE_SIZE = 250
 LEASE_SECONDS = 300.0
 """A batch that was claimed and not imported, for the program was killed, is due again at the source after this."""
+BATCH_BYTES = 4 << 20
+"""Bodies of one batch, about; a call takes 16 MB."""
+
+_FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 50
+"""Bodies are asked for so many at once, before their size is known, and at most: a scan does not tell sizes."""
+
+_LEFT_BEHIND = "moved to queue {} of another store\n"
 _LOOK_SECONDS = 1.0
 _MOST_KEY_CHARACTERS = 200
 
@@ -69,6 +76,7 @@ class Migration:
     with_succeeded: bool = False
     on_progress: Callable[[int], object] = lambda _: None
     moved: Moved = field(default_factory=Moved)
+    _at_once: int = _FEWEST_AT_ONCE
 
     def expected(self) -> int:
         """Return how many jobs there are to carry over; a server counts only up to its limit."""
@@ -86,9 +94,9 @@ class Migration:
     def copy(self) -> None:
         """Store all jobs at the target, too; those that run at the source are PENDING there."""
         for state, future in self._kinds():
-            for jobs in self._pages(state, future=future):
+            for jobs in self._all(state, future=future):
                 self._note(state, future=future, count=self._import(jobs))
-        for jobs in self._pages(JobState.IN_PROGRESS):
+        for jobs in self._all(JobState.IN_PROGRESS):
             self._note(JobState.PENDING, future=False, count=self._import(jobs))
 
     # Move
@@ -113,23 +121,23 @@ class Migration:
     def _move_by_scan(self, state: JobState, *, future: bool) -> None:
         """Carry jobs over that no worker takes: each round takes the first page, since it is gone afterwards."""
         while page := self.source.scan(self.queue, state, future=future, limit=PAGE_SIZE).jobs:
-            jobs = self._with_bodies([info.descriptor for info in page])
-            count = self._import(jobs)
-            gone = self.source.delete_these(self.queue, [info.descriptor for info in jobs], state)
-            if not gone and jobs:
-                raise NotMovable(
-                    "the source keeps the jobs: it is too old to delete chosen ones; copy the queue instead"
-                )
-            self._note(state, future=future, count=count)
+            for jobs in self._batches([info.descriptor for info in page]):
+                count = self._import(jobs)
+                if not self.source.delete_these(self.queue, [info.descriptor for info in jobs], state):
+                    raise NotMovable(
+                        "the source keeps the jobs: it is too old to delete chosen ones; copy the queue instead"
+                    )
+                self._note(state, future=future, count=count)
 
     def _move_due(self) -> None:
         """Claim jobs as a worker does, so that none of them runs at the source any more."""
         while claimed := self.source.dequeue_jobs(self.queue, PAGE_SIZE, lease=LEASE_SECONDS):
-            jobs = self._with_bodies([job.descriptor for job in claimed])
-            count = self._import(jobs)
-            status = f"moved to queue {self.new_name} of another store\n"
-            self.source.ack(self.queue, [Ack(job.descriptor, job.claim, status) for job in claimed])
-            self._note(JobState.PENDING, future=False, count=count)
+            claims = {job.descriptor: job.claim for job in claimed}
+            status = _LEFT_BEHIND.format(self.new_name)
+            for jobs in self._batches(list(claims)):
+                count = self._import(jobs)
+                self.source.ack(self.queue, [Ack(job.descriptor, claims[job.descriptor], status) for job in jobs])
+                self._note(JobState.PENDING, future=False, count=count)
 
     # Both
 
@@ -141,24 +149,43 @@ class Migration:
         yield JobState.PENDING, True
         yield JobState.PENDING, False
 
-    def _pages(self, state: JobState, *, future: bool = False) -> Iterator[list[JobInfo]]:
+    def _all(self, state: JobState, *, future: bool = False) -> Iterator[list[JobInfo]]:
         continuation = None
         while True:
             page = self.source.scan(self.queue, state, future=future, limit=PAGE_SIZE, continuation=continuation)
-            yield self._with_bodies([info.descriptor for info in page.jobs])
+            yield from self._batches([info.descriptor for info in page.jobs])
             continuation = page.continuation
             if continuation is None:
                 return
 
-    def _with_bodies(self, descriptors: Sequence[str]) -> list[JobInfo]:
-        """Return the jobs that are still there, in that order."""
-        found = self.source.lookup(descriptors, include_body=True) if descriptors else {}
-        return [found[descriptor] for descriptor in descriptors if descriptor in found]
+    def _batches(self, descriptors: Sequence[str]) -> Iterator[list[JobInfo]]:
+        """Yield the jobs that are still there, in that order, as many at once as a call can carry."""
+        batch: list[JobInfo] = []
+        start = size = 0
+        while start < len(descriptors):
+            some = descriptors[start : start + self._at_once]
+            start += len(some)
+            found = self.source.lookup(some, include_body=True)
+            for job in (found[descriptor] for descriptor in some if descriptor in found):
+                size += len(job.body or b"")
+                if batch and size > BATCH_BYTES:
+                    yield batch
+                    batch, size = [], len(job.body or b"")
+                batch.append(job)
+            mean = sum(len(job.body or b"") for job in found.values()) // max(len(found), 1)
+            self._at_once = min(max(BATCH_BYTES // max(mean, 1), 1), _MOST_AT_ONCE)
+        if batch:
+            yield batch
 
     def _import(self, jobs: Sequence[JobInfo]) -> int:
+        jobs = [job for job in jobs if not self._is_left_behind(job)]
         if jobs:
             self.target.import_jobs(self.new_name, map(_keyed, jobs))
         return len(jobs)
+
+    def _is_left_behind(self, job: JobInfo) -> bool:
+        """Whether a job has succeeded only in so far as it was moved, when this was done before and ended midway."""
+        return job.state is JobState.SUCCEEDED and (job.status or "").endswith(_LEFT_BEHIND.format(self.new_name))
 
     def _note(self, state: JobState, *, future: bool, count: int) -> None:
         kind = "scheduled" if future else {JobState.PENDING: "due"}.get(state, state.name.lower())
