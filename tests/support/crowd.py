@@ -21,15 +21,17 @@ class Crowd:
             stores only those again that were done meanwhile.
         consumers: how many of them.
         jobs: how many there will be in all.
+        retries: further tries of a call that fails; without any, each failure is a fault.
     """
 
-    def __init__(self, addresses, queue, *, producers, consumers, jobs):
+    def __init__(self, addresses, queue, *, producers, consumers, jobs, retries=20):
         self.queue = queue
         self.jobs = jobs
         self.stored = set()
         self.done = {}
         self.faults = []
         self._addresses = addresses
+        self._retries = retries
         self._held = set()
         self._is_over = threading.Event()
         self._lock = threading.Lock()
@@ -68,7 +70,7 @@ class Crowd:
 
     def _run(self, act, address, share):
         try:
-            with Client(address, retries=20, timeout=30.0) as client:
+            with Client(address, retries=self._retries, timeout=30.0) as client:
                 act(client, share)
         except Exception as fault:
             self.faults.append(fault)
@@ -86,7 +88,9 @@ class Crowd:
             try:
                 jobs = client.dequeue_jobs(self.queue, 7, wait=0.5, lease=LEASE_SECONDS)
             except CallError:
-                continue  # its jobs will be due again
+                if self._retries:
+                    continue  # its jobs will be due again
+                raise
             self._take(jobs)
             self._settle(client, jobs)
 
