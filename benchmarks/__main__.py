@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import bulk_enqueue, depth, latency, parked, single_enqueue, worker_drain
+from benchmarks import bulk_enqueue, depth, latency, parked, servers, single_enqueue, worker_drain
 from benchmarks.figures import Figure, table
 from benchmarks.machine import describe_machine, raise_open_files
 from benchmarks.programs import ProgramFailed
@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "latency": latency.measure,
     "depth": depth.measure,
     "parked": parked.measure,
+    "servers": servers.measure,
 }
 
 
@@ -39,7 +40,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
 def main(names: tuple[str, ...], scale: float, store: str, folder: Path | None, as_json: bool) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
-    NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth and parked; all of them without.
+    NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth, parked and servers; all of them without.
     """
     raise_open_files()
     figures: list[Figure] = []

@@ -37,6 +37,7 @@ class MysqlStores:
     """Servers, each in the folder of its store."""
 
     driver = "asyncmy"
+    is_shared = True
 
     def __init__(self) -> None:
         self._ports: dict[Path, int] = {}

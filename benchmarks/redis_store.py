@@ -24,6 +24,7 @@ class RedisStores:
     """Servers, each in the folder of its store."""
 
     driver = "redis-py"
+    is_shared = True
 
     def __init__(self) -> None:
         self._clients: dict[Path, redis.Redis] = {}

@@ -35,6 +35,16 @@ class Setting:
         folder.mkdir()
         return Server(folder, self.stores.settings(folder))
 
+    def servers(self, count: int, name: str) -> list[Server]:
+        """Start servers with one empty store that they share."""
+        folder = self.folder / name
+        folder.mkdir()
+        settings = self.stores.settings(folder)
+        folders = [folder, *(folder / f"server{number}" for number in range(1, count))]
+        for other in folders[1:]:
+            other.mkdir()
+        return [Server(one, settings) for one in folders]
+
     def finished(self, since_ms: int, name: str = "server") -> Finished:
         """Look into a server's store: which jobs have succeeded since."""
         return self.stores.finished(self.folder / name, since_ms)

@@ -17,6 +17,7 @@ class SqliteStores:
     """Files in the servers' folders."""
 
     driver = "sqlite3"
+    is_shared = False
 
     def settings(self, folder: Path) -> list[str]:  # noqa: ARG002 - the file is where a server has it by default
         """Return nothing: this is the default."""

@@ -29,6 +29,9 @@ class Stores(Protocol):
     driver: str
     """What the bare loop runs on."""
 
+    is_shared: bool
+    """Whether several servers may use one store."""
+
     def settings(self, folder: Path) -> list[str]:
         """Make a store; return what its server has to be set to."""
 

@@ -17,8 +17,15 @@ FIGURES = {
     "latency": {"latency_p50", "latency_p99", "latency_raw_p50", "latency_raw_p99"},
     "depth": {"depth_shallow", "depth_deep", "depth_ratio"},
     "parked": {"parked_cpu", "parked_memory", "parked_memory_each"},
+    "servers": {"servers_1_enqueue", "servers_1_drain"},
 }
-WITH_NOTHING_TO_COMPARE = {"bulk_enqueue_cpu", "single_enqueue_raw_cpu", "raw_drain_cpu", *FIGURES["parked"]}
+WITH_NOTHING_TO_COMPARE = {
+    "bulk_enqueue_cpu",
+    "single_enqueue_raw_cpu",
+    "raw_drain_cpu",
+    *FIGURES["parked"],
+    *FIGURES["servers"],
+}
 
 
 def run_benchmarks(*arguments, tmp_path):
@@ -42,6 +49,16 @@ def test_each_benchmark_finds_all_its_figures(name, tmp_path):
     for figure in figures.values():
         assert all(number >= 0 for number in figure["rounds"]), figure
         assert (figure["bare"] is None) == (figure["name"] in WITH_NOTHING_TO_COMPARE), figure
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("store", ["mysql", "redis"])
+def test_several_servers_are_measured_on_a_store_that_they_share(store, tmp_path):
+    {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()  # or skip
+    done = run_benchmarks("servers", "--json", "--store", store, tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = {figure["name"] for figure in json.loads(done.stdout)["figures"]}
+    assert names == {f"servers_{count}_{what}" for count in (1, 2, 4) for what in ("enqueue", "drain")}
 
 
 @pytest.mark.timeout(180)
