@@ -52,10 +52,9 @@ def test_each_benchmark_finds_all_its_figures(name, tmp_path):
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("store", ["mysql", "redis"])
-def test_several_servers_are_measured_on_a_store_that_they_share(store, tmp_path):
-    {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()  # or skip
-    done = run_benchmarks("servers", "--json", "--store", store, tmp_path=tmp_path)
+def test_several_servers_are_measured_on_a_store_that_they_share(tmp_path):
+    redis_service.program()  # or skip
+    done = run_benchmarks("servers", "--json", "--store", "redis", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     names = {figure["name"] for figure in json.loads(done.stdout)["figures"]}
     assert names == {f"servers_{count}_{what}" for count in (1, 2, 4) for what in ("enqueue", "drain")}
