@@ -17,7 +17,9 @@ from pinlater.server.backends.search import Queue, Search
 _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_ROWS = 500
 _PAGE_BODIES = 50
-"""Bodies may be large: so many at once."""
+"""Bodies may be large: so many at once, until a page has shown that they are not."""
+
+_SMALL_PAGE_BYTES = 100_000
 
 
 class Looker:
@@ -185,6 +187,9 @@ class Looker:
             if len(rows) < at_once:
                 return
             local_id, run_after = rows[-1][0], rows[-1][7]
+            if has_body:
+                is_small = sum(len(row[10]) for row in rows) < _SMALL_PAGE_BYTES
+                at_once = _PAGE_ROWS if is_small else _PAGE_BODIES
 
     async def _rows(self, connection: Connection, name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
         return (await connection.run(self._database.queries.bind(name, **values)))[0].rows
