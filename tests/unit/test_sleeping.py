@@ -128,7 +128,7 @@ def test_seconds_have_to_be_some(context, seconds):
         context.sleep_for(seconds, name="a")
 
 
-@pytest.mark.parametrize("moment", [float("nan"), float("inf"), time() * 1000])
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), 1.8e12])
 def test_moments_have_to_be_near(context, moment):
     with pytest.raises(ValueError, match="epoch seconds"):
         context.sleep_until(moment, name="a")
