@@ -170,6 +170,7 @@ def _pools(
             name="server",
             run=serve,
             size=settings.server_processes,
+            most=1 if settings.backend == "sqlite" else None,
             title="pinlater-server",
             hang_seconds=_HANG_SECONDS,
             overlap=settings.backend != "sqlite",  # whose file has one owner

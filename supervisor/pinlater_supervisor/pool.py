@@ -20,6 +20,7 @@ class Pool:
         name: how the pool is called in logs and in `ChildExit.pool`.
         run: the child's life, called in the forked process; its result is the exit code, None means 0.
         size: how many children there should be.
+        most: how many SIGTTIN may make of them; None: any number.
         title: beginning of the children's process title; the supervisor's name and `name` if empty.
         stop_order: pools stop in rising order; an order is asked to stop once all lower ones are gone.
         hang_seconds: longest silence between two `Child.beat()` of a ready child before it is killed.
@@ -43,6 +44,7 @@ class Pool:
     name: str
     run: Run
     size: int = 1
+    most: int | None = None
     title: str = ""
     stop_order: int = 0
     hang_seconds: float | None = None

@@ -340,6 +340,10 @@ class Supervisor:
     def _resize(self, step: int) -> None:
         crew = self._crews[0]
         crew.size = max(1, crew.size + step)
+        if crew.pool.most is not None and crew.size > crew.pool.most:
+            crew.size = crew.pool.most
+            log.warning("pool %s takes no more than %d children", crew.pool.name, crew.size)
+            return
         log.info("pool %s: %d children wanted", crew.pool.name, crew.size)
 
     def _reopen(self) -> None:

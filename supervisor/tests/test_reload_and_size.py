@@ -112,6 +112,18 @@ def test_ttin_and_ttou_change_the_first_pool(start):
     assert master.stop() == 0
 
 
+def test_ttin_makes_no_more_than_a_pool_takes(start):
+    master = start('supervise(Pool(name="jobs", run=worker, most=2))')
+    master.expect("ready jobs 0")
+    master.send(signal.SIGTTIN)
+    master.expect("ready jobs 1")
+    master.send(signal.SIGTTIN)
+    master.expect_log("takes no more than 2 children")
+    master.send(signal.SIGTTOU)
+    master.expect("exit jobs")
+    assert master.stop() == 0
+
+
 def test_usr1_reaches_the_master_and_the_children(start):
     master = start("""
         def run(child):
