@@ -21,7 +21,7 @@ from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_service import RedisService, free_port, program
 
-README = Path(__file__).parents[2] / "README.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "stores-redis.md"
 CLAIM = Claim("host:1:1:worker:1", 30_000)
 
 
@@ -377,7 +377,7 @@ def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
 
 
 def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
-    (rules,) = re.findall(r"^ACL SETUSER pinlater on >secret (.*)$", README.read_text(), re.MULTILINE)
+    (rules,) = re.findall(r"^ACL SETUSER pinlater on >secret (.*)$", GUIDE.read_text(), re.MULTILINE)
     with service.client() as client:
         client.execute_command("ACL", "SETUSER", "pinlater", "on", ">secret", *rules.split())
     place = Place(("127.0.0.1", service.port), username="pinlater", password="secret")

@@ -228,7 +228,7 @@ def test_live_it_follows_the_counts_and_the_window_and_ends_on_q(client, environ
         wait_for(lambda: any(line.split()[:6] == ["live", "2", "0", "0", "0", "1"] for line in screen.frame()))
         screen.resize(3, 20)
         screen.signal(signal.SIGWINCH)
-        wait_for(lambda: len(screen.frame()) <= 3 and max(map(len, screen.frame())) <= 20)
+        wait_for(lambda: len(frame := screen.frame()) <= 3 and max(map(len, frame)) <= 20)
         screen.press(b"q")
         assert screen.status() == 0
         assert ENTER in screen.text()

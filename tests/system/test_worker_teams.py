@@ -356,7 +356,7 @@ def test_a_server_that_is_away_for_a_while_loses_no_job(folder, tmp_path_factory
     )  # fmt: skip
     try:
         with Client(server.address, retries=10) as client:
-            worker.await_log("created queue touch")
+            worker.await_log("created queue counts")  # the last of them
             counting = [put(client, "Count", "counts", to=300) for _ in range(4)]
             for turn in range(3):
                 bodies = [b'{"job": "Touch", "number": %d}' % number for number in range(turn * 500, turn * 500 + 500)]

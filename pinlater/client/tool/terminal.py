@@ -56,7 +56,7 @@ class Terminal:
 
     def show(self, lines: Sequence[str]) -> None:
         """Show as much of the lines as the window has room for."""
-        size = shutil.get_terminal_size()
+        size = _window()
         shown = [line[: size.columns] + _CLEAR_LINE for line in lines[: max(size.lines, 1)]]
         self._write(_HOME + "\r\n".join(shown) + _CLEAR_BELOW)
 
@@ -68,6 +68,14 @@ class Terminal:
     def _write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+def _window() -> os.terminal_size:
+    """Return the size of the window as it is now; what COLUMNS and LINES say was true when the shell set them."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        return shutil.get_terminal_size()
 
 
 @contextlib.contextmanager
