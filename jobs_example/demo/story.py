@@ -136,7 +136,7 @@ To keep it running, in two terminals:
     {programs}/pinlater-server
     {programs}/pinlater-worker jobs_example
 
-Health and metrics are then on http://127.0.0.1:9999/ ; look around with {programs}/pinlater --help.
+The dashboard is then on http://127.0.0.1:9999/ ; look around with {programs}/pinlater --help.
 What the jobs made, and the logs of this run, are in {_short(folder)}/."""
 
 
