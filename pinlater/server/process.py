@@ -109,10 +109,7 @@ async def _serve(
         if certificates is not None:
             certificates.look()
         transport = Transport(service, settings, metrics, certificates)
-        metrics.connections.source = lambda: transport.connections
-        metrics.parked_dequeues.source = lambda: broker.parked_dequeues
-        metrics.store_waiting.source = lambda: backend.waiting
-        metrics.ill_shards.source = lambda: backend.ill_shards
+        _show(metrics, transport, broker, store)
         if is_one_of_several and not store.tells_servers:
             stack.callback(_wake_siblings(folder, broker).close)
         reporter = Reporter(folder, metrics, lambda: "the server is stopping" if transport.is_draining else None)
@@ -128,10 +125,11 @@ async def _serve(
         else:
             await transport.listen(*listeners)
         child.ready()
+        scheme = "tls://" if certificates is not None else ""
         log.info(
             "pinlater-server %s ready on %s%s (store %s)",
             __version__,
-            "tls://" if certificates is not None else "",
+            scheme,
             address_of(listeners[0]),
             store.description,
         )
@@ -140,6 +138,14 @@ async def _serve(
         broker.end_waits()
         await transport.drain(asyncio.get_running_loop().time() + settings.drain_seconds)
     log.info("stopped")
+
+
+def _show(metrics: Metrics, transport: Transport, broker: Broker, store: Store) -> None:
+    """Let the gauges ask those who know."""
+    metrics.connections.source = lambda: transport.connections
+    metrics.parked_dequeues.source = lambda: broker.parked_dequeues
+    metrics.store_waiting.source = lambda: store.backend.waiting
+    metrics.ill_shards.source = lambda: store.backend.ill_shards
 
 
 def _watching(

@@ -18,6 +18,27 @@ SOURCES = {
 }
 
 BASE = {"errors", "state", "status", "password", "backoff", "descriptor", "context"}
+RUNNING = {
+    "job",
+    "codec",
+    "cursor",
+    "delays",
+    "follow_ups",
+    "kept",
+    "logs",
+    "middleware",
+    "next_run",
+    "policy",
+    "retrying",
+    "schedule",
+    "sleeping",
+    "steps",
+    "uses",
+    "wire",
+    "client",
+}
+"""What running jobs takes, in a worker and in tests."""
+
 MAY_KNOW = {
     "errors": set(),
     "logs": set(),
@@ -44,51 +65,10 @@ MAY_KNOW = {
     "cursor": BASE | {"job"},
     "wire": BASE,
     "client": BASE | {"tracing", "job", "codec", "kept", "policy", "wire"},
-    "worker": BASE
-    | {
-        "job",
-        "codec",
-        "cursor",
-        "delays",
-        "follow_ups",
-        "kept",
-        "logs",
-        "middleware",
-        "next_run",
-        "policy",
-        "retrying",
-        "schedule",
-        "sleeping",
-        "steps",
-        "uses",
-        "wire",
-        "client",
-        "pinlater_supervisor",
-    },
+    "worker": BASE | RUNNING | {"pinlater_supervisor"},
     "dashboard": BASE | {"kept", "wire", "client"},
     "server": BASE | {"logs", "wire", "pinlater_supervisor", "dashboard"},
-    "testing": BASE
-    | {
-        "job",
-        "codec",
-        "cursor",
-        "delays",
-        "follow_ups",
-        "kept",
-        "logs",
-        "middleware",
-        "next_run",
-        "policy",
-        "retrying",
-        "schedule",
-        "sleeping",
-        "steps",
-        "uses",
-        "wire",
-        "client",
-        "worker",
-        "server",
-    },
+    "testing": BASE | RUNNING | {"worker", "server"},
 }
 """Part of ``pinlater`` -> the other parts that it may import."""
 
