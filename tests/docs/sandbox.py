@@ -22,7 +22,8 @@ _PROGRAMS = {
 }
 _PORTS = ("9010", "9011", "9999", "9998")
 _HOSTS = re.compile(r"\bqueue\d\.example\.com\b")
-_FOLDERS = re.compile(r"(?<![\w.])/(etc/pinlater|var/lib/pinlater|srv)\b")
+_FOLDERS = re.compile(r"(?<![\w.])/(etc/pinlater|run/pinlater|var/lib|srv)\b")
+_OUTSIDE = re.compile(r"(?<![\w.:/])/(etc|home|root|run|srv|var)/")
 _READY = {"pinlater-server": " ready on ", "pinlater-worker": "pinlater-worker "}
 _LONG_RUNNING = re.compile(
     r"(pinlater-server|pinlater-worker)\b(?!.*(--burst|--check|--list-settings|--help|install-units))"
@@ -62,7 +63,7 @@ class Sandbox:
         self.at_the_end = contextlib.ExitStack()
         self._set_here = set_here
         self._logs = 0
-        for path in (self.folder, self._root / "etc/pinlater", self._root / "var/lib", self._root / "srv"):
+        for path in (self.folder, *map(self._root.joinpath, ("etc/pinlater", "run/pinlater", "var/lib", "srv"))):
             path.mkdir(parents=True)
         shutil.copy(Path(__file__).with_name("ca.pem"), self._root / "etc/pinlater")
         self.settings = {
@@ -107,6 +108,12 @@ class Sandbox:
             text = re.sub(rf"\b{old}\b", new, text)
         return _FOLDERS.sub(rf"{self._root}/\1", _HOSTS.sub("127.0.0.1", text))
 
+    def _harmless(self, command):
+        """Return a command for this sandbox; what it leaves on the machine would be there in the next run."""
+        text = self.adapted(command)
+        assert not _OUTSIDE.search(text), f"$ {command}\nnames a folder of the machine"
+        return text
+
     def write(self, name, text):
         """Write a file of the page; return its path."""
         path = Path(self.adapted(name))
@@ -128,7 +135,7 @@ class Sandbox:
         log = self._new_log()
         with log.open("w") as file:
             done = subprocess.run(
-                ["bash", "-c", self.adapted(command)], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                ["bash", "-c", self._harmless(command)], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 cwd=self.folder, env=self._environment, timeout=SECONDS, check=False,
             )  # fmt: skip
         output = log.read_text()
@@ -150,7 +157,7 @@ class Sandbox:
         log = self._new_log()
         with log.open("w") as file:
             process = subprocess.Popen(
-                ["bash", "-c", f"exec {self.adapted(command)}"], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                ["bash", "-c", f"exec {self._harmless(command)}"], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 cwd=self.folder, env=self._environment,
             )  # fmt: skip
         self._running[key] = process
