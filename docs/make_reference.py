@@ -245,6 +245,7 @@ def clients() -> str:
         .replace("### Verbs.", "### Client."),
         described("client/async_client", "AsyncClient", methods=False),
         described("client/handle", "JobHandle"),
+        described("client/moving", "Move"),
         described("client/records", "JobInfo"),
         described("client/records", "QueueSettings"),
         "## Errors\n\nAll are in `pinlater.errors`.\n\n```text\n" + tree() + "\n```",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pinlater.client.client import Client
     from pinlater.client.connection import Connection
     from pinlater.client.handle import AsyncJobHandle, JobHandle
+    from pinlater.client.moving import Move
     from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
     from pinlater.client.servers import ServerSet
     from pinlater.client.tls import TlsFiles
@@ -28,6 +29,7 @@ _HOMES = {
     "Connection": "connection",
     "JobHandle": "handle",
     "JobInfo": "records",
+    "Move": "moving",
     "NewJob": "records",
     "Page": "records",
     "QueueSettings": "records",
@@ -47,6 +49,7 @@ __all__ = [
     "Connection",
     "JobHandle",
     "JobInfo",
+    "Move",
     "NewJob",
     "Page",
     "QueueSettings",

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
 from pinlater.client.calls import Call, Calls
+from pinlater.client.moving import Move, carry_out_async
 from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
 from pinlater.state import JobState
 
@@ -184,6 +185,10 @@ class AsyncVerbs(ABC):
     async def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> list[str]:
         """Do what ``Verbs.import_jobs`` does."""
         return await self._execute(self._calls.import_jobs(queue, jobs))
+
+    async def move_these(self, move: Move, descriptors: Sequence[str]) -> int:
+        """Do what ``Verbs.move_these`` does."""
+        return await carry_out_async(move.steps(self._calls, descriptors), self._execute)
 
     async def release_claims(self, queue: str, source: str) -> int:
         """Do what ``Verbs.release_claims`` does."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pinlater.client.client import Client
+from pinlater.client.parcels import Portions, keyed, parcels
 from pinlater.client.records import Ack, JobInfo
 from pinlater.errors import PinLaterError
 from pinlater.state import JobState
@@ -14,15 +15,9 @@ from pinlater.state import JobState
 PAGE_SIZE = 250
 LEASE_SECONDS = 300.0
 """A batch that was claimed and not imported, for the program was killed, is due again at the source after this."""
-BATCH_BYTES = 4 << 20
-"""Bodies of one batch, about; a call takes 16 MB."""
-
-_FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 50
-"""Bodies are asked for so many at once, before their size is known, and at most: a scan does not tell sizes."""
 
 _LEFT_BEHIND = "moved to queue {} of another store\n"
 _LOOK_SECONDS = 1.0
-_MOST_KEY_CHARACTERS = 200
 
 
 class NotMovable(PinLaterError):
@@ -76,7 +71,7 @@ class Migration:
     with_succeeded: bool = False
     on_progress: Callable[[int], object] = lambda _: None
     moved: Moved = field(default_factory=Moved)
-    _at_once: int = _FEWEST_AT_ONCE
+    _portions: Portions = field(default_factory=Portions)
 
     def expected(self) -> int:
         """Return how many jobs there are to carry over; a server counts only up to its limit."""
@@ -160,27 +155,18 @@ class Migration:
 
     def _batches(self, descriptors: Sequence[str]) -> Iterator[list[JobInfo]]:
         """Yield the jobs that are still there, in that order, as many at once as a call can carry."""
-        batch: list[JobInfo] = []
-        start = size = 0
-        while start < len(descriptors):
-            some = descriptors[start : start + self._at_once]
-            start += len(some)
+        return parcels(self._looked_up(descriptors))
+
+    def _looked_up(self, descriptors: Sequence[str]) -> Iterator[JobInfo]:
+        for some in self._portions.cut(descriptors):
             found = self.source.lookup(some, include_body=True)
-            for job in (found[descriptor] for descriptor in some if descriptor in found):
-                size += len(job.body or b"")
-                if batch and size > BATCH_BYTES:
-                    yield batch
-                    batch, size = [], len(job.body or b"")
-                batch.append(job)
-            mean = sum(len(job.body or b"") for job in found.values()) // max(len(found), 1)
-            self._at_once = min(max(BATCH_BYTES // max(mean, 1), 1), _MOST_AT_ONCE)
-        if batch:
-            yield batch
+            self._portions.learn(found.values())
+            yield from (found[descriptor] for descriptor in some if descriptor in found)
 
     def _import(self, jobs: Sequence[JobInfo]) -> int:
         jobs = [job for job in jobs if not self._is_left_behind(job)]
         if jobs:
-            self.target.import_jobs(self.new_name, map(_keyed, jobs))
+            self.target.import_jobs(self.new_name, map(keyed, jobs))
         return len(jobs)
 
     def _is_left_behind(self, job: JobInfo) -> bool:
@@ -191,8 +177,3 @@ class Migration:
         kind = "scheduled" if future else {JobState.PENDING: "due"}.get(state, state.name.lower())
         setattr(self.moved, kind, getattr(self.moved, kind) + count)
         self.on_progress(count)
-
-
-def _keyed(job: JobInfo) -> JobInfo:
-    """Return the job with a key by which the target knows it again: its own, or one of its address."""
-    return job if job.unique is not None else job._replace(unique=f"moved:{job.descriptor}"[:_MOST_KEY_CHARACTERS])

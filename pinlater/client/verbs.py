@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pinlater.client.calls import Call, Calls
+from pinlater.client.moving import Move, carry_out
 from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
 from pinlater.state import JobState
 
@@ -272,6 +273,15 @@ class Verbs(ABC):
             ProtocolError: the server is one of the original, which does not know this call.
         """
         return self._execute(self._calls.import_jobs(queue, jobs))
+
+    def move_these(self, move: Move, descriptors: Sequence[str]) -> int:
+        """Move the given jobs as ``move`` says, in this order; return how many were moved, which it counts, too.
+
+        Raises:
+            QueueNotFound: there is no queue to move them to; create it first.
+            ProtocolError: the server is one of the original, which cannot do it.
+        """
+        return carry_out(move.steps(self._calls, descriptors), self._execute)
 
     def release_claims(self, queue: str, source: str) -> int:
         """Give back, no attempt spent, all jobs that ``source`` has claimed; return how many.

@@ -1,0 +1,183 @@
+"""Chosen jobs go from one queue of a store to another, by calls that either client carries out."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from pinlater.client.calls import Call, Calls
+from pinlater.client.parcels import Portions, keyed, parcels
+from pinlater.client.records import JobInfo
+from pinlater.errors import CallError, PinLaterError
+from pinlater.state import JobState
+
+T = TypeVar("T")
+
+HOLD_SECONDS = 10.0
+"""So long a job waits in its new queue: until then it is known whether a worker was faster in the old one."""
+
+_MARK = re.compile(r"^moved from (\w+:s[^\s:]+:p\d+:\d+)\n", re.MULTILINE | re.ASCII)
+_MOST_LOOKED_AT = 10_000
+_PAGE_SIZE = 500
+
+
+@dataclass(slots=True)
+class Move:
+    """Moves jobs to another queue of the same store; may be ended at any moment, and repeated.
+
+    Each job is stored in the new queue, where no worker gets it yet, then deleted in the old one, then due. Deleting
+    finds it only in the state that it was chosen in: if a worker has claimed it meanwhile, it stays where it is, and
+    the copy goes. So none is lost, and none runs twice but when a move was ended between the two steps and is
+    not repeated within ``HOLD_SECONDS``. A repetition knows its copies again: by a unique key those that wait or run,
+    by the first line of their status ("moved from <descriptor>") those that have failed, of the latest 10,000.
+
+    Attempts, times, statuses, priorities and unique keys come along; jobs get other descriptors.
+
+    Attributes:
+        queue: where the jobs are.
+        to: the queue they are to be in.
+        state: PENDING or FAILED; jobs that are in another state by then are left alone.
+        attempts: FAILED jobs become PENDING, with so many attempts; None: they stay FAILED.
+        moved: how many jobs were moved so far.
+        left: how many were left alone: they have another state, are gone, or a job in ``to`` has their unique key.
+
+    Raises:
+        ValueError: the queues are the same one, or the state is another one.
+    """
+
+    queue: str
+    to: str
+    state: JobState
+    attempts: int | None = None
+    moved: int = 0
+    left: int = 0
+    _portions: Portions = field(default_factory=Portions)
+    _failed_there: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.queue == self.to:
+            raise ValueError(f"the jobs are in {self.to} already; name another queue to move them to")
+        if self.state not in {JobState.PENDING, JobState.FAILED}:
+            raise ValueError(f"only pending and failed jobs can be moved, not {self.state.name} ones")
+        if self.attempts is not None and (self.attempts < 1 or self.state is not JobState.FAILED):
+            raise ValueError("attempts, at least 1, are what failed jobs get that are to be tried again")
+
+    @property
+    def state_there(self) -> JobState:
+        """The state that the jobs have in their new queue."""
+        return self.state if self.attempts is None else JobState.PENDING
+
+    def steps(self, calls: Calls, descriptors: Sequence[str]) -> Generator[Call[Any], Any, int]:
+        """Yield the calls that move these jobs, in this order; take their answers, return how many were moved."""
+        moved_before = self.moved
+        for some in self._portions.cut(descriptors):
+            found = yield calls.lookup(some, include_body=True)
+            self._portions.learn(found.values())
+            jobs = [found[name] for name in some if name in found and found[name].state is self.state]
+            self.left += len(some) - len(jobs)
+            for parcel in parcels(jobs):
+                yield from self._carry(calls, parcel)
+        return self.moved - moved_before
+
+    def _carry(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, None]:
+        copies = yield from self._store(calls, jobs)
+        deleted = yield from self._delete(calls, list(copies))
+        if deleted < len(copies):
+            there = yield calls.lookup(copies)
+            if there:
+                yield calls.delete_these(self.to, [copies[name] for name in there], self.state_there)
+            deleted = len(copies) - len(there)
+        self.moved += deleted
+        self.left += len(jobs) - deleted
+
+    def _store(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, dict[str, str]]:
+        """Store copies; return where they are. Where another job has the key of one, there is none."""
+        if self.state_there is JobState.FAILED and self._failed_there is None:
+            self._failed_there = yield from self._find_failed(calls)
+        known = self._failed_there or {}
+        new = [job for job in jobs if job.descriptor not in known]
+        copies = {job.descriptor: known[job.descriptor] for job in jobs if job.descriptor in known}
+        if new:
+            call = calls.import_jobs(self.to, map(self._copy, new))
+            is_keyed = self.state_there is JobState.PENDING
+            stored = yield replace(call, safe_to_repeat=is_keyed)
+            copies |= {job.descriptor: name for job, name in zip(new, stored, strict=True)}
+        if own_keys := [job.descriptor for job in new if job.unique is not None]:
+            there = yield calls.lookup([copies[name] for name in own_keys])
+            for name in own_keys:
+                job_there = there.get(copies[name])
+                if job_there is None or _origin(job_there) != name:
+                    del copies[name]
+        return copies
+
+    def _delete(self, calls: Calls, descriptors: list[str]) -> Generator[Call[Any], Any, int]:
+        """Delete the originals; return how many, at least."""
+        if not descriptors:
+            return 0
+        try:
+            deleted: int = yield calls.delete_these(self.queue, descriptors, self.state)
+        except CallError:  # the answer was lost; a look at them will tell
+            return 0
+        return deleted
+
+    def _find_failed(self, calls: Calls) -> Generator[Call[Any], Any, dict[str, str]]:
+        """Return what an earlier move has left in the new queue: old descriptor -> new one."""
+        found: dict[str, str] = {}
+        continuation = None
+        for _ in range(_MOST_LOOKED_AT // _PAGE_SIZE):
+            page = yield calls.scan(self.to, JobState.FAILED, limit=_PAGE_SIZE, continuation=continuation)
+            found |= {origin: info.descriptor for info in page.jobs if (origin := _origin(info))}
+            continuation = page.continuation
+            if continuation is None:
+                break
+        return found
+
+    def _copy(self, job: JobInfo) -> JobInfo:
+        copy = keyed(job)._replace(
+            state=self.state_there, status=f"moved from {job.descriptor}\n{_MARK.sub('', job.status)}"
+        )
+        if self.state_there is JobState.PENDING:
+            due_ms = int((time.time() + HOLD_SECONDS) * 1000)
+            copy = copy._replace(run_after_ms=max(job.run_after_ms or 0, due_ms))
+        if self.attempts is not None:
+            allowed = max(job.attempts_allowed, self.attempts)
+            copy = copy._replace(attempts_allowed=allowed, attempts_remaining=self.attempts)
+        return copy
+
+
+def _origin(job: JobInfo) -> str | None:
+    """Return the descriptor that a job had before it was moved."""
+    match = _MARK.search(job.status)
+    return match[1] if match else None
+
+
+def carry_out(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Any]) -> T:
+    """Make the calls of a plan; return what it returns."""
+    advance: Callable[[], Call[Any]] = functools.partial(next, steps)
+    while True:
+        try:
+            call = advance()
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # a generator's own value
+        try:
+            advance = functools.partial(steps.send, execute(call))
+        except PinLaterError as error:
+            advance = functools.partial(steps.throw, error)
+
+
+async def carry_out_async(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Awaitable[Any]]) -> T:
+    """Do what ``carry_out`` does, in a coroutine."""
+    advance: Callable[[], Call[Any]] = functools.partial(next, steps)
+    while True:
+        try:
+            call = advance()
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # as above
+        try:
+            advance = functools.partial(steps.send, await execute(call))
+        except PinLaterError as error:
+            advance = functools.partial(steps.throw, error)
