@@ -57,6 +57,9 @@ class Process(NamedTuple):
         connections: open ones.
         parked: dequeues that wait for a job.
         calls: how many it has answered.
+        version: of its program; empty if it does not tell.
+        started_ms: when it began, epoch milliseconds; 0 if it does not tell.
+        memory_bytes: what it holds; 0 if that is not known.
     """
 
     pid: int
@@ -64,6 +67,33 @@ class Process(NamedTuple):
     connections: int
     parked: int
     calls: int
+    version: str = ""
+    started_ms: int = 0
+    memory_bytes: int = 0
+
+
+class Shard(NamedTuple):
+    """One shard of the store, as the server processes see it.
+
+    Attributes:
+        name: as in descriptors.
+        place: where it is.
+        since_ms: how long it has been well, or ill; epoch milliseconds.
+        is_dequeue_only: takes no new jobs.
+        error: why it is ill; empty if it is not.
+        connections: open ones to its server; None where there are none.
+        processes: how many server processes see it.
+        ill_in: to how many of them it does not answer.
+    """
+
+    name: str
+    place: str
+    since_ms: int
+    is_dequeue_only: bool = False
+    error: str = ""
+    connections: int | None = None
+    processes: int = 1
+    ill_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +105,7 @@ class Figures:
     spreads: Mapping[str, Mapping[Labels, Spread]] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     levels: Mapping[str, Mapping[Labels, float]] = field(default_factory=dict)
+    shards: list[Shard] = field(default_factory=list)
 
     def total(self, counter: str, queue: str) -> int:
         """Return a counter of one queue."""
@@ -106,12 +137,13 @@ COMMIT_SECONDS = "pinlater_commit_seconds"
 PARKED = "pinlater_parked_dequeues"
 CONNECTIONS = "pinlater_connections"
 STORE_WAITING = "pinlater_store_waiting"
-ILL_SHARDS = "pinlater_ill_shards"
+SHARD_SECONDS = "pinlater_shard_call_seconds"
+SHARD_FAILURES = "pinlater_shard_failures_total"
 OLDEST_SECONDS = "pinlater_queue_oldest_due_age_seconds"
 
 NAMES = (
     *(ENQUEUED, DEQUEUED, SUCCEEDED, FAILED, WAITED_MS, CALL_SECONDS, ERRORS),
     *(COMMIT_REQUESTS, COMMIT_SECONDS, PARKED, CONNECTIONS, STORE_WAITING),
-    *(ILL_SHARDS, OLDEST_SECONDS),
+    *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS),
 )
 """All families that are read here."""

@@ -21,6 +21,8 @@ from pinlater.dashboard.figures import (
     ERRORS,
     FAILED,
     PARKED,
+    SHARD_FAILURES,
+    SHARD_SECONDS,
     SUCCEEDED,
     WAITED_MS,
     Figures,
@@ -38,6 +40,8 @@ MOST_QUEUES = 200
 
 _RECENT = 13
 """Samples whose call times are kept whole: a minute."""
+
+_RECENT_SPREADS = (CALL_SECONDS, COMMIT_REQUESTS, COMMIT_SECONDS, SHARD_SECONDS)
 
 _COST_FACTOR = 100
 """Sampling may take a hundredth of the time: with very many queues the processes need a while to tell."""
@@ -106,8 +110,8 @@ class History:
         self._add_server(place, before, figures, seconds)
         self._count += 1
         self._last = (moment, figures)
-        spreads = {name: figures.spreads.get(name, {}) for name in (CALL_SECONDS, COMMIT_REQUESTS, COMMIT_SECONDS)}
-        errors = {ERRORS: figures.counters.get(ERRORS, {})}
+        spreads = {name: figures.spreads.get(name, {}) for name in _RECENT_SPREADS}
+        errors = {name: figures.counters.get(name, {}) for name in (ERRORS, SHARD_FAILURES)}
         self._recent.append((moment, Figures(figures.processes, errors, spreads, figures.gauges)))
 
     def _kept(self, figures: Figures) -> set[str]:

@@ -112,7 +112,12 @@ async def _serve(
         _show(metrics, transport, broker, store)
         if is_one_of_several and not store.tells_servers:
             stack.callback(_wake_siblings(folder, broker).close)
-        reporter = Reporter(folder, metrics, lambda: "the server is stopping" if transport.is_draining else None)
+        reporter = Reporter(
+            folder,
+            metrics,
+            lambda: "the server is stopping" if transport.is_draining else None,
+            backend.shard_states,
+        )
         await reporter.start()
         stack.push_async_callback(reporter.close)
         monitoring = when_on_duty(folder / "monitor.lock", Monitor(backend, broker, settings, metrics).run)

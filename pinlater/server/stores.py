@@ -10,9 +10,11 @@ from pinlater.errors import ConfigError
 from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.contract import Backend, CommitStats
 from pinlater.server.backends.fleet import FleetBackend, Shard, ShardSpec, StoreClock
+from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.clock import SteadyClock
 from pinlater.server.metrics import Metrics
+from pinlater.server.metrics.shards import ShardCalls
 from pinlater.server.settings import Settings
 from pinlater.server.watched_file import WatchedFile
 
@@ -27,6 +29,9 @@ class ServerBackend(Backend, Protocol):
     @property
     def ill_shards(self) -> int:
         """How many shards are left alone because they do not answer."""
+
+    def shard_states(self) -> list[ShardState]:
+        """Return how each shard is."""
 
 
 class Store(NamedTuple):
@@ -104,10 +109,16 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
 
 
 async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store:
-    clock, arrivals = StoreClock(), Arrivals()
+    clock, arrivals, calls = StoreClock(), Arrivals(), ShardCalls(metrics)
     kind = _FLEETS[settings.backend](_Surroundings(settings, clock.now_ms, _on_commit(metrics), arrivals))
-    backend = FleetBackend(settings.backend, kind.make, look_again_ms=kind.look_again_ms)
-    watched = WatchedFile(file, lambda content: backend.update(kind.read(content, file)))
+    backend = FleetBackend(settings.backend, kind.make, look_again_ms=kind.look_again_ms, on_call=calls.note)
+
+    def take(content: bytes) -> None:
+        specs = kind.read(content, file)
+        calls.follow(spec.name for spec in specs)
+        backend.update(specs)
+
+    watched = WatchedFile(file, take)
     watched.load()
     await backend.learn_time(clock)
     tasks = (watched.watch(), backend.follow_time(clock))

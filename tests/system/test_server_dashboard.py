@@ -78,6 +78,7 @@ def test_the_dashboard_is_where_metrics_and_health_are(start):
     assert "pinlater_call_seconds" in server.page("/metrics")[1]
     wait_for(lambda: "createQueue" in server.page("/stats.txt")[1])
     wait_for(lambda: "takes calls" in server.page("/server")[1])
+    assert "pinlater.db</td>" in server.page("/server")[1]  # the only shard
 
 
 def test_a_queue_is_deleted_with_the_password_given_once_more(start):

@@ -30,6 +30,7 @@ class MemoryShard:
         self.error = None
         self.is_closed = False
         self.waiting = 0
+        self.connections = 1
         self.ahead_ms = 0.0
         self.asked = [] if log is None else log
         self.gate = None
@@ -176,11 +177,13 @@ class FleetBench:
     Attributes:
         shards: by name, those that were made last.
         asked: (shard, verb) of every call.
+        told: (shard, seconds, whether it was answered) of every call.
     """
 
     def __init__(self, *specs):
         self.shards = {}
         self.asked = []
+        self.told = []
         self._runner = asyncio.Runner()
         self.fleet = self.run(self._open())
         self.update(*(specs or specs_of("1", "2", "3")))
@@ -190,7 +193,10 @@ class FleetBench:
         return self.fleet.ill_shards
 
     async def _open(self):
-        return FleetBackend("memory", self._make)
+        def on_call(name, seconds, *, is_answered):
+            self.told.append((name, seconds, is_answered))
+
+        return FleetBackend("memory", self._make, on_call=on_call)
 
     def _make(self, spec):
         self.shards[spec.name] = MemoryShard(spec, self.asked)

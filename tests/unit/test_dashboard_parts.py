@@ -10,6 +10,7 @@ import pytest
 from markupsafe import Markup
 
 import pinlater.dashboard
+from pinlater import __version__
 from pinlater.client.records import JobInfo
 from pinlater.dashboard import show
 from pinlater.dashboard.figures import (
@@ -54,7 +55,7 @@ def test_the_figures_are_those_of_the_server():
     metrics.call_seconds.observe("enqueueJobs", 0.002)
     metrics.connections.source = lambda: 5
     figures = figures_of(view_of(metrics))
-    assert figures.processes == [Process(7, None, 5, 0, 1)]
+    assert figures.processes == [Process(7, None, 5, 0, 1, __version__)]
     assert figures.total(ENQUEUED, "pins") == 3
     assert figures.spread(CALL_SECONDS, "enqueueJobs").size == 1
     assert figures.spread(CALL_SECONDS, "enqueueJobs").mean == 0.002

@@ -18,7 +18,7 @@ from pinlater.server.backends.fleet.health import MOST_IN_A_ROW, WINDOW, Health
 from pinlater.server.rules import read_continuation, write_continuation
 from pinlater.wire.messages import FAILED
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
-from tests.unit.fleet_fakes import FleetBench, specs_of
+from tests.unit.fleet_fakes import ADDRESS, FleetBench, specs_of
 
 CLAIM = Claim("host:1:1:worker:1", 1000)
 PENDING = JobFilter(0)
@@ -401,6 +401,39 @@ def test_with_all_shards_dead_calls_fail_at_once_and_work_again_later(fleet):
         shard.error = None
     fleet.wait_until(lambda: fleet.ill_shards == 0)
     assert fleet.count_jobs(QUEUE, PENDING) == 0
+
+
+def test_each_shard_says_how_it_is_and_since_when(fleet):
+    fleet.update(*specs_of("1", "2", "3", dequeue_only=("3",)))
+    first, second, third = fleet.fleet.shard_states()
+    assert (first.name, first.place, first.ill_in, first.error, first.connections) == ("1", str(ADDRESS), 0, "", 1)
+    assert [state.is_dequeue_only for state in (first, second, third)] == [False, False, True]
+    make_ill(fleet, "2")
+    states = fleet.fleet.shard_states()
+    assert [(state.name, state.ill_in, state.error) for state in states] == [
+        ("1", 0, ""),
+        ("2", 1, "gone"),
+        ("3", 0, ""),
+    ]
+    assert states[1].since_ms >= second.since_ms
+    assert states[0] == first
+    fleet.shards["2"].error = None
+    fleet.wait_until(lambda: fleet.ill_shards == 0)
+    well = fleet.fleet.shard_states()[1]
+    assert (well.ill_in, well.error) == (0, "")
+    assert well.since_ms >= states[1].since_ms
+
+
+def test_calls_of_each_shard_are_told(fleet):
+    make_ill(fleet, "2")
+    fleet.shards["1"].error = UnknownError("no")
+    with pytest.raises(UnknownError):
+        fleet.count_jobs(QUEUE, PENDING)
+    told = Counter((name, is_answered) for name, _, is_answered in fleet.told)
+    assert told["2", False] == MOST_IN_A_ROW
+    assert told["1", True] > MOST_IN_A_ROW  # a refusal is an answer
+    assert not told["1", False]
+    assert all(seconds >= 0 for _, seconds, _ in fleet.told)
 
 
 def test_a_shard_that_refuses_is_not_ill(fleet):

@@ -66,7 +66,7 @@ def promtool(*arguments, **options):
 def test_the_rules_and_the_configuration_are_valid():
     checked = promtool("check", "config", str(FOLDER / "prometheus.yml"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "12 rules found" in checked.stdout
+    assert "13 rules found" in checked.stdout
 
 
 RULE_TESTS = """
@@ -87,7 +87,17 @@ tests:
         values: '0+99x30'
       - series: 'pinlater_tls_certificate_expiry_timestamp_seconds{{instance="a"}}'
         values: '700000x90'
+      - series: 'pinlater_shard_ill{{instance="a", shard="2"}}'
+        values: '0 0 1x20'
     alert_rule_test:
+      - {{eval_time: 1m, alertname: PinLaterShardIsIll}}
+      - eval_time: 5m
+        alertname: PinLaterShardIsIll
+        exp_alerts:
+          - exp_labels: {{instance: a, shard: "2", severity: page}}
+            exp_annotations:
+              summary: "a: shard 2 does not answer"
+              description: "Its jobs wait until it does; the others go on. The page Server and the log have the reason."
       - {{eval_time: 3m, alertname: PinLaterJobsWaitLong}}
       - eval_time: 8m
         alertname: PinLaterJobsWaitLong

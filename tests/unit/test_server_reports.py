@@ -6,9 +6,11 @@ import socket
 
 import pytest
 
-from pinlater.server.admin.reports import Reports
+from pinlater.server.admin.reports import Reports, View
+from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
+from pinlater.server.metrics.shards import MOST_SHARDS, ShardCalls
 from pinlater.server.reporter import SUFFIX, Reporter
 from pinlater.server.siblings.duty import when_on_duty
 
@@ -23,8 +25,8 @@ def counted(jobs, connections=None):
     return metrics
 
 
-def report(metrics, pid=1):
-    return decode_report(encode_report(pid, None, metrics.snapshot()))
+def report(metrics, pid=1, shards=()):
+    return decode_report(encode_report(pid, None, metrics.snapshot(), shards=shards))
 
 
 def values(snapshots):
@@ -54,6 +56,41 @@ def test_what_all_processes_see_alike_is_not_added_up():
         metrics.ill_shards.source = lambda count=count: count
     total = total_of([total_of([report(metrics) for metrics in ill]), total_of([])])
     assert {one.about.name: one for one in snapshots_of(total)}["pinlater_ill_shards"].value == 2
+
+
+def test_a_shard_is_ill_if_it_is_to_any_process():
+    first = [ShardState("2", "db2", 5000, connections=1), ShardState("10", "db10", 1000, connections=2)]
+    second = [ShardState("2", "db2", 3000, error="gone", connections=0, ill_in=1), ShardState("10", "db10", 2000)]
+    third = [ShardState("2", "db2", 4000, error="away", connections=0, ill_in=1)]
+    reports = [report(Metrics(), pid, shards) for pid, shards in enumerate([first, second, third])]
+    assert View(reports, []).shards == [
+        ShardState("2", "db2", 3000, error="gone", connections=1, processes=3, ill_in=2),
+        ShardState("10", "db10", 2000, connections=2, processes=2),
+    ]
+    total = {one.about.name: one for one in View(reports, []).snapshot()}
+    assert total["pinlater_shard_ill"].values == {("2",): 1.0, ("10",): 0.0}
+    assert {one.about.name: one for one in View([], reports).snapshot()}["pinlater_shard_ill"].values
+    gone = [one.without_present() for one in reports]
+    assert not {one.about.name: one for one in View([], gone).snapshot()}["pinlater_shard_ill"].values
+
+
+def test_calls_are_counted_of_shards_that_there_are_and_of_so_many_only():
+    metrics = Metrics()
+    calls = ShardCalls(metrics)
+    calls.note("1", 0.5, is_answered=True)  # of no shard that was named
+    calls.follow(["1", "2"])
+    calls.note("1", 0.5, is_answered=True)
+    calls.note("2", 0.5, is_answered=False)
+    assert [metrics.shard_call_seconds.count(name) for name in "12"] == [1, 1]
+    assert [metrics.shard_failures.value(name) for name in "12"] == [0, 1]
+    calls.follow(["2"])
+    assert [metrics.shard_call_seconds.count(name) for name in "12"] == [0, 1]
+    assert metrics.shard_failures.snapshot().values == {"2": 1}
+    calls.follow(str(number) for number in range(1, MOST_SHARDS + 2))
+    for number in (1, MOST_SHARDS + 1):
+        calls.note(str(number), 0.5, is_answered=True)
+    assert metrics.shard_call_seconds.count(str(MOST_SHARDS + 1)) == 0
+    assert len(metrics.shard_failures.snapshot().values) == MOST_SHARDS
 
 
 def test_of_nothing_every_family_is_there_and_empty():

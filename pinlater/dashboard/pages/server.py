@@ -14,13 +14,17 @@ from pinlater.dashboard.figures import (
     COMMIT_SECONDS,
     CONNECTIONS,
     ERRORS,
-    ILL_SHARDS,
     PARKED,
+    SHARD_FAILURES,
+    SHARD_SECONDS,
     STORE_WAITING,
     Figures,
+    Shard,
     Spread,
 )
 from pinlater.dashboard.render import page
+
+_MOST_SHARDS = 200
 
 
 class Method(NamedTuple):
@@ -44,22 +48,37 @@ class Commits(NamedTuple):
     p95: float | None
 
 
+class ShardRow(NamedTuple):
+    """A shard, and its calls of the last minute: how many a second, their times in seconds, how many failed."""
+
+    shard: Shard
+    rate: float | None = None
+    mean: float | None = None
+    p95: float | None = None
+    failures: int | None = None
+
+
 async def server(request: Request) -> Response:
     """Show them."""
     board = board_of(request)
     now = await board.options.look()
     seconds, first, last = board.history.recent() or (0.0, Figures(), Figures())
+    shown = now.shards[:_MOST_SHARDS]
     return page(
         request,
         "server.html",
         processes=now.processes,
+        versions={process.version for process in now.processes},
         connections=now.gauges.get(CONNECTIONS),
         parked=now.gauges.get(PARKED),
-        ill_shards=now.gauges.get(ILL_SHARDS),
         waiting=now.gauges.get(STORE_WAITING),
         seconds=seconds,
         methods=_methods(seconds, first, last) if seconds else [],
         commits=_commits(seconds, first, last) if seconds else None,
+        shards=[_shard(shard, seconds, first, last) for shard in shown],
+        hidden_shards=len(now.shards) - len(shown),
+        ill_shards=sum(shard.ill_in > 0 for shard in now.shards),
+        is_one_file=all(shard.connections is None for shard in now.shards),
     )
 
 
@@ -89,6 +108,20 @@ def _commits(seconds: float, first: Figures, last: Figures) -> Commits:
     )
 
 
-def _added(first: Figures, last: Figures, name: str) -> Spread | None:
-    spread = last.spread(name)
-    return None if spread is None else spread.since(first.spread(name))
+def _shard(shard: Shard, seconds: float, first: Figures, last: Figures) -> ShardRow:
+    """Return its calls; of a store that is one file, its transactions."""
+    if not seconds:
+        return ShardRow(shard)
+    if shard.connections is None:
+        commits = _commits(seconds, first, last)
+        return ShardRow(shard, commits.rate, commits.mean, commits.p95)
+    added = _added(first, last, SHARD_SECONDS, shard.name)
+    if added is None:
+        return ShardRow(shard)
+    failures = last.total(SHARD_FAILURES, shard.name) - first.total(SHARD_FAILURES, shard.name)
+    return ShardRow(shard, added.size / seconds, added.mean, added.quantile(0.95), max(failures, 0))
+
+
+def _added(first: Figures, last: Figures, name: str, *labels: str) -> Spread | None:
+    spread = last.spread(name, *labels)
+    return None if spread is None else spread.since(first.spread(name, *labels))

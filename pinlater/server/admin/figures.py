@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.dashboard.figures import CALL_SECONDS, CONNECTIONS, NAMES, PARKED, Figures, Labels, Process, Spread
+from pinlater.dashboard.figures import CALL_SECONDS, CONNECTIONS, NAMES, PARKED, Figures, Labels, Process, Shard, Spread
 from pinlater.server.admin.reports import View
 from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot, LevelsSnapshot, label_values
 from pinlater.server.metrics.reports import Report
@@ -29,10 +29,20 @@ def figures_of(view: View) -> Figures:
             levels[name] = {label_values(key): value for key, value in one.values.items()}
         elif one.value is not None:
             gauges[name] = one.value
-    return Figures([_process(report) for report in view.living], counters, spreads, gauges, levels)
+    shards = [Shard(*state) for state in view.shards]
+    return Figures([_process(report) for report in view.living], counters, spreads, gauges, levels, shards)
 
 
 def _process(report: Report) -> Process:
     calls = sum(sum(series.counts) for _, series in report.distributions.get(CALL_SECONDS, ()))
     gauges = report.gauges
-    return Process(report.pid, report.reason, int(gauges.get(CONNECTIONS, 0)), int(gauges.get(PARKED, 0)), calls)
+    return Process(
+        report.pid,
+        report.reason,
+        int(gauges.get(CONNECTIONS, 0)),
+        int(gauges.get(PARKED, 0)),
+        calls,
+        report.version,
+        report.started_ms,
+        report.memory_bytes,
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from pinlater.server.backends.shard_state import ShardState, joined
 from pinlater.server.metrics.families import Snapshot
 from pinlater.server.metrics.reports import Report, decode_report, snapshots_of, total_of
 from pinlater.server.reporter import SUFFIX
@@ -48,6 +49,11 @@ class View:
     def pids(self) -> list[int]:
         """The processes that answered."""
         return [report.pid for report in self._living]
+
+    @property
+    def shards(self) -> list[ShardState]:
+        """How the processes find the store's shards."""
+        return joined(state for report in self._living for state in report.shards)
 
     def snapshot(self) -> list[Snapshot]:
         """Return the sums. Counters do not fall when a process is replaced."""

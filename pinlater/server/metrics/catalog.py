@@ -175,6 +175,31 @@ class Metrics:
             name="pinlater_ill_shards", help="Shards that do not answer", ostrich="ill-shards", is_common=True
         )
         self.ill_shards = self._kept(Gauge(about))
+        self._add_shards()
+
+    def _add_shards(self) -> None:
+        about = About(
+            name="pinlater_shard_call_seconds",
+            help="Time of a call to a shard, waiting in line included",
+            labels=("shard",),
+            ostrich="shard_{shard}_call_msec",
+            to_ostrich=_SECONDS_TO_MS,
+        )
+        self.shard_call_seconds = self._kept(Distribution(about, _CALL_BOUNDS))
+        about = About(
+            name="pinlater_shard_failures_total",
+            help="Calls that a shard did not answer",
+            labels=("shard",),
+            ostrich="shard_{shard}_failures",
+        )
+        self.shard_failures = self._kept(Counter(about))
+        about = About(
+            name="pinlater_shard_ill",
+            help="1 for a shard that does not answer, else 0",
+            labels=("shard",),
+            ostrich="shard_{shard}_ill",
+        )
+        self.shard_ill = self._kept(Levels(about))
 
     def _by_queue(self, noun: str, help_text: str, suffix: str) -> Counter:
         name = f"pinlater_{noun}_total"

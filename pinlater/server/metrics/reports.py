@@ -7,6 +7,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from pinlater import __version__
+from pinlater.server.backends.shard_state import ShardState, joined
 from pinlater.server.metrics.catalog import Metrics
 from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.families import (
@@ -19,6 +21,7 @@ from pinlater.server.metrics.families import (
     Snapshot,
     label_values,
 )
+from pinlater.server.metrics.shards import MOST_SHARDS
 
 Labels = tuple[str, ...]
 _Number = TypeVar("_Number", int, float)
@@ -42,6 +45,10 @@ class Report(msgspec.Struct):
         gauges: family -> present value.
         levels: family -> label values -> present value.
         common: family -> present value of what all processes see alike.
+        shards: how the process finds each of them.
+        version: of the program.
+        started_ms: when the process began, epoch milliseconds; 0 if it does not tell.
+        memory_bytes: what it holds; 0 if that is not known.
     """
 
     pid: int
@@ -51,6 +58,10 @@ class Report(msgspec.Struct):
     gauges: dict[str, float] = {}
     levels: dict[str, list[tuple[Labels, float]]] = {}
     common: dict[str, float] = {}
+    shards: list[ShardState] = []
+    version: str = ""
+    started_ms: int = 0
+    memory_bytes: int = 0
 
     def without_present(self) -> Report:
         """Return what stays true when the process is gone: its counts."""
@@ -60,9 +71,19 @@ class Report(msgspec.Struct):
 _decoder = msgspec.msgpack.Decoder(Report)
 
 
-def encode_report(pid: int, reason: str | None, snapshots: Sequence[Snapshot]) -> bytes:
+def encode_report(
+    pid: int,
+    reason: str | None,
+    snapshots: Sequence[Snapshot],
+    *,
+    shards: Sequence[ShardState] = (),
+    started_ms: int = 0,
+    memory_bytes: int = 0,
+) -> bytes:
     """Return a process's values as bytes."""
-    report = Report(pid, reason)
+    report = Report(
+        pid, reason, shards=list(shards), version=__version__, started_ms=started_ms, memory_bytes=memory_bytes
+    )
     for one in snapshots:
         name = one.about.name
         if isinstance(one, CounterSnapshot):
@@ -99,6 +120,7 @@ def total_of(reports: Iterable[Report]) -> Report:
             total.levels[name] = list(_added(total.levels.get(name, ()), values).items())
         for name, value in report.common.items():
             total.common[name] = max(total.common.get(name, value), value)
+        total.shards = joined([*total.shards, *report.shards])
     return total
 
 
@@ -110,6 +132,9 @@ def snapshots_of(report: Report) -> list[Snapshot]:
         for family in (metrics.backlog_jobs, metrics.completions_per_second)
     )
     report.levels[metrics.backlog_seconds.about.name] = list(backlog_seconds(backlog, rates).items())
+    report.levels[metrics.shard_ill.about.name] = [
+        ((shard.name,), float(shard.ill_in > 0)) for shard in report.shards[:MOST_SHARDS]
+    ]
     return [_filled(one, report) for one in metrics.snapshot()]
 
 

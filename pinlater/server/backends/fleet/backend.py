@@ -32,10 +32,11 @@ from pinlater.server.backends.contract import (
 from pinlater.server.backends.fleet import addressed, limits, scanning, storing
 from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn
 from pinlater.server.backends.fleet.gathered import Gathered
-from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.member import Member, OnCall
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard, ShardSpec
 from pinlater.server.backends.fleet.store_clock import StoreClock
+from pinlater.server.backends.shard_state import ShardState
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 
 log = logging.getLogger(__name__)
@@ -58,11 +59,19 @@ class FleetBackend:
         name: of the kind of store, for people.
         make: makes a shard, which must not connect before it is asked for something.
         look_again_ms: see ``Capabilities``.
+        on_call: is told of each call to a shard.
     """
 
-    def __init__(self, name: str, make: Callable[[ShardSpec], Shard], *, look_again_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[ShardSpec], Shard],
+        *,
+        look_again_ms: int | None = None,
+        on_call: OnCall = lambda _name, _seconds, *, is_answered: None,  # noqa: ARG005 - the name is part of the call
+    ) -> None:
         self.capabilities = Capabilities(name=name, is_serial=False, look_again_ms=look_again_ms)
-        self._roster = Roster(make)
+        self._roster = Roster(make, on_call)
         self._deleting: Counter[str] = Counter()
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
@@ -83,6 +92,10 @@ class FleetBackend:
     def ill_shards(self) -> int:
         """How many shards are left alone because they did not answer."""
         return sum(not member.is_well for member in self._roster)
+
+    def shard_states(self) -> list[ShardState]:
+        """Return how each shard is."""
+        return [member.state for member in self._roster]
 
     # Queues
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from pinlater.errors import UnknownError
-from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.member import Member, OnCall
 from pinlater.server.backends.fleet.shard import Shard, ShardSpec
 
 log = logging.getLogger(__name__)
@@ -19,10 +19,12 @@ class Roster:
 
     Args:
         make: makes a shard; it must not connect before it is asked for something.
+        on_call: see ``OnCall``.
     """
 
-    def __init__(self, make: Callable[[ShardSpec], Shard]) -> None:
+    def __init__(self, make: Callable[[ShardSpec], Shard], on_call: OnCall) -> None:
         self._make = make
+        self._on_call = on_call
         self._members: dict[str, Member] = {}
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -44,7 +46,7 @@ class Roster:
             if member is not None and member.spec.place == spec.place:
                 member.spec = spec
             else:
-                member = Member(self._make(spec), spec)
+                member = Member(self._make(spec), spec, self._on_call)
             present[spec.name] = member
         gone = [member for name, member in self._members.items() if present.get(name) is not member]
         self._members = present

@@ -59,6 +59,10 @@ class Shard(Protocol):
     def waiting(self) -> int:
         """Write requests that have no result yet."""
 
+    @property
+    def connections(self) -> int:
+        """Open connections to its server, those of other shards on it included if they are shared."""
+
     async def ping(self) -> None:
         """Return if the shard answers, within a second or so."""
 

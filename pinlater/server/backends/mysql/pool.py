@@ -66,6 +66,11 @@ class Pool:
         return connection
 
     @property
+    def connections(self) -> int:
+        """How many there are, at work or idle."""
+        return len(self._idle) + len(self._lent)
+
+    @property
     def seconds_since_failure(self) -> float:
         """How long the server has answered, since it was found again; infinite when it always has."""
         return self._now() - self._back_at

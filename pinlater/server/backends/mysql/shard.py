@@ -83,6 +83,7 @@ class MysqlShard:
         self.name = name
         self._options = options
         self._on_close = on_close
+        self._pool = pool
         self._database = Database(name, pool, Queries(database), options.now_ms)
         self._queues = Queues(self._database, options.priority_levels)
         self._looker = Looker(self._database)
@@ -103,6 +104,11 @@ class MysqlShard:
     def waiting(self) -> int:
         """Write requests that have no result yet."""
         return sum(lane.waiting for lane in self._lanes)
+
+    @property
+    def connections(self) -> int:
+        """Open connections to its server, which all shards on it share."""
+        return self._pool.connections
 
     async def ping(self) -> None:
         await self._database.read(lambda connection: connection.run(b"SELECT 1"))

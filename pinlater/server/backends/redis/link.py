@@ -76,6 +76,11 @@ class Link:
         return time.monotonic() - self._failed_at
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None and self._connection.is_connected
+
+    @property
     def waiting(self) -> int:
         """Calls that have no result yet."""
         return len(self._waiting) + self._under_way

@@ -104,6 +104,11 @@ class RedisShard:
         """Requests that have no result yet."""
         return self._link.waiting + self._side.waiting
 
+    @property
+    def connections(self) -> int:
+        """Open connections to its server, but for the one that listens for jobs of other servers."""
+        return self._link.is_open + self._side.is_open
+
     def _tag(self, queue: str) -> str:
         return f"{PREFIX}{{{self.name}:{queue}}}"
 

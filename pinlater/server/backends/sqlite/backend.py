@@ -31,6 +31,7 @@ from pinlater.server.backends.contract import (
     Settled,
 )
 from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.sqlite import looking, queues, upkeep
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
@@ -111,6 +112,7 @@ class SqliteBackend:
     ) -> None:
         self._priority_levels = priority_levels
         self._now_ms = now_ms
+        self._opened_ms = now_ms()
         self._count_limit = count_limit
         self._regex_seconds = regex_seconds
         self._store = Store(data_dir / FILE_NAME, synchronous)
@@ -124,6 +126,10 @@ class SqliteBackend:
     shards = 1
     ill_shards = 0
     """Of other stores, how many shards do not answer."""
+
+    def shard_states(self) -> list[ShardState]:
+        """Return how the file is, as the only shard."""
+        return [ShardState(SHARD, str(self._store.path), self._opened_ms)]
 
     @property
     def waiting(self) -> int:
