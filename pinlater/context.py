@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 if TYPE_CHECKING:
     from pinlater.backoff import Backoff
     from pinlater.job import Job
+    from pinlater.traces import RunTrace
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -25,6 +26,7 @@ class JobContext(ABC):
         attempt: number of this attempt, 1 for the first.
         attempts_allowed: attempts in all.
         log: a logger that puts job, queue and attempt on every line.
+        run_trace: the trace of this run, which ``pinlater.tracing`` sets; None: nobody traces it.
     """
 
     descriptor: str
@@ -32,6 +34,7 @@ class JobContext(ABC):
     attempt: int
     attempts_allowed: int
     log: logging.LoggerAdapter[logging.Logger]
+    run_trace: RunTrace | None = None
 
     @property
     def is_last_attempt(self) -> bool:
@@ -41,6 +44,11 @@ class JobContext(ABC):
     @property
     def trace_context(self) -> Mapping[str, str]:
         """Return the trace context that came with the job, for ``pinlater.tracing``; empty if none did."""
+        return {}
+
+    @property
+    def previous_trace_context(self) -> Mapping[str, str]:
+        """Return the trace context of the run before, of a job that was rescheduled; empty if none is known."""
         return {}
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -70,6 +71,7 @@ class Kept(msgspec.Struct, omit_defaults=True):
         enqueued: name of a follow-up job -> its descriptor.
         again: of a job that was rescheduled, or planted by a schedule.
         trace: trace context of its enqueue; not checked, since no job is to fail for it.
+        previous: trace context of the run before this one; likewise.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -80,16 +82,22 @@ class Kept(msgspec.Struct, omit_defaults=True):
     enqueued: dict[str, str] = msgspec.field(name=f"{_PREFIX}enqueued", default_factory=dict)
     again: Again | None = msgspec.field(name=f"{_PREFIX}again", default=None)
     trace: Any = msgspec.field(name=f"{_PREFIX}trace", default=None)
+    previous: Any = msgspec.field(name=f"{_PREFIX}previous", default=None)
 
     @property
     def run(self) -> int:
         """How many runs the job has had before this one."""
         return 0 if self.again is None else self.again.run
 
-    def for_next_run(self, due_ms: int) -> Kept:
-        """Return what the next run begins with: nothing of this one's but that it was there, and what was enqueued."""
+    def for_next_run(self, due_ms: int, trace: Mapping[str, str] | None = None) -> Kept:
+        """Return what the next run begins with: nothing of this one's but that it was there, and what was enqueued.
+
+        Args:
+            due_ms: epoch milliseconds that it is planned for.
+            trace: trace context of this run.
+        """
         schedule = "" if self.again is None else self.again.schedule
-        return Kept(policy=self.policy, again=Again(due_ms, self.run + 1, schedule))
+        return Kept(policy=self.policy, again=Again(due_ms, self.run + 1, schedule), previous=trace)
 
 
 _AGAIN_MARK = b'"$again"'

@@ -14,7 +14,7 @@ from pinlater.client.async_bulk import AsyncBulkEnqueue
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.calls import Call, Calls
-from pinlater.client.carrying import trace_source
+from pinlater.client.carrying import sendings
 from pinlater.client.handle import AsyncJobHandle
 from pinlater.client.jobs import Batcher, EnqueueOptions
 from pinlater.client.retrying import policy, worth_repeating
@@ -45,6 +45,7 @@ class AsyncClient(AsyncVerbs):
         tls: files for servers at ``tls://host:port``; None is the environment's ``PINLATER_TLS_CA``,
             ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``.
         connections: connections at most; further calls wait for one, within their time-out.
+        tracing: see ``Client``.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class AsyncClient(AsyncVerbs):
         self._calls = Calls(source)
         self._timeout = timeout
         self._retries = retries
-        self._trace = trace_source(is_on=tracing)
+        self._sending = sendings(is_on=tracing)
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,20 +96,24 @@ class AsyncClient(AsyncVerbs):
         timeout: float | None = None,  # noqa: ASYNC109 - of the job, not of this call
     ) -> AsyncJobHandle:
         """Do what ``Client.enqueue`` does."""
-        options = EnqueueOptions(
-            queue=queue,
-            priority=priority,
-            attempts=attempts,
-            delay=delay,
-            run_at=run_at,
-            status=status,
-            unique=unique,
-            backoff=backoff,
-            timeout=timeout,
-            trace=self._trace(),
-        )
-        call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
-        return AsyncJobHandle(self, (await self._execute(call))[0])
+        with self._sending(queue or job.job_options.queue) as sending:
+            options = EnqueueOptions(
+                queue=queue,
+                priority=priority,
+                attempts=attempts,
+                delay=delay,
+                run_at=run_at,
+                status=status,
+                unique=unique,
+                backoff=backoff,
+                timeout=timeout,
+                trace=sending.trace,
+            )
+            target = options.queue_of(job)
+            call = self._calls.enqueue_structs(target, [options.struct(job)])
+            descriptor = (await self._execute(call))[0]
+            sending.stored([target], 1, descriptor)
+        return AsyncJobHandle(self, descriptor)
 
     async def enqueue_many(
         self,
@@ -126,25 +131,27 @@ class AsyncClient(AsyncVerbs):
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Do what ``Client.enqueue_many`` does; ``jobs`` may be an asynchronous iterable, too."""
-        options = EnqueueOptions(
-            queue=queue,
-            priority=priority,
-            attempts=attempts,
-            delay=delay,
-            run_at=run_at,
-            status=status,
-            backoff=backoff,
-            timeout=timeout,
-            trace=self._trace(),
-        )
-        batcher = Batcher(options, batch_size)
-        async with AsyncBulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
-            async for job in _each(jobs):
-                for batch in batcher.add(job):
+        with self._sending(queue) as sending:
+            options = EnqueueOptions(
+                queue=queue,
+                priority=priority,
+                attempts=attempts,
+                delay=delay,
+                run_at=run_at,
+                status=status,
+                backoff=backoff,
+                timeout=timeout,
+                trace=sending.trace,
+            )
+            batcher = Batcher(options, batch_size)
+            async with AsyncBulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
+                async for job in _each(jobs):
+                    for batch in batcher.add(job):
+                        await bulk.send(batch)
+                for batch in batcher.rest():
                     await bulk.send(batch)
-            for batch in batcher.rest():
-                await bulk.send(batch)
-            await bulk.finish()
+                await bulk.finish()
+            sending.stored(batcher.queues, bulk.stored)
         return bulk.stored
 
     async def _execute(self, call: Call[T]) -> T:

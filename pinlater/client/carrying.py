@@ -1,24 +1,29 @@
-"""Where the trace context comes from that jobs carry."""
+"""What surrounds an enqueue of a client, so that its jobs carry a trace context."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-TraceSource = Callable[[], Mapping[str, str] | None]
+from pinlater.traces import Sending, Untraced
+
+Sendings = Callable[[str | None], Sending]
+"""Takes the queue that all jobs go to; None if it is not known before."""
+
+_UNTRACED = Untraced()
 
 
-def trace_source(*, is_on: bool) -> TraceSource:
-    """Return what gives the present trace context; None if tracing is off, which loads nothing.
+def sendings(*, is_on: bool) -> Sendings:
+    """Return what makes the span of an enqueue; one that makes none if tracing is off, which loads nothing.
 
     Raises:
         ImportError: OpenTelemetry is not installed.
     """
     if not is_on:
-        return _nothing
-    from pinlater.tracing import present_context
+        return _no_span
+    from pinlater.tracing import SendSpan
 
-    return present_context
+    return SendSpan
 
 
-def _nothing() -> None:
-    return None
+def _no_span(_queue: str | None) -> Sending:
+    return _UNTRACED

@@ -12,7 +12,7 @@ import tenacity
 from pinlater.backoff import Backoff
 from pinlater.client.bulk import BulkEnqueue
 from pinlater.client.calls import Call, Calls
-from pinlater.client.carrying import trace_source
+from pinlater.client.carrying import sendings
 from pinlater.client.handle import JobHandle
 from pinlater.client.jobs import Batcher, EnqueueOptions
 from pinlater.client.pool import Pool
@@ -46,7 +46,8 @@ class Client(Verbs):
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
         retries: further tries of a call.
-        tracing: let jobs of ``enqueue`` and ``enqueue_many`` carry the present trace context; see ``pinlater.tracing``.
+        tracing: make a span of each ``enqueue`` and ``enqueue_many``, and let the jobs carry its context; see
+            ``pinlater.tracing``.
         tls: files for servers at ``tls://host:port``; None is the environment's ``PINLATER_TLS_CA``,
             ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``.
 
@@ -70,7 +71,7 @@ class Client(Verbs):
         self._calls = Calls(source)
         self._timeout = timeout
         self._retries = retries
-        self._trace = trace_source(is_on=tracing)
+        self._sending = sendings(is_on=tracing)
 
     def __enter__(self) -> Self:
         return self
@@ -126,20 +127,24 @@ class Client(Verbs):
             EnqueueRejected: the body is too large for the server, or the key too long.
             CallError: no answer came; the job may be stored or not.
         """
-        options = EnqueueOptions(
-            queue=queue,
-            priority=priority,
-            attempts=attempts,
-            delay=delay,
-            run_at=run_at,
-            status=status,
-            unique=unique,
-            backoff=backoff,
-            timeout=timeout,
-            trace=self._trace(),
-        )
-        call = self._calls.enqueue_structs(options.queue_of(job), [options.struct(job)])
-        return JobHandle(self, self._execute(call)[0])
+        with self._sending(queue or job.job_options.queue) as sending:
+            options = EnqueueOptions(
+                queue=queue,
+                priority=priority,
+                attempts=attempts,
+                delay=delay,
+                run_at=run_at,
+                status=status,
+                unique=unique,
+                backoff=backoff,
+                timeout=timeout,
+                trace=sending.trace,
+            )
+            target = options.queue_of(job)
+            call = self._calls.enqueue_structs(target, [options.struct(job)])
+            descriptor = self._execute(call)[0]
+            sending.stored([target], 1, descriptor)
+        return JobHandle(self, descriptor)
 
     def enqueue_many(
         self,
@@ -177,25 +182,27 @@ class Client(Verbs):
         Raises:
             Exception: what ``enqueue`` raises.
         """
-        options = EnqueueOptions(
-            queue=queue,
-            priority=priority,
-            attempts=attempts,
-            delay=delay,
-            run_at=run_at,
-            status=status,
-            backoff=backoff,
-            timeout=timeout,
-            trace=self._trace(),
-        )
-        batcher = Batcher(options, batch_size)
-        with BulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
-            for job in jobs:
-                for batch in batcher.add(job):
+        with self._sending(queue) as sending:
+            options = EnqueueOptions(
+                queue=queue,
+                priority=priority,
+                attempts=attempts,
+                delay=delay,
+                run_at=run_at,
+                status=status,
+                backoff=backoff,
+                timeout=timeout,
+                trace=sending.trace,
+            )
+            batcher = Batcher(options, batch_size)
+            with BulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
+                for job in jobs:
+                    for batch in batcher.add(job):
+                        bulk.send(batch)
+                for batch in batcher.rest():
                     bulk.send(batch)
-            for batch in batcher.rest():
-                bulk.send(batch)
-            bulk.finish()
+                bulk.finish()
+            sending.stored(batcher.queues, bulk.stored)
         return bulk.stored
 
     def _execute(self, call: Call[T]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -163,6 +163,11 @@ class Batcher:
         if len(group.jobs) >= self._batch_size or self._pending_bytes > _MAX_PENDING_BYTES:
             full.append(self._cut(queue))
         return full
+
+    @property
+    def queues(self) -> Collection[str]:
+        """Those of all jobs so far."""
+        return self._groups.keys()
 
     def rest(self) -> list[Batch]:
         """Return what is left when no more jobs come."""

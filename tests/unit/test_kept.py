@@ -17,6 +17,7 @@ SAMPLES = {
     "enqueued": {"a": "mail:s1:p1:1"},
     "again": Again(5),
     "trace": {"traceparent": "x"},
+    "previous": {"traceparent": "x"},
 }
 
 

@@ -6,16 +6,14 @@ import sys
 import msgspec
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from pinlater import Client, Constant, Discard, Job, JobContext, JobInterrupted, RawJob, Retry, tracing
+from pinlater import Constant, Discard, Job, JobContext, JobInterrupted, RawJob, Retry, tracing
 from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid
 from pinlater.kept import kept_in, with_progress
 from pinlater.testing import run_inline
+from tests.unit.spans import named
 from tests.unit.test_layers import ROOT
 
 seen: list[trace.SpanContext] = []
@@ -57,20 +55,9 @@ class Foreign(RawJob, queue="foreign"):
         seen.append(trace.get_current_span().get_span_context())
 
 
-@pytest.fixture(scope="module")
-def provider():
-    provider = TracerProvider()
-    trace.set_tracer_provider(provider)
-    return provider
-
-
-@pytest.fixture
-def exporter(provider):
-    exporter = InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+@pytest.fixture(autouse=True)
+def forget():
     seen.clear()
-    yield exporter
-    exporter.shutdown()
 
 
 @pytest.fixture(params=[Traced, TracedLater])
@@ -85,7 +72,7 @@ def runs_of(exporter, job, parent=None):
             client.enqueue(job)
         else:
             with trace.get_tracer("test").start_as_current_span(parent):
-                client._trace = tracing.present_context
+                client._sending = tracing.SendSpan
                 client.enqueue(job)
     return [span for span in exporter.get_finished_spans() if span.kind is trace.SpanKind.CONSUMER]
 
@@ -131,9 +118,10 @@ def test_give_backs_are_events(exporter, kind, ends, event):
 
 def test_the_context_of_the_enqueue_is_the_parent(exporter, kind):
     spans = runs_of(exporter, kind(ends="badly"), parent="sign up")
-    [origin] = [span for span in exporter.get_finished_spans() if span.name == "sign up"]
-    assert [span.parent.span_id for span in spans] == [origin.context.span_id] * 2
-    assert {span.context.trace_id for span in spans} == {origin.context.trace_id}
+    origin, sent = named(exporter, "sign up"), named(exporter, "send traced")
+    assert [span.parent.span_id for span in spans] == [sent.context.span_id] * 2
+    assert sent.parent.span_id == origin.context.span_id
+    assert {span.context.trace_id for span in [*spans, sent]} == {origin.context.trace_id}
 
 
 def test_raw_bodies_are_left_alone(exporter):
@@ -163,15 +151,8 @@ def test_the_context_is_kept_beside_the_rest_and_not_by_the_next_run():
     body = EnqueueOptions(trace={"traceparent": "x"}, timeout=5).struct(Traced()).body
     kept = kept_in(with_progress(body, kept_in(b'{"$progress":{"done":1}}').progress))
     assert (kept.trace, kept.policy.timeout, kept.progress.done) == ({"traceparent": "x"}, 5, 1)
-    assert kept.for_next_run(0).trace is None
-
-
-def test_a_client_adds_nothing_unless_told():
-    with trace.get_tracer("test").start_as_current_span("sign up"):
-        with Client("localhost") as client:
-            assert client._trace() is None
-        with Client("localhost", tracing=True) as client:
-            assert client._trace().keys() == {"traceparent"}
+    following = kept.for_next_run(0, {"traceparent": "y"})
+    assert (following.trace, following.previous) == (None, {"traceparent": "y"})
 
 
 def test_nobody_loads_opentelemetry_unless_asked():

@@ -23,6 +23,7 @@ from pinlater.next_run import NextRun, Plan
 from pinlater.policy import may_have_policy, options_with_policy
 from pinlater.sleeping import moment_after, sleep_until
 from pinlater.steps import Steps
+from pinlater.traces import Sending, Untraced
 from pinlater.uses import Uses
 from pinlater.worker.exchange.batch import Batch
 from pinlater.worker.exchange.saver import Saver
@@ -110,10 +111,12 @@ class RunContext(JobContext):
     @property
     def trace_context(self) -> Mapping[str, str]:
         """Return the trace context that came with the job; see ``JobContext.trace_context``."""
-        found = self._kept.trace if self.may_have_kept else None
-        if not isinstance(found, dict):
-            return {}
-        return {name: text for name, text in found.items() if isinstance(text, str)}
+        return _texts_of(self._kept.trace) if self.may_have_kept else {}
+
+    @property
+    def previous_trace_context(self) -> Mapping[str, str]:
+        """Return that of the run before; see ``JobContext.previous_trace_context``."""
+        return _texts_of(self._kept.previous) if self.may_have_kept else {}
 
     @property
     def is_draining(self) -> bool:
@@ -183,7 +186,9 @@ class RunContext(JobContext):
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
         self._refuse_raw("follow-up jobs")
         enqueued, use = self._kept.enqueued, self._follow_up_uses.next(name)
-        if use not in enqueued:
+        if use in enqueued:
+            return enqueued[use]
+        with self._sending(queue or job.job_options.queue) as sending:
             options = EnqueueOptions(
                 queue=queue,
                 priority=priority,
@@ -193,10 +198,17 @@ class RunContext(JobContext):
                 unique=follow_up_key(self.descriptor, self._kept.run, use),
                 backoff=backoff,
                 timeout=timeout,
+                trace=sending.trace,
             )
-            enqueued[use] = self._saver.enqueue(options.queue_of(job), options.struct(job), self._patience_seconds)
-            self._save_surely()
-        return enqueued[use]
+            target = options.queue_of(job)
+            descriptor = self._saver.enqueue(target, options.struct(job), self._patience_seconds)
+            sending.stored([target], 1, descriptor)
+        enqueued[use] = descriptor
+        self._save_surely()
+        return descriptor
+
+    def _sending(self, queue: str) -> Sending:
+        return Untraced(self.trace_context) if self.run_trace is None else self.run_trace.sending(queue)
 
     def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
         """Run again; see ``JobContext.reschedule``."""
@@ -244,11 +256,14 @@ class RunContext(JobContext):
         Raises:
             BodyInvalid: the job holds something that JSON cannot carry.
         """
-        return encode_body(self._job, self._kept.for_next_run(due_ms))
+        return encode_body(self._job, self._for_next_run(due_ms))
 
     def body_of_next_run_after_failure(self, due_ms: int) -> bytes:
         """Return the same after a run that failed: with the record that another attempt would have begun with."""
-        return renewed(self._last_body, self._kept.for_next_run(due_ms))
+        return renewed(self._last_body, self._for_next_run(due_ms))
+
+    def _for_next_run(self, due_ms: int) -> Kept:
+        return self._kept.for_next_run(due_ms, None if self.run_trace is None else self.run_trace.context)
 
     def _save_surely(self) -> bool:
         return self._save(self._patience_seconds)
@@ -267,3 +282,8 @@ class RunContext(JobContext):
     def _send(self, body: bytes, patience_seconds: float) -> bool:
         self._sent_at = time.monotonic()
         return self._saver.save(self._batch, self._position, body, patience_seconds)
+
+
+def _texts_of(found: object) -> dict[str, str]:
+    """Return what of a trace context in a body can be one: nobody has checked it."""
+    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
