@@ -12,12 +12,13 @@ from pathlib import Path
 
 import click
 
-from benchmarks import bulk_enqueue, depth, latency, parked, servers, single_enqueue, worker_drain
+from benchmarks import bulk_enqueue, dashboard, depth, latency, parked, servers, single_enqueue, worker_drain
 from benchmarks.figures import Figure, table
 from benchmarks.machine import describe_machine, raise_open_files
 from benchmarks.programs import ProgramFailed
 from benchmarks.setting import Setting
 from benchmarks.stores import STORES
+from benchmarks.viewers import PageFailed
 from pinlater.errors import PinLaterError
 
 BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "depth": depth.measure,
     "parked": parked.measure,
     "servers": servers.measure,
+    "dashboard": dashboard.measure,
 }
 
 
@@ -40,7 +42,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
 def main(names: tuple[str, ...], scale: float, store: str, folder: Path | None, as_json: bool) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
-    NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth, parked and servers; all of them without.
+    NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth, parked, servers and dashboard; without, all.
     """
     raise_open_files()
     figures: list[Figure] = []
@@ -48,7 +50,7 @@ def main(names: tuple[str, ...], scale: float, store: str, folder: Path | None, 
     for name in names or BENCHMARKS:
         try:
             figures += _run(name, scale, store, folder or _durable_folder())
-        except (ProgramFailed, PinLaterError) as error:
+        except (ProgramFailed, PageFailed, PinLaterError) as error:
             failures += 1
             click.echo(f"{name} failed: {error}", err=True)
     machine = describe_machine()

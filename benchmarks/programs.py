@@ -85,12 +85,13 @@ class Server(_Program):
 
     Attributes:
         address: where it serves.
+        admin_port: where it shows its dashboard.
     """
 
     def __init__(self, folder: Path, settings: Sequence[str]) -> None:
-        port, admin_port = free_ports(2)
+        port, self.admin_port = free_ports(2)
         self.address = Address("127.0.0.1", port)
-        arguments = ["--data-dir", str(folder), "--port", str(port), "--admin-port", str(admin_port)]
+        arguments = ["--data-dir", str(folder), "--port", str(port), "--admin-port", str(self.admin_port)]
         arguments += [part for setting in settings for part in ("--set", setting)]
         super().__init__("pinlater.server.program", arguments, folder / "server.log")
 
@@ -145,6 +146,13 @@ class Worker(_Program):
             raise self._failed(f"was not done after {timeout_seconds:g} s") from None
         if status != 0:
             raise self._failed(f"ended with status {status}")
+
+
+class Viewers(_Program):
+    """People who look at a server's dashboard; each page, in turn, has one of them."""
+
+    def __init__(self, folder: Path, server: Server, paths: Sequence[str], count: int) -> None:
+        super().__init__("benchmarks.viewers", [str(server.admin_port), str(count), *paths], folder / "viewers.log")
 
 
 def free_ports(count: int) -> list[int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.finished import Finished
-from benchmarks.programs import Server, Worker
+from benchmarks.programs import Server, Viewers, Worker
 from benchmarks.stores import Bare, Stores
 
 
@@ -52,6 +53,10 @@ class Setting:
     def worker(self, server: Server, *, processes: int, burst: bool = False) -> Worker:
         """Start a worker with the jobs of this package."""
         return Worker(self.folder, server, processes=processes, burst=burst)
+
+    def viewers(self, server: Server, paths: Sequence[str], count: int) -> Viewers:
+        """Let people look at the dashboard of a server."""
+        return Viewers(self.folder, server, paths, count)
 
     def bare(self, name: str = "bare") -> AbstractContextManager[Bare]:
         """Make an empty bare store, on the same disk."""

@@ -10,6 +10,8 @@ from tests.support import mariadb_service, redis_service
 
 ROOT = Path(__file__).parents[2]
 
+PAGES = ("overview", "queue", "pending", "scheduled", "succeeded", "failed_jobs", "further", "job", "failures")
+PAGES += ("workers", "server", "charts")
 FIGURES = {
     "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu"},
     "single_enqueue": {"single_enqueue", "single_enqueue_raw", "single_enqueue_raw_cpu"},
@@ -18,6 +20,11 @@ FIGURES = {
     "depth": {"depth_shallow", "depth_deep", "depth_ratio"},
     "parked": {"parked_cpu", "parked_memory", "parked_memory_each"},
     "servers": {"servers_1_enqueue", "servers_1_drain"},
+    "dashboard": {
+        *(f"dashboard_{page}" for page in PAGES),
+        "dashboard_dequeue_p50",
+        "dashboard_dequeue_p99",
+    },
 }
 WITH_NOTHING_TO_COMPARE = {
     "bulk_enqueue_cpu",
@@ -25,6 +32,7 @@ WITH_NOTHING_TO_COMPARE = {
     "raw_drain_cpu",
     *FIGURES["parked"],
     *FIGURES["servers"],
+    *(f"dashboard_{page}" for page in PAGES),
 }
 
 

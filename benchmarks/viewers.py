@@ -1,0 +1,80 @@
+"""People who look at the dashboard: each has a page open, which refreshes itself as it does in a browser.
+
+A program of its own, so that what is measured meanwhile does not wait for it: ``PORT COUNT PATH...``.
+"""
+
+from __future__ import annotations
+
+import http.client
+import queue
+import re
+import sys
+import threading
+import time
+
+ANSWER_SECONDS = 30.0
+TURN_SECONDS = 3.0
+"""A page that does not refresh itself is read again after this: somebody turns pages."""
+
+_REFRESHED = re.compile(rb'hx-trigger="every (\d+)s"')
+
+
+class PageFailed(Exception):
+    """There was something else than a page."""
+
+
+class Browser:
+    """Reads pages over one connection.
+
+    Args:
+        port: of the dashboard.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
+
+    def read(self, path: str, *, is_refresh: bool = False) -> bytes:
+        """Return a page, or what takes its place when it refreshes itself.
+
+        Raises:
+            PageFailed: it is none.
+        """
+        try:
+            self._connection.request("GET", path, headers={"HX-Request": "true"} if is_refresh else {})
+            answer = self._connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise PageFailed(f"{path}: {error!r}") from error
+        if answer.status != http.HTTPStatus.OK:
+            raise PageFailed(f"{path} answered {answer.status}: {body[:200]!r}")
+        return body
+
+    def time_ms(self, path: str) -> float:
+        """Return how long a page takes."""
+        started = time.perf_counter()
+        self.read(path)
+        return (time.perf_counter() - started) * 1000
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
+def main() -> None:
+    """Look on until told to end; with status 1 and a line if there is an error to see."""
+    port, count, *paths = sys.argv[1:]
+    failed: queue.Queue[str] = queue.Queue()
+    for number in range(int(count)):
+        threading.Thread(target=_look, args=(int(port), paths[number % len(paths)], failed), daemon=True).start()
+    sys.exit(failed.get())
+
+
+def _look(port: int, path: str, failed: queue.Queue[str]) -> None:
+    browser = Browser(port)
+    try:
+        found = _REFRESHED.search(browser.read(path))
+        while True:
+            time.sleep(float(found[1]) if found else TURN_SECONDS)
+            browser.read(path, is_refresh=found is not None)
+    except PageFailed as error:
+        failed.put(str(error))
