@@ -25,6 +25,11 @@ SELECT {first} + seq, seq % 2 + 1, IF({state} = 2, 2 + (seq % 5 = 0), {state}), 
 FROM {db}.seq_1_to_{rows}
 """
 
+FILL_REPORTS = """
+INSERT INTO {db}.reports (worker_id, reported_at, expires_at, report_bytes, report)
+SELECT CONCAT('w', seq), {now}, {now} - 500 + seq, 5, 'hello' FROM {db}.seq_1_to_1000
+"""
+
 
 class Filled:
     """A database with a long history and a long future; two queues share it."""
@@ -53,7 +58,8 @@ class Filled:
             values = {"first": first, "state": state, "run_after": run_after, "rows": ROWS[kind]}
             await connection.run(FILL.format(db=self.queries.database, **values).encode())
             first += ROWS[kind]
-        await connection.run(f"ANALYZE TABLE {self.queries.database}.jobs".encode())
+        await connection.run(FILL_REPORTS.format(db=self.queries.database, now=NOW).encode())
+        await connection.run(f"ANALYZE TABLE {self.queries.database}.jobs, {self.queries.database}.reports".encode())
         return connection
 
     def plan(self, statement_name, **values):
@@ -97,7 +103,8 @@ COMMON = {
     "floor": 0, "first": 0,
     "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
-    "jobs_per_second": None, "max_running": None,
+    "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
+    "expires_at": NOW, "bytes": 1, "report": b"x",
 }  # fmt: skip
 WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue"}
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
@@ -113,7 +120,12 @@ OF_QUEUES = {
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
-BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {"forget_queue"}
+OF_REPORTS = {
+    "keep_report": None, "forget_report": "PRIMARY", "reports": "PRIMARY",
+    "forget_expired_reports": "reports_expiring", "sizes_of_reports": "reports_expiring",
+}  # fmt: skip
+"""With the index that each walks along."""
+BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS} - {"forget_queue"}
 
 
 @pytest.mark.parametrize("name", sorted(set(STATEMENTS) - OF_QUEUES))
@@ -131,6 +143,15 @@ def test_each_walk_goes_along_its_index(filled, names, key):
     for name in sorted(names):
         [step] = [step for step in filled.plan(name, **COMMON) if step["table"] == "jobs"]
         assert step["key"] == key, (name, step)
+
+
+@pytest.mark.parametrize("name", OF_REPORTS)
+def test_reports_are_found_by_worker_or_by_their_expiry(filled, name):
+    [step] = filled.plan(name, **COMMON)
+    assert step["key"] == OF_REPORTS[name], step
+    assert step["type"] in {"range", "const", "ALL" if name == "keep_report" else "range"}, step
+    if name == "sizes_of_reports":
+        assert "Using index" in step["Extra"], "it must not read the reports themselves"
 
 
 @pytest.mark.parametrize("name", sorted(BY_ID))
@@ -173,6 +194,10 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("count_jobs", {"state": 0, "first": NOW + 1, "last": NOW + 60}, 25),
         ("jobs_of_queue", {}, 25),
         ("unique_jobs", {}, 6),
+        ("keep_report", {}, 3),
+        ("forget_expired_reports", {}, 25),
+        ("sizes_of_reports", {}, 12),
+        ("reports", {}, 4),
     ],
 )
 def test_work_does_not_grow_with_the_table(filled, name, values, most):

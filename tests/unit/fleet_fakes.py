@@ -10,6 +10,7 @@ from pinlater.server.backends.contract import (
     Dequeued,
     Expired,
     JobRecord,
+    KeptReport,
     Page,
     Position,
     QueueSettings,
@@ -36,6 +37,7 @@ class MemoryShard:
         self.gate = None
         self.running = 0
         self.settings = {}
+        self.reports_by_worker = {}
         self._jobs = {}
         self._number = 0
 
@@ -166,6 +168,16 @@ class MemoryShard:
     async def collect_finished(self, succeeded_ttl_ms, failed_ttl_ms, limit):
         await self._called("collect")
         return [Collected(queue, 3, 0) for queue in self._jobs]
+
+    async def keep_report(self, worker_id, report, keep_ms):
+        await self._called("keep report")
+        self.reports_by_worker.pop(worker_id, None)
+        if keep_ms:
+            self.reports_by_worker[worker_id] = KeptReport(worker_id, report, 1000 + self.ahead_ms)
+
+    async def reports(self, max_bytes):
+        await self._called("reports")
+        return list(self.reports_by_worker.values())
 
     async def close(self):
         self.is_closed = True

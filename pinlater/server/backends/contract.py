@@ -29,6 +29,13 @@ JOB_OVERHEAD_BYTES = 300
 """Of a job in a dequeue's answer, beside its body: descriptor twice, claim, numbers."""
 
 
+MAX_WORKER_ID_CHARACTERS = 200
+"""Longest id of a worker that every store can index."""
+
+MAX_REPORTS = 10_000
+"""Reports of so many workers are read at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a store does beyond, or short of, the common contract.
@@ -231,6 +238,14 @@ class Collected(NamedTuple):
     failed: int
 
 
+class KeptReport(NamedTuple):
+    """What a worker has reported of itself: bytes that mean nothing to a store."""
+
+    worker_id: str
+    report: bytes
+    reported_at_ms: int
+
+
 class Backend(Protocol):
     """A store of jobs."""
 
@@ -338,6 +353,19 @@ class Backend(Protocol):
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         """SUCCEEDED and FAILED since longer than the given times -> gone, up to ``limit`` of each."""
+
+    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        """Any report of a worker -> this one, for ``keep_ms``; 0: none. Some that have expired are removed on the way.
+
+        Ids are 1 to ``MAX_WORKER_ID_CHARACTERS`` characters without NUL, and compared character by character. Safe to
+        repeat. A report is lost when its shard is; there will be another one.
+        """
+
+    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
+        """Return the reports that have not expired, one of a worker; those first that expire last.
+
+        No more than ``MAX_REPORTS``, nor than have ``max_bytes`` in all.
+        """
 
     async def close(self) -> None:
         """Finish what was submitted and let go of the store."""

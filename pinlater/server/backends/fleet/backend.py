@@ -21,6 +21,7 @@ from pinlater.server.backends.contract import (
     Expired,
     JobFilter,
     JobRecord,
+    KeptReport,
     NewJob,
     Page,
     Position,
@@ -29,7 +30,7 @@ from pinlater.server.backends.contract import (
     Settled,
     covered,
 )
-from pinlater.server.backends.fleet import addressed, limits, scanning, storing
+from pinlater.server.backends.fleet import addressed, limits, reports, scanning, storing
 from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn
 from pinlater.server.backends.fleet.gathered import Gathered
 from pinlater.server.backends.fleet.member import Member, OnCall
@@ -298,6 +299,17 @@ class FleetBackend:
             succeeded[collected.queue] += collected.succeeded
             failed[collected.queue] += collected.failed
         return [Collected(queue, succeeded[queue], failed[queue]) for queue in succeeded]
+
+    # Workers
+
+    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        if keep_ms:
+            await reports.keep(self._roster.well(), worker_id, report, keep_ms)
+        else:
+            await reports.forget(self._roster.well(), worker_id)
+
+    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
+        return await reports.read(self._roster.well(), max_bytes)
 
     # Time
 

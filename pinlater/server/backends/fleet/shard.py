@@ -17,6 +17,7 @@ from pinlater.server.backends.contract import (
     Expired,
     JobFilter,
     JobRecord,
+    KeptReport,
     NewJob,
     Page,
     Position,
@@ -130,6 +131,10 @@ class Shard(Protocol):
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]: ...
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]: ...
+
+    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None: ...
+
+    async def reports(self, max_bytes: int) -> list[KeptReport]: ...
 
     async def close(self) -> None:
         """Finish what was submitted, as far as the shard answers, and let go of it."""

@@ -77,4 +77,9 @@ def _home_of(key: str, members: Sequence[Member]) -> Member:
     """Return the shard that a key says: when a shard comes or goes, few keys move."""
     if len(members) == 1:
         return members[0]
-    return max(members, key=lambda member: hashlib.blake2b(f"{member.name}\0{key}".encode(), digest_size=8).digest())
+    return max(members, key=lambda member: rank(member.name, key))
+
+
+def rank(shard: str, key: str) -> bytes:
+    """Return what the shards are compared by when a key chooses one of them."""
+    return hashlib.blake2b(f"{shard}\0{key}".encode(), digest_size=8).digest()

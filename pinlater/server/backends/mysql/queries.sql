@@ -237,3 +237,22 @@ SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue LIM
 -- As soon as no job is left of it.
 DELETE FROM {db}.queues
 WHERE id = :queue AND name IS NULL AND NOT EXISTS (SELECT 1 FROM {db}.jobs WHERE queue_id = :queue)
+
+-- name: keep_report
+INSERT INTO {db}.reports (worker_id, reported_at, expires_at, report_bytes, report)
+VALUES (:worker, :now, :expires_at, :bytes, :report)
+ON DUPLICATE KEY UPDATE reported_at = :now, expires_at = :expires_at, report_bytes = :bytes, report = :report
+
+-- name: forget_report
+DELETE FROM {db}.reports WHERE worker_id = :worker
+
+-- name: forget_expired_reports
+-- Not all at once, should there be many.
+DELETE FROM {db}.reports WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
+
+-- name: sizes_of_reports
+SELECT worker_id, report_bytes FROM {db}.reports FORCE INDEX (reports_expiring)
+WHERE expires_at > :now ORDER BY expires_at DESC LIMIT :limit
+
+-- name: reports
+SELECT worker_id, report, reported_at FROM {db}.reports FORCE INDEX (PRIMARY) WHERE worker_id IN (:workers)

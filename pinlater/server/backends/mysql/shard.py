@@ -21,6 +21,7 @@ from pinlater.server.backends.contract import (
     Expired,
     JobFilter,
     JobRecord,
+    KeptReport,
     NewJob,
     Page,
     Position,
@@ -36,6 +37,7 @@ from pinlater.server.backends.mysql.looking import Looker
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queues import Queues
+from pinlater.server.backends.mysql.reports import Reports
 from pinlater.server.backends.mysql.settle import AckRequest, Settler
 from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
 from pinlater.server.backends.mysql.upkeep import Upkeep
@@ -87,6 +89,7 @@ class MysqlShard:
         self._database = Database(name, pool, Queries(database), options.now_ms)
         self._queues = Queues(self._database, options.priority_levels)
         self._looker = Looker(self._database)
+        self._reports = Reports(self._database)
         self._upkeep = Upkeep(self._database, self._queues)
         self._checkpointer = Checkpointer(self._database)
         self._stores = Lane(name, Storer(self._database).store, on_commit=options.on_commit)
@@ -296,6 +299,12 @@ class MysqlShard:
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         return await self._upkeep.collect(succeeded_ttl_ms, failed_ttl_ms, limit)
+
+    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        await self._reports.keep(worker_id, report, keep_ms)
+
+    async def reports(self, max_bytes: int) -> list[KeptReport]:
+        return await self._reports.read(max_bytes)
 
     async def close(self) -> None:
         await self._watcher.close()

@@ -38,7 +38,7 @@ class Asker:
     Args:
         name: of the shard.
         link: the way to it.
-        tag: what the keys of a queue begin with, by its name.
+        tag: what the keys of a queue begin with, by its name; or of what else there is.
         now_ms: the time; None: the shard's own clock, as it should be outside tests.
     """
 

@@ -30,9 +30,9 @@ def scripts() -> dict[str, Script]:
 
 
 def _assemble(path: Path) -> Script:
-    """Put the parts that a script names in its head before it; all but those "alone" begin with ``queue``."""
+    """Put the parts that a script names in its head before it; all but those "alone" begin with a clock and a queue."""
     own = path.read_text(encoding="utf-8")
-    parts = [] if _ALONE.search(own) else ["queue"]
+    parts = [] if _ALONE.search(own) else ["clock", "queue"]
     for match in _WITH.finditer(own):
         parts += match[1].split()
     texts = [(_FOLDER / "parts" / f"{part}.lua").read_text(encoding="utf-8") for part in parts]

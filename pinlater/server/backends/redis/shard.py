@@ -26,6 +26,7 @@ from pinlater.server.backends.contract import (
     Expired,
     JobFilter,
     JobRecord,
+    KeptReport,
     NewJob,
     Page,
     Position,
@@ -34,7 +35,7 @@ from pinlater.server.backends.contract import (
     Settled,
 )
 from pinlater.server.backends.fleet import ShardUnreachable
-from pinlater.server.backends.redis import importing, looking, upkeep, working
+from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.durability import DurabilityCheck
 from pinlater.server.backends.redis.greeting import greet
@@ -90,6 +91,7 @@ class RedisShard:
         self._work = Asker(name, self._link, self._tag, now_ms)
         self._look = Asker(name, self._side, self._tag, now_ms)
         self._queues = Queues(self._look, self._plain, f"{PREFIX}{{{name}}}:queues", self._tag)
+        self._reports = Asker(name, self._side, lambda place: f"{PREFIX}{{{name}}}:{place}", now_ms)
         self._strays = Strays()
         self._durability = DurabilityCheck(name)
         self._wakeups = Wakeups(name, place, f"{PREFIX}{{{name}}}:arrivals", self._aside, arrivals)
@@ -275,6 +277,12 @@ class RedisShard:
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         return await upkeep.collect(self._look, await self._queues.listed(), succeeded_ttl_ms, failed_ttl_ms, limit)
+
+    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        await reports.keep(self._reports, worker_id, report, keep_ms)
+
+    async def reports(self, max_bytes: int) -> list[KeptReport]:
+        return await reports.read(self._reports, max_bytes)
 
     async def close(self) -> None:
         await self._wakeups.close()

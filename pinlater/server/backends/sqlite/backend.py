@@ -23,6 +23,7 @@ from pinlater.server.backends.contract import (
     Expired,
     JobFilter,
     JobRecord,
+    KeptReport,
     NewJob,
     Page,
     Position,
@@ -32,7 +33,7 @@ from pinlater.server.backends.contract import (
 )
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.shard_state import ShardState
-from pinlater.server.backends.sqlite import looking, queues, upkeep
+from pinlater.server.backends.sqlite import looking, queues, reports, upkeep
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
@@ -71,6 +72,7 @@ _VERBS = (
     upkeep.delete,
     upkeep.delete_these,
     upkeep.collect,
+    reports.keep,
 )
 """In the order within a transaction: what makes jobs claimable stands before ``claim``.
 
@@ -302,6 +304,12 @@ class SqliteBackend:
             for queue_id, succeeded, failed in collected
             if queue_id in names
         ]
+
+    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        await self._writer.submit(reports.keep, reports.KeepRequest(worker_id, report, keep_ms))
+
+    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
+        return await self._read(reports.read, self._now_ms(), max_bytes)
 
     async def close(self) -> None:
         await self._writer.close()

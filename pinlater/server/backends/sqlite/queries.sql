@@ -265,3 +265,20 @@ SELECT max((SELECT value FROM settings WHERE name = 'next_job_id'), coalesce((SE
 
 -- name: reserve_job_ids
 UPDATE settings SET value = ?1 WHERE name = 'next_job_id'
+
+-- name: keep_report
+-- ?1 worker, ?2 now, ?3 report, ?4 expires.
+INSERT INTO reports (worker_id, reported_at, report, expires_at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (worker_id) DO UPDATE SET reported_at = ?2, report = ?3, expires_at = ?4
+
+-- name: forget_report
+-- ?1 worker.
+DELETE FROM reports WHERE worker_id = ?1
+
+-- name: forget_expired_reports
+-- Not all at once, should there be many. ?1 limit, ?2 now.
+DELETE FROM reports WHERE rowid IN (SELECT rowid FROM reports WHERE expires_at <= ?2 LIMIT ?1)
+
+-- name: reports
+-- ?1 limit, ?2 now.
+SELECT worker_id, report, reported_at FROM reports WHERE expires_at > ?2 ORDER BY expires_at DESC LIMIT ?1

@@ -13,7 +13,7 @@ import psutil
 from pinlater.errors import ConfigError
 from pinlater.server.backends.sqlite.queries import schema
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _LOCK_PATIENCE_SECONDS = 5.0
 _NETWORK_FILE_SYSTEMS = frozenset(

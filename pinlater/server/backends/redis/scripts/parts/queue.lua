@@ -1,19 +1,11 @@
 -- Begins every script about a queue. KEYS[1] is the queue: a string with the number of its present life. All else of
 -- the queue has keys that start with KEYS[1], hash tag included, so that they lie in the same slot of a cluster.
--- ARGV[1] is the time in epoch milliseconds, or empty: then this server's own clock counts.
 local life = redis.call('GET', KEYS[1])
 if not life then
   return {err = 'NOQUEUE there is no such queue'}
 end
 local prefix = KEYS[1] .. ':' .. life .. ':'
 local JOBS, CLAIMS = prefix .. 'jobs', prefix .. 'claims'
-
-local now = tonumber(ARGV[1])
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
-local NOW = string.format('%d', now)
 
 -- Arguments of one command: well below what Lua can unpack at once (8000).
 local MOST_ARGUMENTS = 2000

@@ -1,0 +1,46 @@
+"""What workers have reported of themselves: kept as it comes, for as long as they say."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.server.backends.contract import MAX_REPORTS, KeptReport
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import Transaction
+
+_FORGOTTEN_AT_ONCE = 100
+
+
+class KeepRequest(NamedTuple):
+    """A worker's report; ``keep_ms`` 0 forgets the worker."""
+
+    worker_id: str
+    report: bytes
+    keep_ms: int
+
+
+def keep(transaction: Transaction, requests: Sequence[KeepRequest]) -> list[None]:
+    """Carry out each request, and forget some of the workers that have gone without a word."""
+    now = transaction.now
+    for worker_id, report, keep_ms in requests:
+        if keep_ms:
+            transaction.run(QUERIES["keep_report"], (worker_id, now, report, now + keep_ms))
+        else:
+            transaction.run(QUERIES["forget_report"], (worker_id,))
+    transaction.run(QUERIES["forget_expired_reports"], (_FORGOTTEN_AT_ONCE, now))
+    return [None for _ in requests]
+
+
+def read(connection: sqlite3.Connection, now: int, max_bytes: int) -> list[KeptReport]:
+    """Return the reports that have not expired, as far as they fit."""
+    found: list[KeptReport] = []
+    rows = connection.execute(QUERIES["reports"], (MAX_REPORTS, now))
+    for row in rows:
+        max_bytes -= len(row[1])
+        if max_bytes < 0:
+            break
+        found.append(KeptReport(*row))
+    rows.close()  # or the read transaction would stay open
+    return found

@@ -1,0 +1,86 @@
+"""A database of an earlier version is brought to the present one, whoever opens it, and as often as it takes."""
+
+import asyncio
+
+import pytest
+
+from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.database import SCHEMA_VERSION, Database
+from pinlater.server.backends.mysql.faults import Refused
+from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.queries import Queries
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import fresh_prefix, place_of
+
+
+class Old:
+    """A database with the tables of version 1, and a queue in it."""
+
+    def __init__(self):
+        self._place = place_of(shared_service())
+        self.queries = Queries(fresh_prefix() + "schema")
+        self.run(b"CREATE DATABASE %b" % self.name)
+        self.run(*self.queries.schema(1), self.queries.bind("create_queue", name="emails", now=1))
+
+    @property
+    def name(self):
+        return self.queries.database.encode()
+
+    def run(self, *statements):
+        async def work():
+            connection = await Connection.open(self._place)
+            results = await connection.run(*statements)
+            connection.close()
+            return results
+
+        return asyncio.run(work())
+
+    def open(self, servers=1):
+        async def work():
+            pools = [Pool(self._place, 1) for _ in range(servers)]
+            try:
+                await asyncio.gather(*(self._open_one(pool) for pool in pools))
+            finally:
+                for pool in pools:
+                    pool.close()
+
+        asyncio.run(work())
+
+    async def _open_one(self, pool):
+        async with Database("1", pool, self.queries, lambda: 1).connection():
+            pass
+
+    def version(self):
+        return self.run(self.queries.bind("schema_version"))[0].rows[0][0]
+
+    def tables(self):
+        query = b"SELECT table_name FROM information_schema.tables WHERE table_schema = '%b'" % self.name
+        return {row[0] for row in self.run(query)[0].rows}
+
+
+@pytest.fixture
+def old():
+    database = Old()
+    yield database
+    database.run(b"DROP DATABASE %b" % database.name)
+
+
+def test_a_database_of_version_1_is_brought_to_the_present_one(old):
+    assert (old.version(), "reports" in old.tables()) == (1, False)
+    old.open(servers=4)
+    assert (old.version(), "reports" in old.tables()) == (SCHEMA_VERSION, True)
+    assert [name for _, name in old.run(old.queries.bind("queues"))[0].rows] == ["emails"]
+    old.open()
+    assert old.version() == SCHEMA_VERSION
+
+
+def test_a_step_that_was_left_half_done_is_completed(old):
+    old.run(old.queries.schema(2)[0])
+    old.open()
+    assert old.version() == SCHEMA_VERSION
+
+
+def test_a_database_of_a_newer_version_is_refused(old):
+    old.run(b"UPDATE %b.settings SET value = %d WHERE name = 'schema_version'" % (old.name, SCHEMA_VERSION + 1))
+    with pytest.raises(Refused, match="install a newer one"):
+        old.open()
