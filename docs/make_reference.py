@@ -248,6 +248,9 @@ def clients() -> str:
         described("client/moving", "Move"),
         described("client/records", "JobInfo"),
         described("client/records", "QueueSettings"),
+        described("client/records", "WorkerReport"),
+        described("client/records", "WorkerProcess"),
+        described("client/records", "RunningJob"),
         "## Errors\n\nAll are in `pinlater.errors`.\n\n```text\n" + tree() + "\n```",
         "## Testing\n\nAll of this is in `pinlater.testing`; the guide is [Testing](../guides/testing.md).",
         described("testing/fake_context", "FakeContext", level=3, methods=False),
@@ -283,7 +286,7 @@ def wire() -> str:
         else:
             fields += [(code(f"{name}.{each[0]}"), each[1], each[2]) for each in added if int(each[3]) >= 100]
     methods = re.findall(
-        r"^  (\S+(?: \S+>)?) (\w+)\(1: RequestContext context(?:, 2: (\w+) \w+)?\)", service(source), re.MULTILINE
+        r"^  (\S+(?: \S+>)?) (\w+)\(1: RequestContext context(?:, 2: (\S+) \w+)?\)", service(source), re.MULTILINE
     )
     return page(
         "Additions to the wire contract",

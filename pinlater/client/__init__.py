@@ -13,7 +13,19 @@ if TYPE_CHECKING:
     from pinlater.client.connection import Connection
     from pinlater.client.handle import AsyncJobHandle, JobHandle
     from pinlater.client.moving import Move
-    from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
+    from pinlater.client.records import (
+        Ack,
+        Acks,
+        Checkpoint,
+        ClaimedJob,
+        JobInfo,
+        NewJob,
+        Page,
+        QueueSettings,
+        RunningJob,
+        WorkerProcess,
+        WorkerReport,
+    )
     from pinlater.client.servers import ServerSet
     from pinlater.client.tls import TlsFiles
 
@@ -33,8 +45,11 @@ _HOMES = {
     "NewJob": "records",
     "Page": "records",
     "QueueSettings": "records",
+    "RunningJob": "records",
     "ServerSet": "servers",
     "TlsFiles": "tls",
+    "WorkerProcess": "records",
+    "WorkerReport": "records",
 }
 
 __all__ = [
@@ -53,8 +68,11 @@ __all__ = [
     "NewJob",
     "Page",
     "QueueSettings",
+    "RunningJob",
     "ServerSet",
     "TlsFiles",
+    "WorkerProcess",
+    "WorkerReport",
 ]
 
 

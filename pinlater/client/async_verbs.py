@@ -8,7 +8,17 @@ from typing import TypeVar
 
 from pinlater.client.calls import Call, Calls
 from pinlater.client.moving import Move, carry_out_async
-from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
+from pinlater.client.records import (
+    Ack,
+    Acks,
+    Checkpoint,
+    ClaimedJob,
+    JobInfo,
+    NewJob,
+    Page,
+    QueueSettings,
+    WorkerReport,
+)
 from pinlater.state import JobState
 
 T = TypeVar("T")
@@ -51,6 +61,10 @@ class AsyncVerbs(ABC):
         await self._execute(
             self._calls.change_queue(name, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running)
         )
+
+    async def oldest_due(self, queues: Iterable[str] = ()) -> dict[str, int]:
+        """Do what ``Verbs.oldest_due`` does."""
+        return await self._execute(self._calls.oldest_due(queues))
 
     async def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
         """Do what ``Verbs.enqueue_jobs`` does."""
@@ -193,3 +207,11 @@ class AsyncVerbs(ABC):
     async def release_claims(self, queue: str, source: str) -> int:
         """Do what ``Verbs.release_claims`` does."""
         return await self._execute(self._calls.release_claims(queue, source))
+
+    async def report_worker(self, report: WorkerReport, keep: float) -> None:
+        """Do what ``Verbs.report_worker`` does."""
+        await self._execute(self._calls.report_worker(report, keep))
+
+    async def workers(self) -> list[WorkerReport]:
+        """Do what ``Verbs.workers`` does."""
+        return await self._execute(self._calls.workers())

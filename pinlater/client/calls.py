@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pinlater.client import conversion
-from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
+from pinlater.client.records import (
+    Ack,
+    Acks,
+    Checkpoint,
+    ClaimedJob,
+    JobInfo,
+    NewJob,
+    Page,
+    QueueSettings,
+    WorkerReport,
+)
 from pinlater.state import JobState
 from pinlater.wire import messages
 from pinlater.wire.messages import CONTINUATION_START, RequestContext, arguments_of
@@ -91,6 +101,9 @@ class Calls:
     ) -> Call[None]:
         request = messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running)
         return self._call("changeQueueSettings", conversion.nothing, safe_to_repeat=True, request=request)
+
+    def oldest_due(self, queues: Iterable[str] = ()) -> Call[dict[str, int]]:
+        return self._call("getOldestDueTimestamps", conversion.moments, safe_to_repeat=True, queueNames=list(queues))
 
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[str]]:
         return self.enqueue_structs(queue, [conversion.job_struct(job) for job in jobs])
@@ -233,3 +246,12 @@ class Calls:
     def release_claims(self, queue: str, source: str) -> Call[int]:
         request = messages.PinLaterReleaseClaimsRequest(queueName=queue, claimSource=source)
         return self._call("releaseClaims", conversion.number, safe_to_repeat=True, request=request)
+
+    def report_worker(self, report: WorkerReport, keep: float) -> Call[None]:
+        request = messages.PinLaterReportWorkerRequest(
+            worker=conversion.worker_struct(report), keepMillis=conversion.milliseconds(keep)
+        )
+        return self._call("reportWorker", conversion.nothing, safe_to_repeat=True, request=request)
+
+    def workers(self) -> Call[list[WorkerReport]]:
+        return self._call("getWorkers", conversion.worker_reports, safe_to_repeat=True)

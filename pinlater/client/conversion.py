@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pinlater.client.records import Ack, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
+from pinlater.client.records import (
+    Ack,
+    Checkpoint,
+    ClaimedJob,
+    JobInfo,
+    NewJob,
+    Page,
+    QueueSettings,
+    RunningJob,
+    WorkerProcess,
+    WorkerReport,
+)
 from pinlater.errors import ProtocolError
 from pinlater.state import JobState
 from pinlater.wire import messages
@@ -73,6 +84,33 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def worker_struct(report: WorkerReport) -> messages.PinLaterWorker:
+    """Make the struct of a worker's report; when it came, the server knows."""
+    return messages.PinLaterWorker(
+        workerId=report.id,
+        host=report.host,
+        pid=report.pid,
+        version=report.version,
+        pythonVersion=report.python,
+        startedAtTimestampMillis=report.started_ms,
+        isDraining=report.is_draining,
+        processes=[_process_struct(process) for process in report.processes],
+    )
+
+
+def _process_struct(process: WorkerProcess) -> messages.PinLaterWorkerProcess:
+    return messages.PinLaterWorkerProcess(
+        pid=process.pid,
+        pool=process.pool,
+        queueNames=list(process.queues),
+        startedAtTimestampMillis=process.started_ms,
+        memoryBytes=process.memory_bytes,
+        jobsAtOnce=process.slots,
+        jobsEnded=process.ended,
+        runningJobs=[messages.PinLaterRunningJob(*job) for job in process.jobs],
+    )
 
 
 # What comes back
@@ -164,6 +202,47 @@ def queue_settings(reply: Any) -> dict[str, QueueSettings]:
         queue: QueueSettings(bool(one.isPaused), one.maxJobsPerSecond, one.maxRunning, bool(one.isFromFile))
         for queue, one in _there(reply).items()
     }
+
+
+def moments(reply: Any) -> dict[str, int]:
+    """Take points in time by queue."""
+    found: dict[str, int] = _there(reply)
+    return found
+
+
+def worker_reports(reply: Any) -> list[WorkerReport]:
+    """Take what the workers have reported."""
+    return [_worker_report(struct) for struct in _there(reply)]
+
+
+def _worker_report(struct: messages.PinLaterWorker) -> WorkerReport:
+    return WorkerReport(
+        _there(struct.workerId),
+        _there(struct.host),
+        struct.pid,
+        struct.version,
+        struct.pythonVersion,
+        struct.startedAtTimestampMillis,
+        bool(struct.isDraining),
+        [_worker_process(process) for process in struct.processes or ()],
+        struct.reportedAtTimestampMillis,
+    )
+
+
+def _worker_process(struct: messages.PinLaterWorkerProcess) -> WorkerProcess:
+    return WorkerProcess(
+        _there(struct.pid),
+        struct.pool,
+        struct.queueNames or [],
+        struct.startedAtTimestampMillis,
+        struct.memoryBytes,
+        struct.jobsAtOnce,
+        struct.jobsEnded,
+        [
+            RunningJob(_there(job.jobDescriptor), _there(job.startedAtTimestampMillis))
+            for job in struct.runningJobs or ()
+        ],
+    )
 
 
 def page(reply: Any) -> Page:

@@ -179,6 +179,68 @@ class QueueSettings(NamedTuple):
     is_from_file: bool = False
 
 
+class RunningJob(NamedTuple):
+    """A job that a worker says it runs.
+
+    Attributes:
+        descriptor: address of the job.
+        since_ms: when this run began, epoch milliseconds by the worker's clock.
+    """
+
+    descriptor: str
+    since_ms: int
+
+
+class WorkerProcess(NamedTuple):
+    """A job process, as its worker tells of it; what it does not tell is None.
+
+    Attributes:
+        pid: its process id.
+        pool: name of its pool.
+        queues: that it takes jobs from.
+        started_ms: when it started, epoch milliseconds by the worker's clock.
+        memory_bytes: its resident memory.
+        slots: how many jobs it can run at the same time.
+        ended: how many jobs have ended in it, whatever their outcome.
+        jobs: those that it runs.
+    """
+
+    pid: int
+    pool: str | None = None
+    queues: Sequence[str] = ()
+    started_ms: int | None = None
+    memory_bytes: int | None = None
+    slots: int | None = None
+    ended: int | None = None
+    jobs: Sequence[RunningJob] = ()
+
+
+class WorkerReport(NamedTuple):
+    """What a worker, one supervisor with its job processes, tells of itself; what it does not tell is None.
+
+    Attributes:
+        id: tells it from all others, also from those before it on the same host.
+        host: where it runs.
+        pid: process id of the supervisor.
+        version: of PinLater.
+        python: version of Python.
+        started_ms: when it started, epoch milliseconds by its own clock.
+        is_draining: it takes no more jobs, and ends when those that run have ended.
+        processes: its job processes.
+        reported_ms: when the report came, epoch milliseconds by the store's clock; None in one that is to be sent.
+    """
+
+    id: str
+    host: str
+    pid: int | None = None
+    version: str | None = None
+    python: str | None = None
+    started_ms: int | None = None
+    is_draining: bool = False
+    processes: Sequence[WorkerProcess] = ()
+    reported_ms: int | None = None
+
+
 class Page(NamedTuple):
     """One answer to a scan.
 

@@ -8,7 +8,17 @@ from typing import TypeVar
 
 from pinlater.client.calls import Call, Calls
 from pinlater.client.moving import Move, carry_out
-from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob, Page, QueueSettings
+from pinlater.client.records import (
+    Ack,
+    Acks,
+    Checkpoint,
+    ClaimedJob,
+    JobInfo,
+    NewJob,
+    Page,
+    QueueSettings,
+    WorkerReport,
+)
 from pinlater.state import JobState
 
 T = TypeVar("T")
@@ -78,6 +88,19 @@ class Verbs(ABC):
         self._execute(
             self._calls.change_queue(name, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running)
         )
+
+    def oldest_due(self, queues: Iterable[str] = ()) -> dict[str, int]:
+        """Return since when the job is due that has been so for longest, by queue, in epoch milliseconds.
+
+        Queues with nothing due are left out, and those that are not there; paused ones are not.
+
+        Args:
+            queues: names of queues; none: all queues.
+
+        Raises:
+            ProtocolError: as of ``queue_settings``.
+        """
+        return self._execute(self._calls.oldest_due(queues))
 
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> list[str]:
         """Store jobs, all or none; return their descriptors in the same order.
@@ -290,3 +313,24 @@ class Verbs(ABC):
             ProtocolError: the server is one of the original, which does not know this call.
         """
         return self._execute(self._calls.release_claims(queue, source))
+
+    def report_worker(self, report: WorkerReport, keep: float) -> None:
+        """Let everybody see a worker; the report takes the place of the one before.
+
+        Args:
+            report: of the worker; ``reported_ms`` is not sent.
+            keep: seconds for which it is believed without another one, at most a day; 0: the worker has ended.
+
+        Raises:
+            UnknownError: the report is too large or says what cannot be.
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        self._execute(self._calls.report_worker(report, keep))
+
+    def workers(self) -> list[WorkerReport]:
+        """Return what the workers have last reported of themselves, by host; idle ones, too.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return self._execute(self._calls.workers())

@@ -6,12 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-from pinlater import password
 from pinlater.descriptor import JobDescriptor
-from pinlater.errors import DequeueRateLimited, PasswordInvalid, ServiceError, UnknownError
+from pinlater.errors import DequeueRateLimited, ServiceError, UnknownError
 from pinlater.server import rules
+from pinlater.server.admin_password import AdminPassword
 from pinlater.server.backends.body_pattern import check_pattern
 from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, JobFilter, covered
 from pinlater.server.broker import Broker, Caller
@@ -22,6 +23,8 @@ from pinlater.server.metrics import Metrics
 from pinlater.server.overload import Overload
 from pinlater.server.settings import Settings
 from pinlater.server.stored_limits import StoredLimits
+from pinlater.server.waiting import oldest_due
+from pinlater.server.worker_reports import WorkerReports
 from pinlater.wire import messages as wire
 from pinlater.wire.codec import UNKNOWN_METHOD
 
@@ -78,7 +81,8 @@ class Service:
         self._claims = claims
         self._metrics = metrics
         self._now_ms = now_ms
-        self._password_check = asyncio.Lock()
+        self._password = AdminPassword(settings.admin_password_hash)
+        reports = WorkerReports(backend, settings.max_frame_bytes - _ANSWER_RESERVE_BYTES)
         self._calls: dict[str, Callable[..., Awaitable[Answer]]] = {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
@@ -96,6 +100,9 @@ class Service:
             "importJobs": self._import_jobs,
             "getQueueSettings": self._queue_settings,
             "changeQueueSettings": self._change_queue_settings,
+            "reportWorker": _plain(reports.keep),
+            "getWorkers": _plain(reports.read),
+            "getOldestDueTimestamps": _plain(partial(oldest_due, backend)),
         }
 
     async def call(self, method: str, arguments: Any, caller: Caller) -> Answer:
@@ -136,7 +143,7 @@ class Service:
         return Answer(None)
 
     async def _delete_queue(self, arguments: Any, _: Caller) -> Answer:
-        await self._check_password(arguments.password)
+        await self._password.check(arguments.password)
         if arguments.name is None:
             raise missing("name")
         rules.check_queue_name(arguments.name)
@@ -144,15 +151,6 @@ class Service:
         await self._limits.refresh()
         self._metrics.forget_queue(arguments.name)
         return Answer(None)
-
-    async def _check_password(self, given: str | None) -> None:
-        stored = self._settings.admin_password_hash
-        if not stored:
-            raise PasswordInvalid("this server has no ADMIN_PASSWORD_HASH, so nobody may delete queues")
-        async with self._password_check:  # one at a time: hashing is slow on purpose
-            right = await asyncio.to_thread(password.verify_password, given or "", stored)
-        if not right or given is None:
-            raise PasswordInvalid("the admin password is wrong")
 
     async def _queue_names(self, _: Any, __: Caller) -> Answer:
         return Answer(await self._backend.queue_names())
@@ -389,4 +387,13 @@ class Service:
         return Answer(await self._backend.delete_jobs(request.queueName, which, limit))
 
 
-_WITH_REQUEST = wire.METHODS - {"createQueue", "deleteQueue", "getQueueNames", "getQueueSettings"}
+def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Answer]]:
+    """Return a call whose answer nobody has to undo, whoever made it."""
+
+    async def call(arguments: Any, _: Caller) -> Answer:
+        return Answer(await handler(arguments))
+
+    return call
+
+
+_WITH_REQUEST = {method for method in wire.METHODS if hasattr(wire.arguments_of(method)(), "request")}

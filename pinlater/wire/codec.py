@@ -10,7 +10,7 @@ far as time and memory go.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from thriftpy2.protocol.cybin import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
@@ -28,6 +28,8 @@ INTERNAL_ERROR = TApplicationException.INTERNAL_ERROR
 PROTOCOL_ERROR = TApplicationException.PROTOCOL_ERROR
 
 _MAX_KEPT_BUFFER = 1 << 20
+
+_T = TypeVar("_T")
 
 
 class Call(NamedTuple):
@@ -120,7 +122,27 @@ class Codec:
             self._new_writer()
         return with_header(payload)
 
+    def encode_struct(self, struct: Any) -> bytes:
+        """Return a struct alone, as a store keeps it."""
+        output = self._output
+        output.clean()
+        self._writer.write_struct(struct)
+        return bytes(output.getvalue())
+
     # Decoding
+
+    def decode_struct(self, kind: type[_T], data: bytes) -> _T:
+        """Read what ``encode_struct`` made, perhaps in a newer version: trusted as the store is.
+
+        Raises:
+            MalformedMessage: it is something else.
+        """
+        self._input.clean()
+        self._source.load(data)
+        struct = kind()
+        self._read(self._reader.read_struct, struct)
+        self._forget_large(data)
+        return struct
 
     def decode_call(self, frame: bytes) -> Call:
         """Read a request.

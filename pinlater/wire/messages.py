@@ -42,6 +42,10 @@ PinLaterReleaseClaimsRequest = idl.PinLaterReleaseClaimsRequest
 PinLaterImportJobsRequest = idl.PinLaterImportJobsRequest
 PinLaterQueueSettings = idl.PinLaterQueueSettings
 PinLaterChangeQueueSettingsRequest = idl.PinLaterChangeQueueSettingsRequest
+PinLaterRunningJob = idl.PinLaterRunningJob
+PinLaterWorkerProcess = idl.PinLaterWorkerProcess
+PinLaterWorker = idl.PinLaterWorker
+PinLaterReportWorkerRequest = idl.PinLaterReportWorkerRequest
 PinLaterException = idl.PinLaterException
 
 _ARGUMENTS = {method: getattr(idl.PinLater, method + "_args") for method in METHODS}

@@ -321,6 +321,68 @@ class PinLaterChangeQueueSettingsRequest:
         maxRunning: int | None = ...,
     ) -> None: ...
 
+class PinLaterRunningJob:
+    jobDescriptor: str | None
+    startedAtTimestampMillis: int | None
+    def __init__(
+        self,
+        jobDescriptor: str | None = ...,
+        startedAtTimestampMillis: int | None = ...,
+    ) -> None: ...
+
+class PinLaterWorkerProcess:
+    pid: int | None
+    pool: str | None
+    queueNames: list[str] | None
+    startedAtTimestampMillis: int | None
+    memoryBytes: int | None
+    jobsAtOnce: int | None
+    jobsEnded: int | None
+    runningJobs: list[PinLaterRunningJob] | None
+    def __init__(
+        self,
+        pid: int | None = ...,
+        pool: str | None = ...,
+        queueNames: list[str] | None = ...,
+        startedAtTimestampMillis: int | None = ...,
+        memoryBytes: int | None = ...,
+        jobsAtOnce: int | None = ...,
+        jobsEnded: int | None = ...,
+        runningJobs: list[PinLaterRunningJob] | None = ...,
+    ) -> None: ...
+
+class PinLaterWorker:
+    workerId: str | None
+    host: str | None
+    pid: int | None
+    version: str | None
+    pythonVersion: str | None
+    startedAtTimestampMillis: int | None
+    isDraining: bool | None
+    processes: list[PinLaterWorkerProcess] | None
+    reportedAtTimestampMillis: int | None
+    def __init__(
+        self,
+        workerId: str | None = ...,
+        host: str | None = ...,
+        pid: int | None = ...,
+        version: str | None = ...,
+        pythonVersion: str | None = ...,
+        startedAtTimestampMillis: int | None = ...,
+        isDraining: bool | None = ...,
+        processes: list[PinLaterWorkerProcess] | None = ...,
+        reportedAtTimestampMillis: int | None = ...,
+    ) -> None: ...
+
+class PinLaterReportWorkerRequest:
+    worker: PinLaterWorker | None
+    keepMillis: int | None
+    def __init__(
+        self,
+        worker: PinLaterWorker | None = ...,
+        keepMillis: int | None = ...,
+    ) -> None: ...
+
 class PinLaterException(Exception):
     errorCode: int | None
     message: str | None

@@ -234,6 +234,52 @@ struct PinLaterChangeQueueSettingsRequest {
   4: optional i32 maxRunning,
 }
 
+// Addition: a job that a worker says it runs.
+struct PinLaterRunningJob {
+  1: required string jobDescriptor,
+  2: required i64 startedAtTimestampMillis,
+}
+
+// Addition: a job process, as its worker tells of it; times are of the worker's clock.
+struct PinLaterWorkerProcess {
+  1: required i32 pid,
+  2: optional string pool,
+  // That it takes jobs from.
+  3: optional list<string> queueNames,
+  4: optional i64 startedAtTimestampMillis,
+  // Resident.
+  5: optional i64 memoryBytes,
+  // How many jobs it can run at the same time.
+  6: optional i32 jobsAtOnce,
+  // Since it started, whatever their outcome.
+  7: optional i64 jobsEnded,
+  8: optional list<PinLaterRunningJob> runningJobs,
+}
+
+// Addition: a worker, that is one supervisor with its job processes, as it tells of itself.
+struct PinLaterWorker {
+  // Tells it from all others, also from those before it on the same host. At most 200 characters.
+  1: required string workerId,
+  2: required string host,
+  3: optional i32 pid,
+  4: optional string version,
+  5: optional string pythonVersion,
+  6: optional i64 startedAtTimestampMillis,
+  // It takes no more jobs, and ends when those that run have ended.
+  7: optional bool isDraining,
+  8: optional list<PinLaterWorkerProcess> processes,
+  // Of an answer: set by the server.
+  9: optional i64 reportedAtTimestampMillis,
+}
+
+// Addition: what a worker tells again and again.
+struct PinLaterReportWorkerRequest {
+  // At most 256 KB in all.
+  1: required PinLaterWorker worker,
+  // For how long it is believed without another report, at most a day. 0: it has ended; forget it.
+  2: required i32 keepMillis,
+}
+
 exception PinLaterException {
   1: required ErrorCode errorCode,
   2: required string message,
@@ -273,5 +319,15 @@ service PinLater {
   map<string, PinLaterQueueSettings> getQueueSettings(1: RequestContext context)
     throws (1: PinLaterException e),
   void changeQueueSettings(1: RequestContext context, 2: PinLaterChangeQueueSettingsRequest request)
+    throws (1: PinLaterException e),
+  // Replaces what the same worker has reported before.
+  void reportWorker(1: RequestContext context, 2: PinLaterReportWorkerRequest request)
+    throws (1: PinLaterException e),
+  // All that have reported and are still believed; at most 10,000, and as many as an answer holds.
+  list<PinLaterWorker> getWorkers(1: RequestContext context)
+    throws (1: PinLaterException e),
+  // Since when the job is due that has been so for longest, by queue; queues without one are left out.
+  // No names: of all queues.
+  map<string, i64> getOldestDueTimestamps(1: RequestContext context, 2: list<string> queueNames)
     throws (1: PinLaterException e),
 }

@@ -31,6 +31,10 @@ ReleaseRequest    1 queueName string, 2 claimSource string
 ImportRequest     1 queueName string, 2 jobs list<JobInfo>
 QueueSettings     1 isPaused bool, 2 maxJobsPerSecond double, 3 maxRunning i32, 4 isFromFile bool
 ChangeRequest     1 queueName string, 2 isPaused bool, 3 maxJobsPerSecond double, 4 maxRunning i32
+RunningJob        1 jobDescriptor string, 2 startedAtTimestampMillis i64
+WorkerProcess     1 pid i32, 2 pool string, 3 queueNames list<string>, 4 startedAtTimestampMillis i64, 5 memoryBytes i64, 6 jobsAtOnce i32, 7 jobsEnded i64, 8 runningJobs list<RunningJob>
+Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64
+ReportRequest     1 worker Worker, 2 keepMillis i32
 Failure           1 errorCode i32, 2 message string
 """  # noqa: E501 - a table
 
@@ -51,6 +55,9 @@ releaseClaims   2 request ReleaseRequest                 -> i32
 importJobs      2 request ImportRequest                  -> EnqueueResponse
 getQueueSettings                                         -> map<string,QueueSettings>
 changeQueueSettings 2 request ChangeRequest              -> void
+reportWorker    2 request ReportRequest                  -> void
+getWorkers                                               -> list<Worker>
+getOldestDueTimestamps 2 queueNames list<string>         -> map<string,i64>
 """
 
 _SCALARS = {

@@ -4,7 +4,17 @@ import pytest
 
 from pinlater.client import conversion
 from pinlater.client.calls import Calls
-from pinlater.client.records import Ack, Acks, Checkpoint, ClaimedJob, JobInfo, NewJob
+from pinlater.client.records import (
+    Ack,
+    Acks,
+    Checkpoint,
+    ClaimedJob,
+    JobInfo,
+    NewJob,
+    RunningJob,
+    WorkerProcess,
+    WorkerReport,
+)
 from pinlater.errors import ProtocolError
 from pinlater.state import JobState
 from pinlater.wire import messages
@@ -108,6 +118,9 @@ FENCED, UNFENCED = Ack("d", "c"), Ack("d")
         (calls.lookup(["d"]), True),
         (calls.retry_failed("q"), False),
         (calls.delete_jobs("q", JobState.FAILED), False),
+        (calls.report_worker(WorkerReport("w", "h"), 1), True),
+        (calls.workers(), True),
+        (calls.oldest_due(), True),
     ],
 )
 def test_only_what_does_no_harm_twice_is_repeated(call, safe):
@@ -129,7 +142,33 @@ def test_pages_end():
     assert page.jobs == [JobInfo("d", JobState.FAILED, 2, 0, "s", 1, 2, 3, None, None)]
 
 
-@pytest.mark.parametrize("convert", [conversion.number, conversion.names, conversion.descriptors, conversion.page])
+def test_a_worker_is_sent_without_the_time_of_its_report_and_read_with_it():
+    job = RunningJob("q:s1:p1:1", 5)
+    report = WorkerReport("w", "h", 1, "2", "3", 4, True, [WorkerProcess(9, "p", ["q"], 6, 7, 8, 0, [job])], 99)
+    request = sent(calls.report_worker(report, 1.5))
+    assert request.keepMillis == 1500
+    assert request.worker.reportedAtTimestampMillis is None
+    request.worker.reportedAtTimestampMillis = 99
+    assert conversion.worker_reports([request.worker]) == [report]
+    bare = messages.PinLaterWorker("w", "h", processes=[messages.PinLaterWorkerProcess(9)])
+    assert conversion.worker_reports([bare]) == [
+        WorkerReport("w", "h", processes=[WorkerProcess(9, queues=[], jobs=[])])
+    ]
+    with pytest.raises(ProtocolError):
+        conversion.worker_reports([messages.PinLaterWorker("w")])
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        conversion.number,
+        conversion.names,
+        conversion.descriptors,
+        conversion.page,
+        conversion.moments,
+        conversion.worker_reports,
+    ],
+)
 def test_an_answer_without_its_required_part_is_no_answer(convert):
     with pytest.raises(ProtocolError):
         convert(None)

@@ -23,6 +23,7 @@ THRIFT_NAMES = {
     "ReleaseRequest": "PinLaterReleaseClaimsRequest",
     "ChangeRequest": "PinLaterChangeQueueSettingsRequest",
     "ImportRequest": "PinLaterImportJobsRequest",
+    "ReportRequest": "PinLaterReportWorkerRequest",
     "Failure": "PinLaterException",
 }
 SAMPLES = {

@@ -70,6 +70,20 @@ def test_fields_of_a_newer_client_are_skipped_wherever_they_stand(codec, unknown
 
 
 @pytest.mark.parametrize("unknown", FUTURE.values(), ids=FUTURE)
+def test_a_struct_that_a_newer_server_kept_is_read(codec, unknown):
+    kept = unknown + codec.encode_struct(wire.PinLaterRunningJob("q:s1:p1:1", 5))
+    assert codec.decode_struct(wire.PinLaterRunningJob, kept) == wire.PinLaterRunningJob("q:s1:p1:1", 5)
+
+
+def test_what_is_no_struct_is_refused_and_the_next_one_is_read(codec):
+    whole = codec.encode_struct(wire.PinLaterRunningJob("q:s1:p1:1", 5))
+    for damaged in (b"", whole[:-1], b"\xff" * 100):
+        with pytest.raises(MalformedMessage):
+            codec.decode_struct(wire.PinLaterRunningJob, damaged)
+        assert codec.decode_struct(wire.PinLaterRunningJob, whole).startedAtTimestampMillis == 5
+
+
+@pytest.mark.parametrize("unknown", FUTURE.values(), ids=FUTURE)
 def test_an_unknown_method_is_skipped_in_full(codec, unknown):
     call = codec.decode_call(head("__can__finagle__trace__v3__", 3) + unknown * 3 + b"\0")
     assert call == ("__can__finagle__trace__v3__", 3, None)

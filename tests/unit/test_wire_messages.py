@@ -81,7 +81,11 @@ def test_the_stub_has_the_fields_of_the_idl_in_their_order(name):
 
 
 def test_the_methods_are_the_original_twelve_and_our_additions():
-    assert ORIGINAL_METHODS | {"releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings"} == METHODS
+    additions = {
+        "releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings", "reportWorker", "getWorkers",
+        "getOldestDueTimestamps",
+    }  # fmt: skip
+    assert ORIGINAL_METHODS | additions == METHODS
 
 
 def test_error_codes_and_states_are_those_of_the_idl():
@@ -98,6 +102,7 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterScanJobsRequest": 7, "PinLaterScanJobsResponse": 2, "PinLaterRetryFailedJobsRequest": 5,
         "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2, "PinLaterReleaseClaimsRequest": 2,
         "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 4, "PinLaterChangeQueueSettingsRequest": 4,
+        "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 8, "PinLaterWorker": 9, "PinLaterReportWorkerRequest": 2,
     }  # fmt: skip
     assert set(original) == set(STRUCTS)
     for name, highest in original.items():
