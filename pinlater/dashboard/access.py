@@ -2,7 +2,8 @@
 
 Without a password only this machine reaches the port, and everybody on it may do what the Thrift port lets them do
 anyway. A web page in their browser must not: so the name that the browser used has to be this machine's (a foreign name
-that is made to lead here, "DNS rebinding", is refused), and every change carries a token that only our pages know.
+that is made to lead here, "DNS rebinding", is refused), and every change carries a token that only our pages know. Nor
+must those whom a proxy on this machine lets in from elsewhere.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hmac
 import re
 from http import HTTPStatus
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
@@ -17,6 +19,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pinlater.dashboard.forms import Form, Refused, read_form
+from pinlater.dashboard.forwarded import is_local
 from pinlater.dashboard.options import Options
 from pinlater.dashboard.sessions import Role, Session, Sessions
 
@@ -65,9 +68,9 @@ class Access:
         if path in HEALTH:
             return None
         self._check_host(request)
-        if path.startswith(STATIC) or (path in METRICS and self._are_metrics_open):
+        if path.startswith(STATIC) or (path in METRICS and self._are_metrics_open(request)):
             return None
-        token = request.cookies.get(cookie_name(request, self._options))
+        token = request.cookies.get(Cookie.of(request, self._options).name)
         is_person = "hx-request" not in request.headers
         session = self._local or self._sessions.find(token, is_used=is_person)
         request.state.session = session
@@ -79,24 +82,36 @@ class Access:
             return None
         return None if session is not None or path == LOGIN else _to_login(request, is_person=is_person)
 
-    @property
-    def _are_metrics_open(self) -> bool:
-        return self._options.is_loopback or self._options.is_metrics_open
+    def _are_metrics_open(self, request: Request) -> bool:
+        return self._options.is_metrics_open or (self._options.is_loopback and _names_this_machine(request))
 
     def _check_host(self, request: Request) -> None:
-        host = request.headers.get("host", "")
-        if self._options.admin_hash is None and not _LOOPBACK_HOST.fullmatch(host):
+        if self._options.admin_hash is None and not _names_this_machine(request):
             raise Refused(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "without a password this page answers to localhost and 127.0.0.1 only; "
+                "without a password this page answers to localhost and 127.0.0.1 only, and to nobody behind a proxy; "
                 "to use another name, set ADMIN_PASSWORD_HASH (made by: pinlater hash-password)",
             )
 
 
-def cookie_name(request: Request, options: Options) -> str:
-    """Return the name of the session's cookie; browsers do not tell the ports of a host apart, so the name has to."""
-    server = request.scope.get("server") or ("", 0)
-    return f"{'__Host-' if options.tls else ''}pinlater-{server[1]}"
+def _names_this_machine(request: Request) -> bool:
+    return is_local(request) and _LOOPBACK_HOST.fullmatch(request.headers.get("host", "")) is not None
+
+
+class Cookie(NamedTuple):
+    """What the session's cookie is called, where it is sent, and whether over TLS alone."""
+
+    name: str
+    path: str
+    is_secure: bool
+
+    @classmethod
+    def of(cls, request: Request, options: Options) -> Cookie:
+        """Return that for a request; browsers do not tell the ports of a host apart, so the name has to."""
+        is_secure = options.tls is not None or request.url.scheme == "https"
+        prefix = "" if not is_secure else "__Secure-" if options.base_path else "__Host-"
+        server = request.scope.get("server") or ("", 0)
+        return cls(f"{prefix}pinlater-{server[1]}", f"{options.base_path}/", is_secure)
 
 
 def own_path(text: str) -> str:

@@ -17,8 +17,10 @@ from starlette.routing import BaseRoute, Route
 from pinlater.client.async_client import AsyncClient
 from pinlater.dashboard.access import Access
 from pinlater.dashboard.assets import asset
+from pinlater.dashboard.based import Based
 from pinlater.dashboard.board import make_board
 from pinlater.dashboard.forms import Refused
+from pinlater.dashboard.forwarded import Forwarded
 from pinlater.dashboard.headers import Guarded
 from pinlater.dashboard.options import Options, PlainPage
 from pinlater.dashboard.pages import charts, failed, find, job, jobs, login, overview, plans, queue, server, workers
@@ -80,6 +82,8 @@ def make_app(options: Options) -> Starlette:
     app = Starlette(
         routes=[*_ROUTES, *(_plain(path, make) for path, make in options.plain_pages.items())],
         middleware=[
+            Middleware(Based, base=options.base_path),
+            Middleware(Forwarded, trusted=options.trusted_proxies),
             Middleware(Guarded, is_tls=options.tls is not None),
             Middleware(Access, options=options, sessions=board.sessions),
         ],

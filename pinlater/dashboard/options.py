@@ -5,9 +5,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 from typing import Protocol
 
 from pinlater.dashboard.figures import Figures
+
+Network = IPv4Network | IPv6Network
+"""Addresses that belong together, be it a single one."""
 
 
 class PlainPage(Protocol):
@@ -43,6 +47,8 @@ class Options:
         tls: what the port proves itself with; None: no TLS.
         count_limit: the server counts jobs no further than this.
         priority_levels: priorities are 1 to this.
+        base_path: of the dashboard on its site, such as ``/pinlater``; empty: it has the site for itself.
+        trusted_proxies: what these say of a request's origin is believed.
     """
 
     server: str
@@ -57,3 +63,5 @@ class Options:
     tls: ssl.SSLContext | None = None
     count_limit: int = 100_000
     priority_levels: int = 3
+    base_path: str = ""
+    trusted_proxies: tuple[Network, ...] = ()

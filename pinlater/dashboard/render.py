@@ -34,7 +34,7 @@ _environment.filters.update(
     dedent=textwrap.dedent,
     short_json=bodies.short_json,
 )
-_environment.globals.update(asset=url_of, version=__version__, nothing=show.NOTHING)
+_environment.globals.update(version=__version__, nothing=show.NOTHING)
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
@@ -51,6 +51,8 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
     is_partial = "hx-request" in request.headers
     html = _environment.get_template(template).render(
         layout="live.html" if is_partial else "layout.html",
+        base=options.base_path,
+        asset=lambda name: options.base_path + url_of(name),
         here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         path=request.url.path,
         session=session,

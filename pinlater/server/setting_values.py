@@ -6,6 +6,7 @@ A reader raises ``ValueError`` with two halves, "is not … ; write …", which 
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 import re
@@ -15,9 +16,14 @@ from pathlib import Path
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,40}")
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _SCRYPT = re.compile(r"scrypt(\$[0-9]{1,9}){3}(\$[\w+/=-]+){2}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+"""Addresses that belong together, be it a single one."""
 
 
 def text(value: str) -> str:
@@ -83,6 +89,22 @@ def path(value: str) -> Path:
         raise ValueError("is not a path; write one without NUL")
     # Not Path.expanduser: that one raises for a service user who has no home.
     return Path(os.path.expanduser(value))  # noqa: PTH111
+
+
+def base_path(value: str) -> str:
+    """Read the path of a page's address, without a slash at its end; empty or ``/`` means none."""
+    trimmed = value.rstrip("/")
+    if trimmed and (not _BASE_PATH.fullmatch(trimmed) or {".", ".."} & set(trimmed.split("/"))):
+        raise ValueError("is not the path of an address; write one such as /pinlater")
+    return trimmed
+
+
+def networks(value: str) -> tuple[Network, ...]:
+    """Read addresses, or ranges of them, with commas between; empty means none."""
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in value.split(",") if part.strip())
+    except ValueError:
+        raise ValueError("has what is no address; write such as 127.0.0.1,10.0.0.0/8") from None
 
 
 def optional_path(value: str) -> Path | None:

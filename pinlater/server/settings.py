@@ -209,6 +209,15 @@ class Settings:
     dashboard_privacy: bool = _setting(
         "DASHBOARD_PRIVACY", values.yes_or_no, "false", "it shows a job's body only when asked to, and logs that"
     )
+    dashboard_base_path: str = _setting(
+        "DASHBOARD_BASE_PATH", values.base_path, "", "path that a proxy shows it under, such as /pinlater"
+    )
+    admin_trusted_proxies: tuple[values.Network, ...] = _setting(
+        "ADMIN_TRUSTED_PROXIES",
+        values.networks,
+        "",
+        "addresses of proxies, such as 127.0.0.1,10.0.0.0/8, whose X-Forwarded-For and -Proto are believed",
+    )
     admin_tls_cert: Path | None = _setting(
         "ADMIN_TLS_CERT", values.optional_path, "", "PEM file with the certificate of the dashboard; with ADMIN_TLS_KEY"
     )

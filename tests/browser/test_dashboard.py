@@ -112,7 +112,7 @@ def test_what_is_open_stays_open_while_the_page_refreshes(page, client):
     page.get_by_role("button", name="Delete…").click()
     with page.expect_response(lambda answer: "/job?id=" in answer.url):
         pass
-    page.wait_for_function("!document.querySelector('.htmx-request')")
+    page.locator(".htmx-request").first.wait_for(state="detached")
     assert page.get_by_role("button", name="Delete", exact=True).is_visible()
 
 
@@ -122,7 +122,7 @@ def test_charts_are_drawn(page, client):
     assert page.locator("canvas").count() == 2
     page.goto("/server")
     assert page.locator("canvas").count() == 4
-    page.wait_for_function("document.querySelectorAll('.chart.empty').length === 0")
+    page.locator(".chart.empty").first.wait_for(state="detached", timeout=30_000)
 
 
 @pytest.mark.parametrize("width", [390, 1280])

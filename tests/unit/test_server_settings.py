@@ -60,6 +60,15 @@ def test_an_empty_value_means_the_default(load):
     assert load("THRIFT_PORT=1\n", {"PINLATER_THRIFT_PORT": ""}).thrift_port == 9010
 
 
+def test_where_a_proxy_shows_the_dashboard_and_which_are_believed(load):
+    for path in ("/pinlater", "/pinlater/"):
+        assert load(f"DASHBOARD_BASE_PATH={path}\n").dashboard_base_path == "/pinlater"
+    assert load("DASHBOARD_BASE_PATH=/\n").dashboard_base_path == ""
+    proxies = load("ADMIN_TRUSTED_PROXIES=127.0.0.1, 10.0.0.0/8,::1\n").admin_trusted_proxies
+    assert list(map(str, proxies)) == ["127.0.0.1/32", "10.0.0.0/8", "::1/128"]
+    assert load("").admin_trusted_proxies == ()
+
+
 def test_the_data_directory_follows_xdg(load):
     environ = {"XDG_DATA_HOME": "/data"}
     assert load("", environ).data_dir == Path("/data/pinlater")
@@ -96,6 +105,11 @@ def test_words_for_true(load, word):
         ("THRIFT_PORT", "'THRIFT_PORT' is not KEY=VALUE"),
         ("export THRIFT_PORT=1", "leave out 'export'"),
         ("THRIFT PORT=1", "is not KEY=VALUE"),
+        ("DASHBOARD_BASE_PATH=pinlater", "is not the path of an address; write one such as /pinlater"),
+        ("DASHBOARD_BASE_PATH=/a/../b", "is not the path of an address"),
+        ("DASHBOARD_BASE_PATH=//a.example", "is not the path of an address"),
+        ("ADMIN_TRUSTED_PROXIES=nginx", "write such as 127.0.0.1,10.0.0.0/8"),
+        ("ADMIN_TRUSTED_PROXIES=10.0.0.1/8", "has what is no address"),
         ("DATA_DIR='/a", "the quote ' is not closed"),
         ('DATA_DIR="/a\\"', 'the quote " is not closed'),
         ("DATA_DIR='/a' b", "the quote ' is not closed"),

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.dashboard import audit
-from pinlater.dashboard.access import cookie_name, form_of, own_path, peer_of
+from pinlater.dashboard.access import Cookie, form_of, own_path, peer_of
 from pinlater.dashboard.board import board_of
 from pinlater.dashboard.forms import asked
 from pinlater.dashboard.render import page
@@ -41,25 +41,19 @@ async def login(request: Request) -> Response:
 
 def _welcomed(request: Request, role: Role, target: str) -> Response:
     board = board_of(request)
-    name = cookie_name(request, board.options)
+    name, path, is_secure = Cookie.of(request, board.options)
     board.sessions.end(request.cookies.get(name))
     answer = RedirectResponse(target, 303)
-    answer.set_cookie(
-        name,
-        board.sessions.begin(role),
-        path="/",
-        httponly=True,
-        samesite="strict",
-        secure=board.options.tls is not None,
-    )
+    token = board.sessions.begin(role)
+    answer.set_cookie(name, token, path=path, httponly=True, samesite="strict", secure=is_secure)
     return answer
 
 
 async def logout(request: Request) -> Response:
     """End the session."""
     board = board_of(request)
-    name = cookie_name(request, board.options)
+    name, path, is_secure = Cookie.of(request, board.options)
     board.sessions.end(request.cookies.get(name))
     answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(name, path="/", httponly=True, samesite="strict", secure=board.options.tls is not None)
+    answer.delete_cookie(name, path=path, httponly=True, samesite="strict", secure=is_secure)
     return answer

@@ -9,7 +9,7 @@
     const { response, hx } = event.detail.ctx;
     if (response.status < 400) return;
     event.preventDefault();
-    if (hx?.redirect) location.assign(hx.redirect + "?next=" + encodeURIComponent(location.pathname + location.search));
+    if (hx?.redirect) location.assign(hx.redirect + "?next=" + encodeURIComponent(location.pathname.slice(document.documentElement.dataset.base.length) + location.search));
     else if (response.status === 404) location.reload();
     else setStale(true);
   });

@@ -45,6 +45,8 @@ def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> 
         tls=tls,
         count_limit=settings.count_limit,
         priority_levels=settings.priority_levels,
+        base_path=settings.dashboard_base_path,
+        trusted_proxies=settings.admin_trusted_proxies,
     )
 
 
