@@ -245,7 +245,7 @@ def clients() -> str:
         .replace("### Verbs.", "### Client."),
         described("client/async_client", "AsyncClient", methods=False),
         described("client/handle", "JobHandle"),
-        described("client/moving", "Move"),
+        described("client/moving", "Move", methods=False),
         described("client/records", "JobInfo"),
         described("client/records", "QueueSettings"),
         described("client/records", "WorkerReport"),

@@ -33,7 +33,7 @@ class Move:
     finds it only in the state that it was chosen in: if a worker has claimed it meanwhile, it stays where it is, and
     the copy goes. So none is lost, and none runs twice but when a move was ended between the two steps and is
     not repeated within ``HOLD_SECONDS``. A repetition knows its copies again: by a unique key those that wait or run,
-    by the first line of their status ("moved from <descriptor>") those that have failed, of the latest 10,000.
+    by a line of their status ("moved from", and where they were) those that have failed, of the latest 10,000.
 
     Attempts, times, statuses, priorities and unique keys come along; jobs get other descriptors.
 

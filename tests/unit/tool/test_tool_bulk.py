@@ -1,0 +1,36 @@
+"""Many jobs retried or deleted at once."""
+
+import io
+import sys
+
+import pytest
+
+from tests.unit.tool.answers import request
+
+
+def test_retry_failed(tool_run, server):
+    server.answer = lambda _: 12
+    assert tool_run("retry-failed", "email", "--attempts", "3", "--limit", "50")[1] == "12 jobs retried\n"
+    assert (request(server).attemptsToAllow, request(server).limit) == (3, 50)
+    assert request(server).runAfterTimestampMillis is None
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y", 0), ("n", 1)])
+def test_delete_jobs_counts_and_asks(tool_run, server, monkeypatch, answer, status):
+    monkeypatch.setattr(sys, "stdin", Terminal(answer + "\n"))
+    server.answer = lambda call: 5 if call.method == "getJobCount" else 10
+    found, _, err = tool_run("delete-jobs", "email", "--state", "pending", "--limit", "7")
+    assert found == status
+    assert "Delete 7 of 10 PENDING jobs of priority 1 in email?" in err
+    assert ("deleteJobs" in server.methods) is (answer == "y")
+
+
+def test_delete_jobs_with_yes_does_not_ask(tool_run, server):
+    server.answer = lambda _: 3
+    assert tool_run("delete-jobs", "email", "--state", "failed", "--yes") == (0, "3 jobs deleted\n", "")
+    assert server.methods == ["deleteJobs"]

@@ -1,0 +1,53 @@
+"""Queues: created, listed, counted, deleted."""
+
+import json
+
+from pinlater.errors import PasswordInvalid
+from pinlater.password import verify_password
+from tests.unit.tool.answers import request
+
+
+def test_create_queue(tool_run, server):
+    assert tool_run("create-queue", "email") == (0, "", "")
+    assert server.calls[0].arguments.name == "email"
+
+
+def test_queues_are_listed_in_order(tool_run, server):
+    server.answer = lambda _: {"b", "a"}
+    assert tool_run("queues")[1] == "a\nb\n"
+
+
+def test_delete_queue_takes_the_password_of_the_environment_or_a_file(tool_run, server, monkeypatch, tmp_path):
+    monkeypatch.setenv("PINLATER_ADMIN_PASSWORD", "one")
+    (tmp_path / "password").write_text("two\n")
+    assert tool_run("delete-queue", "email")[0] == 0
+    assert tool_run("delete-queue", "email", "--password-file", str(tmp_path / "password"))[0] == 0
+    assert [call.arguments.password for call in server.calls] == ["one", "two"]
+
+
+def test_a_wrong_password_is_refused(tool_run, server, monkeypatch):
+    monkeypatch.setenv("PINLATER_ADMIN_PASSWORD", "one")
+    server.answer = lambda _: PasswordInvalid("wrong password")
+    status, _, err = tool_run("delete-queue", "email")
+    assert (status, err) == (1, "pinlater: the server refused: wrong password (PASSWORD_INVALID)\n")
+
+
+def test_hash_password_reads_a_pipe(tool_run, stdin):
+    stdin(b"secret\n")
+    status, out, _ = tool_run("hash-password")
+    assert status == 0
+    assert verify_password("secret", out.strip())
+
+
+def test_count_shows_all_states(tool_run, server):
+    def answer(call):
+        asked = call.arguments.request
+        return 50 if asked.countFutureJobs else asked.jobState + 1
+
+    server.answer = answer
+    expected = ["STATE        JOBS", "PENDING         1", "SCHEDULED      50", "IN_PROGRESS     2", "SUCCEEDED       3"]
+    assert tool_run("count", "email")[1].splitlines() == [*expected, "FAILED          4"]
+    assert json.loads(tool_run("count", "email", "--json")[1])["SCHEDULED"] == 50
+    assert tool_run("count", "email", "--state", "In-Progress", "--priority", "2", "--regex", "x")[1] == "2\n"
+    asked = request(server, -1)
+    assert (asked.priority, asked.bodyRegexToMatch) == (2, "x")
