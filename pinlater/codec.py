@@ -47,6 +47,14 @@ def encode_body(job: Job, kept: Kept | None = None) -> bytes:
         raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error
 
 
+def name_in(body: bytes) -> str | None:
+    """Return the name of the class that a body is for; None if it is no body of ours."""
+    try:
+        return _tag_decoder.decode(body).job
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 class JobCodec:
     """Decodes the bodies of the job classes that a program knows.
 
@@ -111,9 +119,8 @@ class JobCodec:
         raise BodyInvalid(f"queue {queue!r} has a job, but this worker knows no job class for it")
 
     def _why(self, queue: str, body: bytes, error: Exception) -> str:
-        try:
-            name = _tag_decoder.decode(body).job
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        name = name_in(body)
+        if name is None:
             return (
                 f"queue {queue!r} has a body that is no job of ours ({error}); if another program writes it, "
                 "define a RawJob class for this queue"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pinlater.client.tool.chosen import batches
+from pinlater.client.tool.bulk import batches
 from pinlater.errors import QueueNotFound
 from pinlater.state import JobState
 

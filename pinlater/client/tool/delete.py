@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import re
-import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from pinlater.client.tool.chosen import WHERE_HELP, Wanted, do_in_batches, do_up_to, parse_where
-from pinlater.client.tool.command import PRIORITY, STATES, Session, command, parse_state
+from pinlater.client.tool.bulk import Deed, refuse_unasked
+from pinlater.client.tool.chosen import Wanted
+from pinlater.client.tool.command import STATES, Session, command, parse_state
 from pinlater.client.tool.completion import complete_queues, complete_states
-from pinlater.client.tool.output import print_json, some_jobs
+from pinlater.client.tool.filters import Filter, with_filter
 from pinlater.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
+
+_DELETE = Deed("delete", "deleting", "deleted")
 
 
 @command(
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     examples="""
     pinlater delete-jobs email --state failed
     pinlater delete-jobs email --state pending --regex 'user_id": *42\\b' --yes
-    pinlater delete-jobs email --state failed --where 'address unknown' --dry-run
+    pinlater delete-jobs email --state failed --error 'address unknown' --dry-run
+    pinlater delete-jobs email --state failed --job SendNewsletter --older-than 7d --limit 100000
     """,
 )
 @click.argument("queue", shell_complete=complete_queues)
@@ -35,9 +38,8 @@ if TYPE_CHECKING:
     required=True,
     help="State of the jobs.",
 )
-@click.option("--priority", type=PRIORITY, help="Jobs of this priority level.  [default: 1; with --where, all]")
+@with_filter(default_priority="1; with another filter, all")
 @click.option("--regex", help="Only jobs with a match in their body; the server looks for it.")
-@click.option("--where", type=parse_where, metavar="TEXT", help=WHERE_HELP)
 @click.option("--limit", type=click.IntRange(min=0), default=1000, show_default=True, help="At most so many jobs.")
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -48,52 +50,48 @@ def delete_jobs(
     *,
     queue: str,
     state: JobState,
-    priority: int | None,
+    which: Filter,
     regex: str | None,
-    where: re.Pattern[str] | None,
     limit: int,
     dry_run: bool,
     yes: bool,
 ) -> int:
     """Delete jobs of one state.
 
-    Shows how many there are, and asks, unless told --yes. With --where, the jobs are looked through here first, and
-    those that match are deleted one by one.
+    Shows how many there are, and asks, unless told --yes. Without a filter, or with --regex alone, the server takes
+    those of one priority level. With a filter, the jobs are looked through here first, and those that match are deleted
+    one by one, those due latest first. ^C ends it after the batch that is under way, and says how many were deleted.
+
+    Exit status 1 when the answer is no, or there is nothing to delete.
     """
-    if where is not None and regex is not None:
-        raise click.UsageError("--where looks into bodies, too; leave out --regex.")
-    if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Nobody is there to ask; add --yes.")
-    wanted = Wanted(queue, state, priority if where else priority or 1, where)
+    refuse_unasked(yes=yes, dry_run=dry_run)
     with session.client() as client:
-        if where is None:
-            number = _delete_by_server(client, wanted, regex, limit=limit, dry_run=dry_run, yes=yes)
+        if which.is_for_server:
+            at_one_level = replace(which, priority=which.priority or 1)
+            wanted = Wanted(queue, state, at_one_level, body_regex=regex)
+            number = _delete_by_server(client, wanted, limit=limit, dry_run=dry_run, yes=yes)
         else:
+            wanted = Wanted(queue, state, which, body_regex=regex)
             number = _delete_found(client, wanted, limit=limit, dry_run=dry_run, yes=yes)
     if number is None:
         return 1
-    if session.as_json:
-        print_json({"would_delete" if dry_run else "deleted": number})
-    else:
-        click.echo(f"{some_jobs(number)} {'would be ' if dry_run else ''}deleted")
+    _DELETE.report(number, dry_run=dry_run, as_json=session.as_json)
     return 0
 
 
-def _delete_by_server(
-    client: Client, wanted: Wanted, regex: str | None, *, limit: int, dry_run: bool, yes: bool
-) -> int | None:
+def _delete_by_server(client: Client, wanted: Wanted, *, limit: int, dry_run: bool, yes: bool) -> int | None:
     """Return how many were deleted; None if that was not wanted in the end."""
-    queue, state, priority = wanted.queue, wanted.state, wanted.priority or 1
     if dry_run or not yes:
-        there = wanted.count(client, body_regex=regex)
+        there = wanted.count(client)
         if dry_run:
             return min(there, limit)
-        if not _confirmed(f"{min(there, limit)} of {there}" if there else "", wanted):
+        if not _DELETE.confirmed(f"{min(there, limit)} of {there}" if there else "", wanted):
             return None
-    return do_up_to(
+    return _DELETE.do_up_to(
         limit,
-        "deleting",
-        lambda some: client.delete_jobs(queue, state, priority=priority, body_regex=regex, limit=some),
+        lambda some: client.delete_jobs(
+            wanted.queue, wanted.state, priority=wanted.which.priority or 1, body_regex=wanted.body_regex, limit=some
+        ),
     )
 
 
@@ -102,15 +100,6 @@ def _delete_found(client: Client, wanted: Wanted, *, limit: int, dry_run: bool, 
     found = wanted.find(client, limit)
     if dry_run:
         return len(found)
-    if not yes and not _confirmed(str(len(found)) if found else "", wanted):
+    if not yes and not _DELETE.confirmed(str(len(found)) if found else "", wanted):
         return None
-    return do_in_batches(found, "deleting", lambda part: client.delete_these(wanted.queue, part, wanted.state))
-
-
-def _confirmed(number: str, wanted: Wanted) -> bool:
-    level = "" if wanted.priority is None else f" of priority {wanted.priority}"
-    what = f"{wanted.state.name} jobs{level} in {wanted.queue}"
-    if not number:
-        click.echo(f"there are no {what}{' that match' if wanted.where else ''}", err=True)
-        return False
-    return click.confirm(f"Delete {number} {what}?", err=True)
+    return _DELETE.do_in_batches(found, lambda part: client.delete_these(wanted.queue, part, wanted.state))

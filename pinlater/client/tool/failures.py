@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinlater.client.tool.filters import last_error
 from pinlater.client.tool.output import moment, visible
 
 if TYPE_CHECKING:
@@ -43,5 +44,4 @@ def _length(failed: FailedAttempt) -> list[str]:
 
 def status_line(info: JobInfo) -> str:
     """Return a job's status for a line of a table: of attempts that failed, the last one's error."""
-    failed = info.failed_attempts
-    return visible(failed[-1].error if failed else info.status)
+    return visible(last_error(info))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinlater.client.tool.backoffs import policy_text
-from pinlater.client.tool.command import PRIORITY, STATES, Session, command, parse_state
+from pinlater.client.tool.chosen import Wanted
+from pinlater.client.tool.command import STATES, Session, command, parse_state
 from pinlater.client.tool.completion import complete_queues, complete_states
 from pinlater.client.tool.failures import failures_json, print_failures, status_line
+from pinlater.client.tool.filters import Filter, with_filter
 from pinlater.client.tool.output import (
     Table,
     body_text,
@@ -125,6 +127,7 @@ def _row(info: JobInfo) -> list[str]:
     examples="""
     pinlater scan email --state failed
     pinlater scan email --state pending --future --all --json
+    pinlater scan email --state failed --error SMTPException --newer-than 1h
     pinlater scan email --regex 'user_id": *42\\b'
     """,
 )
@@ -137,9 +140,9 @@ def _row(info: JobInfo) -> list[str]:
     default="pending",
     help="State of the jobs.  [default: pending]",
 )
-@click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]")
+@with_filter(default_priority="all")
 @click.option("--future", is_flag=True, help="Of pending: jobs that are not due yet, instead of those due.")
-@click.option("--regex", help="Only jobs with a match in their body.")
+@click.option("--regex", help="Only jobs with a match in their body; the server looks for it.")
 @click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show at most so many.")
 @click.option("--all", "everything", is_flag=True, help="Show all, however many there are.")
 @click.pass_obj
@@ -149,18 +152,22 @@ def scan(
     *,
     queue: str,
     state: JobState,
-    priority: int | None,
+    which: Filter,
     future: bool,
     regex: str | None,
     limit: int,
     everything: bool,
 ) -> None:
-    """List the jobs of a queue in one state."""
+    """List the jobs of a queue in one state.
+
+    Those due latest come first. With --where and the like, the jobs are looked through here until there are enough.
+    """
     if future and state is not JobState.PENDING:
         raise click.UsageError("--future is about pending jobs; only these can be due later.")
+    wanted = Wanted(queue, state, which, future, regex)
+    page_size = max(1, min(limit, _PAGE_SIZE)) if which.is_for_server and not everything else _PAGE_SIZE
     with session.client() as client:
-        page_size = _PAGE_SIZE if everything else max(1, min(limit, _PAGE_SIZE))
-        jobs = client.scan_all(queue, state, priority=priority, future=future, page_size=page_size, body_regex=regex)
+        jobs = wanted.all(client, page_size)
         _print_scan(session, jobs if everything else itertools.islice(jobs, limit))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from pinlater.client.tool.bulk import bar
 from pinlater.client.tool.command import Session, command
 from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import print_fields, print_json, some_jobs
@@ -68,14 +68,8 @@ def migrate_queue(
 
 def _carry_over(migration: Migration, *, copy: bool, patience_seconds: float) -> int:
     """Do it, with a bar where somebody can see it; return how many jobs still ran."""
-    with click.progressbar(
-        length=migration.expected(),
-        label=migration.queue,
-        show_pos=True,
-        file=sys.stderr,
-        hidden=not sys.stderr.isatty(),
-    ) as bar:
-        migration.on_progress = bar.update
+    with bar(migration.expected(), migration.queue) as progress:
+        migration.on_progress = progress.update
         if copy:
             migration.copy()
             return 0

@@ -19,6 +19,7 @@ from pinlater.client.tool import (
     limits,
     load,
     migrate,
+    move,
     queues,
     retry,
     tail,
@@ -78,6 +79,7 @@ for _command in (
     inspection.scan,
     retry.retry_failed,
     delete.delete_jobs,
+    move.move_jobs,
     limits.pause,
     limits.resume,
     limits.limit,
@@ -109,8 +111,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_BROKEN_PIPE
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("pinlater: interrupted", err=True)
+    except (click.Abort, KeyboardInterrupt) as end:
+        click.echo(f"pinlater: interrupted{_notes(end)}", err=True)
         return _EXIT_INTERRUPTED
     except (click.ClickException, PinLaterError, ValueError, OSError) as error:
         text, exit_status = describe(error)
@@ -121,7 +123,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def describe(error: Exception) -> tuple[str, int]:
     """Return what to say of an error, and the exit status."""
-    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    notes = _notes(error)
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "pinlater"
@@ -148,3 +150,7 @@ def describe(error: Exception) -> tuple[str, int]:
             return str(error), EXIT_USAGE
         case _:
             return f"{error}{notes}", EXIT_REFUSED
+
+
+def _notes(error: BaseException) -> str:
+    return "".join(f"; {note}" for note in getattr(error, "__notes__", ()))

@@ -1,10 +1,13 @@
 """Many jobs retried or deleted at once."""
 
 import io
+import os
+import signal
 import sys
 
 import pytest
 
+from pinlater.errors import PasswordInvalid
 from tests.unit.tool.answers import request
 
 
@@ -34,3 +37,28 @@ def test_delete_jobs_with_yes_does_not_ask(tool_run, server):
     server.answer = lambda _: 3
     assert tool_run("delete-jobs", "email", "--state", "failed", "--yes") == (0, "3 jobs deleted\n", "")
     assert server.methods == ["deleteJobs"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["retry-failed", "email"], ["delete-jobs", "email", "--state", "failed", "--yes"]],
+    ids=lambda words: words[0],
+)
+def test_an_interrupt_ends_after_the_batch_and_says_what_was_done(tool_run, server, words):
+    def answer(_):
+        os.kill(os.getpid(), signal.SIGINT)
+        return 500
+
+    server.answer = answer
+    status, out, err = tool_run(*words, "--limit", "5000")
+    past = "retried" if words[0] == "retry-failed" else "deleted"
+    assert (status, out, err) == (130, "", f"pinlater: interrupted; 500 jobs were {past} before\n")
+    assert len(server.calls) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_says_what_was_done_before(tool_run, server):
+    server.answer = lambda _: 500 if len(server.calls) < 3 else PasswordInvalid("odd")
+    status, _, err = tool_run("retry-failed", "email", "--limit", "5000")
+    assert status == 1
+    assert err.endswith("; 1000 jobs were retried before\n")
