@@ -5,6 +5,7 @@ import random
 import socket
 import time
 
+import asyncmy
 import pytest
 
 from pinlater.errors import UnknownError
@@ -62,6 +63,15 @@ def test_cancelled_queries_answer_nobody_else(place):
     tally = asyncio.run(scenario())
     assert tally["cancelled"] > 100
     assert tally["answered"] > 100
+
+
+def test_a_log_in_whose_package_is_missing_says_which(place, monkeypatch):
+    async def connect(**_):
+        raise RuntimeError("'pynacl' package is required for ed25519_password auth method")
+
+    monkeypatch.setattr(asyncmy, "connect", connect)
+    with pytest.raises(Unreached, match="'pynacl' package is required"):
+        asyncio.run(Connection.open(place))
 
 
 def test_cancelled_calls_of_the_store_leave_it_in_order(place):

@@ -9,7 +9,7 @@ from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
-from tests.support.mariadb_service import shared_service
+from tests.support.mariadb_service import is_mysql, shared_service
 from tests.support.mysql_bench import fresh_prefix, place_of
 
 NOW = 1_700_000_000_000
@@ -22,13 +22,25 @@ INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created
 SELECT {first} + seq, seq % 2 + 1, IF({state} = 2, 2 + (seq % 5 = 0), {state}), seq % 3 + 1, {run_after} + seq,
        IF({state} = 0, NULL, {run_after} + seq), 0, {run_after} + seq, 1000, 2, 2, 10,
        IF({state} = 0 AND seq % 10 = 0, CONCAT('key ', {first} + seq), NULL), 'h:1:1:worker:1', '', 'body'
-FROM {db}.seq_1_to_{rows}
+FROM {numbers} WHERE seq BETWEEN 1 AND {rows}
 """
 
 FILL_REPORTS = """
 INSERT INTO {db}.reports (worker_id, reported_at, expires_at, report_bytes, report)
-SELECT CONCAT('w', seq), {now}, {now} - 500 + seq, 5, 'hello' FROM {db}.seq_1_to_1000
+SELECT CONCAT('w', seq), {now}, {now} - 500 + seq, 5, 'hello' FROM {numbers} WHERE seq BETWEEN 1 AND 1000
 """
+
+DIGITS = "(" + " UNION ALL ".join(f"SELECT {digit} AS digit" for digit in range(10)) + ")"
+PLACES = range(5)
+NUMBERS = (
+    f"(SELECT {' + '.join(f'd{place}.digit * {10**place}' for place in PLACES)} AS seq"
+    f" FROM {' CROSS JOIN '.join(f'{DIGITS} AS d{place}' for place in PLACES)}) AS numbers"
+)
+"""Those below 100,000, in words that MariaDB and MySQL share."""
+
+COLUMNS = ("id", "select_type", "table", "type", "possible_keys", "key", "key_len", "ref", "rows", "Extra")
+MYSQL_COLUMNS = (*COLUMNS[:3], "partitions", *COLUMNS[3:9], "filtered", "Extra")
+"""Of a plan."""
 
 
 class Filled:
@@ -56,17 +68,17 @@ class Filled:
             ("finished", 2, NOW - 100_000),
         ):
             values = {"first": first, "state": state, "run_after": run_after, "rows": ROWS[kind]}
-            await connection.run(FILL.format(db=self.queries.database, **values).encode())
+            await connection.run(FILL.format(db=self.queries.database, numbers=NUMBERS, **values).encode())
             first += ROWS[kind]
-        await connection.run(FILL_REPORTS.format(db=self.queries.database, now=NOW).encode())
+        await connection.run(FILL_REPORTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         await connection.run(f"ANALYZE TABLE {self.queries.database}.jobs, {self.queries.database}.reports".encode())
         return connection
 
     def plan(self, statement_name, **values):
         """Return the steps of a statement's plan, as dictionaries."""
         statement = self.queries.bind(statement_name, **values)
-        columns = ("id", "select_type", "table", "type", "possible_keys", "key", "key_len", "ref", "rows", "Extra")
-        [(rows, _, _)] = self._runner.run(self._connection.run(b"EXPLAIN " + statement))
+        explain, columns = (b"EXPLAIN FORMAT=TRADITIONAL ", MYSQL_COLUMNS) if is_mysql() else (b"EXPLAIN ", COLUMNS)
+        [(rows, _, _)] = self._runner.run(self._connection.run(explain + statement))
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def rows_read(self, statement_name, **values):

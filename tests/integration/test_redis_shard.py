@@ -15,64 +15,19 @@ from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.fleet import ShardUnreachable
-from pinlater.server.backends.redis import Place, RedisShard, link
+from pinlater.server.backends.redis import Place, link
 from pinlater.server.backends.redis.place import Tls
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
-from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
+from pinlater.wire.messages import PENDING, SUCCEEDED
+from tests.support.bench import QUEUE, ack_of, new_job
+from tests.support.redis_bench import CLAIM, RedisBench
 from tests.support.redis_service import RedisService, free_port, program
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "stores-redis.md"
-CLAIM = Claim("host:1:1:worker:1", 30_000)
-
-
-class Bench:
-    """Shards that are called without ``await``."""
-
-    def __init__(self):
-        self._runner = asyncio.Runner()
-        self._shards = []
-
-    def shard(self, service, name="1", **options):
-        return self.shard_at(Place(("127.0.0.1", service.port)), name, **options)
-
-    def shard_at(self, place, name="1", **options):
-        async def make():
-            return RedisShard(name, place, priority_levels=3, **options)
-
-        self._shards.append(self.run(make()))
-        return self._shards[-1]
-
-    def run(self, *awaitables):
-        async def gather():
-            return await asyncio.gather(*awaitables)
-
-        return self._runner.run(gather())[0 if len(awaitables) == 1 else slice(None)]
-
-    def take(self, shard, limit=100, claim=CLAIM, queue=QUEUE):
-        return self.run(shard.dequeue_jobs(queue, limit, claim)).jobs
-
-    def count(self, shard, state=PENDING):
-        return self.run(shard.count_jobs(QUEUE, JobFilter(state)))
-
-    def until(self, attempt, seconds=30):
-        """Try until it raises no error of the service; return its result."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                return attempt()
-            except ShardConnectionFailed:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-
-    def end(self):
-        for shard in self._shards:
-            self.run(shard.close())
-        self._runner.close()
 
 
 @pytest.fixture
 def bench():
-    bench = Bench()
+    bench = RedisBench()
     yield bench
     bench.end()
 
@@ -165,33 +120,6 @@ def test_a_deleted_queue_leaves_no_jobs_behind(bench, service, shard):
     bench.run(shard.delete_queue(QUEUE))
     with service.client() as client:
         assert client.keys() == [b"pinlater:{1:%s}:ids" % QUEUE.encode()], "ids go on, lest a descriptor mean two jobs"
-
-
-def test_in_a_cluster_the_keys_of_each_call_lie_together(bench, tmp_path):
-    service = RedisService(tmp_path / "cluster", cluster_enabled="yes", cluster_port=str(free_port()))
-    try:
-        with service.client() as client:
-            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True):
-                time.sleep(0.05)
-        shard = bench.shard(service)
-        bench.run(shard.create_queue(QUEUE))
-        first, second = bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one"), new_job(attempts=1)]))
-        assert len(bench.take(shard)) == 2
-        held = checkpoint_of(first, status="half", move_to_pending=True)
-        assert bench.run(shard.checkpoint_jobs(QUEUE, [held])).changed == 1
-        assert bench.run(shard.ack_dequeued_jobs(QUEUE, [], [ack_of(second, status="no")])).changed == 1
-        assert bench.run(shard.retry_failed_jobs(QUEUE, 1, 1, None, 10)) == 1
-        assert len(bench.take(shard)) == 2
-        assert bench.run(shard.release_claims(QUEUE, "worker")) == 2
-        assert [bench.count(shard, state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [2, 0, 0, 0]
-        assert bench.run(shard.reap_expired(10, server_age_ms=10**9, quiet_ms=1)) == []
-        assert bench.run(shard.collect_finished(0, 0, 10)) == []
-        assert bench.run(shard.delete_jobs(QUEUE, JobFilter(PENDING, 1), 1)) == 1
-        bench.run(shard.delete_queue(QUEUE))
-        assert bench.run(shard.queue_names()) == set()
-    finally:
-        service.close()
 
 
 # A server in trouble

@@ -1,6 +1,9 @@
-"""A MariaDB server of our own: on a free port, in a folder of its own, to be killed, stopped and started at will."""
+"""A MariaDB or MySQL server of our own: on a free port, in a folder of its own, to be killed, stopped and started at
+will. ``PINLATER_TEST_MYSQL_SERVER`` names the program; without, it is the ``mariadbd`` of this machine.
+"""
 
 import atexit
+import functools
 import os
 import shutil
 import signal
@@ -12,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin")
-INSTALL = shutil.which("mariadb-install-db")
+PROGRAM = (
+    os.environ.get("PINLATER_TEST_MYSQL_SERVER")
+    or shutil.which("mariadbd")
+    or shutil.which("mariadbd", path="/usr/sbin:/usr/local/sbin")
+)
 
 SMALL = (
     "--innodb-buffer-pool-size=256M",
-    "--innodb-log-file-size=64M",
     "--innodb-flush-log-at-trx-commit=2",
     "--skip-log-bin",
     "--skip-name-resolve",
@@ -29,6 +34,9 @@ SMALL = (
 system might not have asynchronous I/O for all of them.
 """
 
+SMALL_MARIADB = ("--innodb-log-file-size=64M",)
+SMALL_MYSQL = ("--innodb-redo-log-capacity=64M", "--mysqlx=OFF", "--secure-file-priv=NULL")
+
 START_SECONDS = 60
 
 
@@ -38,12 +46,24 @@ def free_port():
         return probe.getsockname()[1]
 
 
+@functools.cache
+def is_mysql():
+    """Return whether the program is of MySQL: it is installed in another way, and knows other options."""
+    return "-MariaDB" not in subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def _install_program():
+    """Return MariaDB's program for that, the server's own before any other; None if there is none."""
+    own = Path(PROGRAM).absolute().parent
+    return shutil.which("mariadb-install-db", path=f"{own}:{own.parent / 'bin'}") or shutil.which("mariadb-install-db")
+
+
 class MariadbService:
     """One server process.
 
     Args:
         folder: for its files.
-        options: of mariadbd, beside those of ``SMALL``.
+        options: of the server, beside those of ``SMALL``.
     """
 
     def __init__(self, folder, *options):
@@ -57,29 +77,22 @@ class MariadbService:
         self.start()
 
     def _install(self):
-        as_root = ["--user=root"] if os.getuid() == 0 else []
-        self._init_file = self._folder / "init.sql"
-        self._init_file.write_text(
+        (self._folder / "init.sql").write_text(
             f"CREATE USER IF NOT EXISTS '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
             f"GRANT ALL ON *.* TO '{self.user}'@'%';\n"
         )
-        done = subprocess.run(
-            [
-                INSTALL,
-                "--no-defaults",
-                *as_root,
-                f"--datadir={self._data}",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                "--innodb-use-native-aio=0",
-                "--innodb-log-file-size=8M",
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        common = [*self._as_root(), f"--datadir={self._data}", "--innodb-use-native-aio=0"]
+        if is_mysql():
+            command = [PROGRAM, "--no-defaults", "--initialize-insecure", *common]
+        else:
+            command = [_install_program(), "--no-defaults", *common, "--innodb-log-file-size=8M", "--skip-test-db"]
+            command.append("--auth-root-authentication-method=normal")
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         assert done.returncode == 0, done.stdout[-3000:]
+
+    @staticmethod
+    def _as_root():
+        return ["--user=root"] if os.getuid() == 0 else []
 
     def start(self):
         """Start it, and wait until it takes connections."""
@@ -88,7 +101,7 @@ class MariadbService:
                 [
                     PROGRAM,
                     "--no-defaults",
-                    *(["--user=root"] if os.getuid() == 0 else []),
+                    *self._as_root(),
                     f"--datadir={self._data}",
                     f"--port={self.port}",
                     "--bind-address=127.0.0.1",
@@ -96,6 +109,7 @@ class MariadbService:
                     f"--pid-file={self._folder / 'pid'}",
                     f"--init-file={self._folder / 'init.sql'}",
                     *SMALL,
+                    *(SMALL_MYSQL if is_mysql() else SMALL_MARIADB),
                     *self._options,
                 ],
                 stdout=log,
@@ -104,7 +118,7 @@ class MariadbService:
         deadline = time.monotonic() + START_SECONDS
         while not self._takes_connections():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("mariadbd does not start:\n" + (self._folder / "log").read_text()[-3000:])
+                raise RuntimeError(f"{PROGRAM} does not start:\n" + (self._folder / "log").read_text()[-3000:])
             time.sleep(0.05)
 
     def _takes_connections(self):
@@ -138,7 +152,7 @@ class MariadbService:
 
 def skip_if_missing():
     """Skip the test where there is no MariaDB to start."""
-    if not (PROGRAM and INSTALL):
+    if not PROGRAM or not (is_mysql() or _install_program()):
         pytest.skip("no mariadbd here (as root: apt-get install mariadb-server)")
 
 

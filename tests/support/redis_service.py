@@ -15,7 +15,13 @@ START_SECONDS = 30
 
 
 def program() -> str:
-    """Return the path of a Redis or Valkey server; skip the test if there is none, and fail it in CI."""
+    """Return the path of a Redis or Valkey server; skip the test if there is none, and fail it in CI.
+
+    It is what ``PINLATER_TEST_REDIS_SERVER`` names, if that is set.
+    """
+    named = os.environ.get("PINLATER_TEST_REDIS_SERVER")
+    if named:
+        return named
     for name in ("redis-server", "valkey-server"):
         found = shutil.which(name)
         if found:
@@ -65,7 +71,7 @@ class RedisService:
         deadline = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"redis-server did not start: {(self._folder / 'log').read_text()[-2000:]}")
+                pytest.fail(f"{program()} did not start: {(self._folder / 'log').read_text()[-2000:]}")
             time.sleep(0.02)
 
     def _answers(self) -> bool:

@@ -70,7 +70,9 @@ def test_readers_cannot_write(path):
 
 def test_a_path_with_characters_that_mean_something_in_an_uri(tmp_path):
     store = Store(tmp_path / "100% ?mode=memory#x" / "pinlater.db")
-    store.writer().execute("INSERT INTO queues (name, created_at) VALUES ('q', 1)")
+    writer = store.writer()
+    writer.execute("INSERT INTO queues (name, created_at) VALUES ('q', 1)")
+    writer.close()
     reader = store.reader()
     assert reader.execute("SELECT name FROM queues").fetchall() == [("q",)]
     reader.close()

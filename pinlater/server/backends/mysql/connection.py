@@ -63,7 +63,7 @@ class Connection:
                 await connection._begin()
         except TimeoutError:
             raise Unreached(f"{place!r} did not answer within {CONNECT_SECONDS:g} s") from None
-        except (MySQLError, OSError, Lost) as error:
+        except (MySQLError, OSError, Lost, RuntimeError) as error:  # RuntimeError: no package for the log-in's method
             raise Unreached(f"{place!r}: {error}") from error
         return connection
 

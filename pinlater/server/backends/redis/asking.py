@@ -19,6 +19,7 @@ from redis.exceptions import (
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.redis.cluster import elsewhere
 from pinlater.server.backends.redis.link import Link
 from pinlater.server.backends.redis.scripts import scripts
 
@@ -98,6 +99,8 @@ class Asker:
             return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
         if isinstance(error, _AWAY) or "-READONLY " in text:  # before Redis 7, a script's errors come wrapped
             await self._link.drop()
+            if isinstance(error, MovedError):
+                return elsewhere(self.name)
             return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
         if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_FULL)):
             return ShardUnreachable(f"shard {self.name} takes no new jobs: {text}")  # another one may

@@ -8,6 +8,7 @@ from redis.asyncio import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
+from pinlater.server.backends.redis.cluster import refuse_cluster
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.redis.talking import say
 
@@ -18,9 +19,10 @@ async def greet(connection: Connection) -> None:
     """Make a new connection ready for work.
 
     Raises:
-        RedisError: the server is a replica, or does not take scripts.
+        RedisError: the server is a replica, has a part of a cluster's slots, or does not take scripts.
     """
     await _check_role(connection)
+    await refuse_cluster(connection)
     for script in scripts().values():
         await connection.send_command("SCRIPT", "LOAD", script.text)
     for _ in scripts():

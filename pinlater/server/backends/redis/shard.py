@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis.asyncio import Connection
-from redis.exceptions import ResponseError
+from redis.exceptions import MovedError, ResponseError
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ShardConnectionFailed, UnknownError
@@ -37,6 +37,7 @@ from pinlater.server.backends.contract import (
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.cluster import elsewhere
 from pinlater.server.backends.redis.durability import DurabilityCheck
 from pinlater.server.backends.redis.greeting import greet
 from pinlater.server.backends.redis.link import Link
@@ -135,6 +136,8 @@ class RedisShard:
     async def _say(self, link: Link, command: Sequence[Any]) -> Any:
         try:
             return await link.call(*command)
+        except MovedError:
+            raise elsewhere(self.name) from None
         except ResponseError as error:
             raise UnknownError(f"shard {self.name} could not carry this out: {error}") from None
 
