@@ -110,6 +110,7 @@ async def _serve(
             certificates.look()
         transport = Transport(service, settings, metrics, certificates)
         _show(metrics, transport, broker, store)
+        await stored.learn()  # or a paused queue might hand out jobs for a moment
         if is_one_of_several and not store.tells_servers:
             stack.callback(_wake_siblings(folder, broker).close)
         reporter = Reporter(

@@ -239,6 +239,7 @@ class Service:
         if not covered(coverage, self._backend.shards):
             return {}, None
         self._overload.check_dequeue()
+        self._limits.check_known()
         limit = min(request.limit, MAX_DEQUEUE_JOBS)
         max_bytes = self._settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
         if request.dryRun:

@@ -6,13 +6,16 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from pinlater.errors import ServerError
+from pinlater.errors import NoHealthyShards, ServerError
 from pinlater.server.backends.contract import Backend, QueueChange, QueueSettings
 from pinlater.server.limits_files import LimitsFiles
 
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.5
+
+_FIRST_LOOK_SECONDS = 2.0
+"""A store that is away holds up the start no longer than this."""
 
 
 class InForce(NamedTuple):
@@ -33,6 +36,35 @@ class StoredLimits:
     def __init__(self, backend: Backend, files: LimitsFiles) -> None:
         self._backend = backend
         self._files = files
+        self._is_known = False
+        self._was_missed = False
+
+    async def learn(self) -> None:
+        """Read them for the first time, before anybody can ask for jobs.
+
+        A store that does not answer makes nothing fail: the server starts, and hands out nothing until it does.
+        """
+        try:
+            async with asyncio.timeout(_FIRST_LOOK_SECONDS):
+                await self.refresh()
+        except Exception as error:  # noqa: BLE001 - whatever it is, calls to the store will say it again
+            self._was_missed = True
+            log.warning(
+                "the settings of the queues could not be read; until they can, no job is handed out: %s",
+                str(error) or f"no answer within {_FIRST_LOOK_SECONDS:g} s",
+            )
+
+    def check_known(self) -> None:
+        """Return if they have been read, so that no paused queue hands out jobs.
+
+        Raises:
+            NoHealthyShards: not yet.
+        """
+        if not self._is_known:
+            raise NoHealthyShards(
+                "no job is handed out before the settings of the queues are known, and the store does not answer; "
+                "look at the databases"
+            )
 
     async def in_force(self) -> dict[str, InForce]:
         """Return the settings of all queues."""
@@ -50,6 +82,10 @@ class StoredLimits:
     async def refresh(self) -> None:
         """Read them now. Raises what the store raises."""
         self._files.store_says(await self._backend.queue_settings())
+        self._is_known = True
+        if self._was_missed:
+            self._was_missed = False
+            log.info("the settings of the queues are known now; jobs are handed out")
 
     async def watch(self) -> None:
         """Read them again and again until cancelled; once, where nobody else can change them."""

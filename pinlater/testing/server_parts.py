@@ -56,12 +56,12 @@ class ServerParts:
         metrics, port = Metrics(), self._listener.getsockname()[1]
         limits = RateLimits()
         self._broker = Broker(self._backend, limits, now_ms)
-        stored = StoredLimits(self._backend, LimitsFiles(settings, limits, self._broker.look_again))
+        self._stored = StoredLimits(self._backend, LimitsFiles(settings, limits, self._broker.look_again))
         claims = ClaimNames(os.uname().nodename, port, now_ms())
         service = Service(
             self._backend,
             self._broker,
-            stored,
+            self._stored,
             overload=Overload(lambda: self._backend.waiting, settings.max_store_waiting, metrics),
             settings=settings,
             claims=claims,
@@ -74,6 +74,7 @@ class ServerParts:
     async def start(cls, settings: Settings, now_ms: Callable[[], int]) -> Self:
         """Serve."""
         parts = cls(settings, now_ms)
+        await parts._stored.learn()
         await parts._transport.listen(parts._listener)
         return parts
 
