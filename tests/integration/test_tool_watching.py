@@ -217,6 +217,16 @@ def test_once(tool, client):
     assert tool("top")[0] == 2  # no terminal
 
 
+def test_the_longest_wait_counts_whatever_the_priority_and_also_of_a_paused_queue(tool, client):
+    client.create_queue("waiting")
+    now_ms = int(time.time() * 1000)
+    client.enqueue_jobs("waiting", [NewJob(b"new", 1), NewJob(b"old", 2, now_ms - 5_400_000)])
+    for is_paused in (False, True):
+        client.change_queue("waiting", paused=is_paused)
+        [look] = json.loads(tool("top", "waiting", "--once", "--json")[1])
+        assert 5400 <= look["wait_seconds"] < 5500
+
+
 def test_live_it_follows_the_counts_and_the_window_and_ends_on_q(client, environment):
     client.create_queue("live")
     with Screen([*TOOL, "top", "live", "--interval", "0.2"], environment) as screen:

@@ -1,10 +1,10 @@
-"""What ``pinlater top`` sees of queues: counts, who is first in line, and how the counts change."""
+"""What ``pinlater top`` sees of queues: counts, how they change, and since when jobs wait."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pinlater.errors import DequeueRateLimited, ProtocolError, QueueNotFound
@@ -26,7 +26,8 @@ class QueueLook(NamedTuple):
         running: jobs that are claimed.
         succeeded: jobs that are done and not collected yet.
         failed: jobs that were given up.
-        wait_seconds: how long the job that is first in line has been due; None if none is, or the queue is paused.
+        wait_seconds: how long the job has been due that has been so for longest; None if none is. Of a server that
+            does not know: of the job that is first in line, and None of a paused queue.
         settings: what holds its jobs back; None: the server cannot say.
     """
 
@@ -55,11 +56,21 @@ async def look_at_queues(client: AsyncClient, names: Sequence[str]) -> list[Queu
     except ProtocolError:  # a server of the original does not know the call
         settings = {}
     queues = names or sorted(await client.queue_names())
-    looks = await asyncio.gather(*(_look_at(client, queue, settings.get(queue)) for queue in queues))
+    oldest = await _oldest_due(client, names)
+    looks = await asyncio.gather(*(_look_at(client, queue, settings.get(queue), oldest) for queue in queues))
     return [look for look in looks if look is not None]
 
 
-async def _look_at(client: AsyncClient, queue: str, settings: QueueSettings | None) -> QueueLook | None:
+async def _oldest_due(client: AsyncClient, names: Sequence[str]) -> dict[str, int] | None:
+    try:
+        return await client.oldest_due(names)
+    except ProtocolError:  # as above
+        return None
+
+
+async def _look_at(
+    client: AsyncClient, queue: str, settings: QueueSettings | None, oldest: Mapping[str, int] | None
+) -> QueueLook | None:
     try:
         counts = await asyncio.gather(
             client.count(queue, JobState.PENDING),
@@ -68,17 +79,16 @@ async def _look_at(client: AsyncClient, queue: str, settings: QueueSettings | No
             client.count(queue, JobState.SUCCEEDED),
             client.count(queue, JobState.FAILED),
         )
-        wait_seconds = await _first_in_line(client, queue) if counts[0] else None
+        due_ms = await _first_in_line(client, queue) if oldest is None else oldest.get(queue)
     except QueueNotFound:
         return None
+    wait_seconds = None if due_ms is None else max(time.time() - due_ms / 1000, 0.0)
     return QueueLook(time.monotonic(), queue, *counts, wait_seconds, settings)
 
 
-async def _first_in_line(client: AsyncClient, queue: str) -> float | None:
+async def _first_in_line(client: AsyncClient, queue: str) -> int | None:
     try:
         found = await client.dequeue_jobs(queue, 1, dry_run=True)
     except DequeueRateLimited:
         return None
-    if not found or found[0].run_after_ms is None:
-        return None
-    return max(time.time() - found[0].run_after_ms / 1000, 0.0)
+    return found[0].run_after_ms if found else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pinlater.client.async_client import AsyncClient
     from pinlater.client.tool.looks import QueueLook
 
-_HEADERS = ("QUEUE", "DUE", "SCHEDULED", "RUNNING", "FAILED", "SUCCEEDED", "ENDED/S", "FIRST WAITS", "STATE")
+_HEADERS = ("QUEUE", "DUE", "SCHEDULED", "RUNNING", "FAILED", "SUCCEEDED", "ENDED/S", "OLDEST WAITS", "STATE")
 _REST = 4
 """Looking takes a fifth of the time at most, whatever the interval: it is not to be what the server is busy with."""
 
@@ -46,9 +46,9 @@ _REST = 4
 def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: bool) -> None:
     """Watch queues live.
 
-    It shows how many jobs are where, how many end, and how long the first in line has waited; those with the longest
-    waits come first. q or ^C ends it. Counts go no further than the server's COUNT_LIMIT for a priority, and ENDED/S
-    is made of their changes.
+    It shows how many jobs are where, how many end, and how long the oldest due job waits; the longest waits come
+    first. q or ^C ends it. Counts go no further than the server's COUNT_LIMIT for a priority, and ENDED/S is made of
+    their changes.
     """
     if not once and not sys.stdout.isatty():
         raise click.UsageError("Nobody is there to watch; add --once.")
@@ -140,7 +140,7 @@ def _clock() -> str:
 
 
 def table(looks: Sequence[QueueLook], before: Mapping[str, QueueLook]) -> list[str]:
-    """Return the lines of a table of queues, those whose first job waits longest first."""
+    """Return the lines of a table of queues, the longest waits first."""
     ranked = sorted(looks, key=lambda look: (-(look.wait_seconds or 0.0), -look.due, look.queue))
     rows = [_row(look, before.get(look.queue)) for look in ranked]
     return aligned([_HEADERS, *rows], numbers=range(1, 8))
