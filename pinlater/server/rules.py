@@ -43,6 +43,9 @@ _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 _CONTINUATION = re.compile(r"(-?\d{1,19})\.(\d{1,19})(?:\.s([^:]+))?", re.ASCII)
 _MOST_INT64 = 2**63 - 1
 
+MAX_SOURCE_CHARACTERS = 300
+"""Of a call. It becomes part of the claim, which is kept with each job, and sent with each job of an answer."""
+
 
 def check_queue_name(name: str) -> None:
     """Return if a queue may be called so (wire contract §6.1).
@@ -57,6 +60,16 @@ def check_queue_name(name: str) -> None:
         raise QueueNameTooLong(
             f"queue name {name[:100]} has {len(name)} characters; at most {MAX_QUEUE_NAME_CHARACTERS}"
         )
+
+
+def check_source(source: str) -> None:
+    """Return if a call may come from there.
+
+    Raises:
+        UnknownError: the name of its source is too long.
+    """
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        raise UnknownError(f"the source of a call has {len(source)} characters; at most {MAX_SOURCE_CHARACTERS}")
 
 
 def check_priority(priority: int | None, levels: int) -> None:

@@ -13,12 +13,12 @@ from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, ServiceError, UnknownError
 from pinlater.server import rules
 from pinlater.server.admin_password import AdminPassword
-from pinlater.server.backends.body_pattern import check_pattern
-from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, JobFilter, covered
+from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, covered
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.broker import DequeueOrder
 from pinlater.server.calls import CallRefused, missing, require
 from pinlater.server.claims import ClaimNames
+from pinlater.server.inspection import Inspection
 from pinlater.server.metrics import Metrics
 from pinlater.server.overload import Overload
 from pinlater.server.settings import Settings
@@ -32,9 +32,6 @@ log = logging.getLogger(__name__)
 
 MAX_DEQUEUE_JOBS = 5000
 """A dequeue is served up to this many jobs, whatever its limit."""
-
-MAX_SCAN_JOBS = 10_000
-"""A page of a scan has at most this many jobs."""
 
 _ANSWER_RESERVE_BYTES = 4096
 """Of a dequeue's answer, for what is not jobs."""
@@ -82,7 +79,11 @@ class Service:
         self._metrics = metrics
         self._now_ms = now_ms
         self._password = AdminPassword(settings.admin_password_hash)
-        reports = WorkerReports(backend, settings.max_frame_bytes - _ANSWER_RESERVE_BYTES)
+        max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
+        reports, inspection = (
+            WorkerReports(backend, max_bytes),
+            Inspection(backend, settings.priority_levels, max_bytes),
+        )
         self._calls: dict[str, Callable[..., Awaitable[Answer]]] = {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
@@ -90,12 +91,12 @@ class Service:
             "dequeueJobs": self._dequeue,
             "ackDequeuedJobs": self._ack,
             "checkpointJobs": self._checkpoint,
-            "lookupJobs": self._lookup,
-            "getJobCount": self._count,
+            "lookupJobs": _plain(inspection.lookup),
+            "getJobCount": _plain(inspection.count),
             "getQueueNames": self._queue_names,
-            "scanJobs": self._scan,
+            "scanJobs": _plain(inspection.scan),
             "retryFailedJobs": self._retry_failed,
-            "deleteJobs": self._delete_jobs,
+            "deleteJobs": _plain(inspection.delete),
             "releaseClaims": self._release_claims,
             "importJobs": self._import_jobs,
             "getQueueSettings": self._queue_settings,
@@ -118,6 +119,7 @@ class Service:
         started = time.perf_counter()
         try:
             require(arguments.context, "context")
+            rules.check_source(arguments.context.source)
             if method in _WITH_REQUEST:
                 require(arguments.request, "request")
             return await handler(arguments, caller)
@@ -241,7 +243,8 @@ class Service:
         self._overload.check_dequeue()
         self._limits.check_known()
         limit = min(request.limit, MAX_DEQUEUE_JOBS)
-        max_bytes = self._settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
+        claims_bytes = limit * len(arguments.context.source.encode())  # each job comes with its claim
+        max_bytes = max(self._settings.max_frame_bytes - _ANSWER_RESERVE_BYTES - claims_bytes, 0)
         if request.dryRun:
             return {queue: await self._broker.peek(queue, limit, max_bytes)}, None
         lease_ms = self._lease_ms(request.claimTimeoutMillis)
@@ -332,36 +335,7 @@ class Service:
         self._metrics.claims_released.add(request.queueName, released)
         return Answer(released)
 
-    # Looking, and repair by hand
-
-    async def _lookup(self, arguments: Any, _: Caller) -> Answer:
-        given = arguments.request.jobDescriptors
-        jobs = [JobDescriptor.parse(descriptor) for descriptor in given]
-        records = await self._backend.lookup_jobs(jobs, include_body=bool(arguments.request.includeBody))
-        return Answer({text: rules.job_info(record) for text, record in zip(given, records, strict=True) if record})
-
-    def _filter(self, request: Any, *, is_future: bool | None) -> JobFilter:
-        rules.check_queue_name(request.queueName)
-        rules.check_state(request.jobState)
-        rules.check_priority(request.priority, self._settings.priority_levels)
-        check_pattern(request.bodyRegexToMatch)
-        return JobFilter(request.jobState, request.priority, is_future, request.bodyRegexToMatch)
-
-    async def _count(self, arguments: Any, _: Caller) -> Answer:
-        request = arguments.request
-        which = self._filter(request, is_future=bool(request.countFutureJobs))
-        return Answer(min(await self._backend.count_jobs(request.queueName, which), 2**31 - 1))
-
-    async def _scan(self, arguments: Any, _: Caller) -> Answer:
-        request = arguments.request
-        position = rules.read_continuation(rules.any_of(request.continuation, wire.CONTINUATION_START))
-        which = self._filter(request, is_future=bool(request.scanFutureJobs))
-        limit = rules.any_of(request.limit, 100)
-        rules.check_limit(limit)
-        page = await self._backend.scan_jobs(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
-        more = rules.write_continuation(page.position) if page.position and limit else wire.CONTINUATION_END
-        jobs = [rules.job_info(record) for record in page.jobs]
-        return Answer(wire.PinLaterScanJobsResponse(scannedJobs=jobs, continuation=more))
+    # Repair by hand
 
     async def _retry_failed(self, arguments: Any, _: Caller) -> Answer:
         request = arguments.request
@@ -375,17 +349,6 @@ class Service:
             jobs = rules.jobs_of(request.queueName, request.jobDescriptors)
             return Answer(await self._broker.retry_these(request.queueName, jobs, attempts, run_after_ms))
         return Answer(await self._broker.retry_failed(request.queueName, priority, attempts, run_after_ms, limit))
-
-    async def _delete_jobs(self, arguments: Any, _: Caller) -> Answer:
-        request = arguments.request
-        request.priority = rules.any_of(request.priority, 1)
-        which = self._filter(request, is_future=None)
-        limit = rules.any_of(request.limit, 1000)
-        rules.check_limit(limit)
-        if request.jobDescriptors is not None:
-            jobs = rules.jobs_of(request.queueName, request.jobDescriptors)
-            return Answer(await self._backend.delete_these_jobs(request.queueName, jobs, request.jobState))
-        return Answer(await self._backend.delete_jobs(request.queueName, which, limit))
 
 
 def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Answer]]:

@@ -11,6 +11,7 @@ import time
 import regex
 
 from pinlater.errors import UnknownError
+from pinlater.server.backends.pattern_size import MAX_SIZE, is_recursive, size_of
 
 MAX_PATTERN_CHARACTERS = 1024
 
@@ -19,7 +20,7 @@ def check_pattern(pattern: str | None) -> None:
     """Return if ``pattern`` may be searched for.
 
     Raises:
-        UnknownError: it is too long, or no regular expression.
+        UnknownError: it is too long, too large when its repetitions are written out, or no regular expression.
     """
     if pattern:
         BodyPattern(pattern, 1.0)
@@ -36,6 +37,13 @@ class BodyPattern:
     def __init__(self, pattern: str, seconds: float) -> None:
         if len(pattern) > MAX_PATTERN_CHARACTERS:
             raise UnknownError(f"the body pattern has more than {MAX_PATTERN_CHARACTERS} characters")
+        if is_recursive(pattern):
+            raise UnknownError("the body pattern calls itself ((?R), (?1), (?&name)), which is not taken")
+        if size_of(pattern) > MAX_SIZE:
+            raise UnknownError(
+                f"the body pattern repeats too much: with its repetitions written out, it has more than {MAX_SIZE} "
+                "characters; use smaller numbers in {}, above all behind groups"
+            )
         try:
             self._search = regex.compile(pattern.encode()).search
         except (regex.error, UnicodeEncodeError, OverflowError, RecursionError) as error:

@@ -1,0 +1,112 @@
+"""The calls that look at jobs, or take out those that a look finds: bounded, whatever is asked for."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import UnknownError
+from pinlater.server import rules
+from pinlater.server.backends.body_pattern import check_pattern
+from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Backend, JobFilter, JobRecord
+from pinlater.server.turnstile import Turnstile
+from pinlater.wire import messages as wire
+
+MAX_SCAN_JOBS = 10_000
+"""A page of a scan has at most this many jobs."""
+
+_MOST_WAITING_SEARCHES = 16
+"""Searches of bodies that wait for one to end, each of which may take ``REGEX_TIMEOUT_SECONDS``."""
+
+_AT_ONCE, _BODIES_AT_ONCE = 1000, 64
+"""Jobs that are looked up before their size is looked at."""
+
+
+class Inspection:
+    """Carries them out.
+
+    Args:
+        backend: the store.
+        priority_levels: priorities are 1 to this.
+        max_bytes: of what is looked up with one call.
+    """
+
+    def __init__(self, backend: Backend, priority_levels: int, max_bytes: int) -> None:
+        self._backend = backend
+        self._priority_levels = priority_levels
+        self._max_bytes = max_bytes
+        self._search = Turnstile("a search of bodies", _MOST_WAITING_SEARCHES)
+
+    async def lookup(self, arguments: Any) -> dict[str, wire.PinLaterJobInfo]:
+        """Return the jobs that are there, by descriptor.
+
+        Raises:
+            UnknownError: they are more than an answer holds, or one is no descriptor.
+        """
+        request = arguments.request
+        include_body = bool(request.includeBody)
+        given = list(dict.fromkeys(request.jobDescriptors))
+        jobs = [JobDescriptor.parse(text) for text in given]
+        step = _BODIES_AT_ONCE if include_body else _AT_ONCE
+        found: dict[str, wire.PinLaterJobInfo] = {}
+        size = 0
+        for start in range(0, len(jobs), step):
+            records = await self._backend.lookup_jobs(jobs[start : start + step], include_body=include_body)
+            there = [(text, record) for text, record in zip(given[start:], records, strict=False) if record]
+            found |= {text: rules.job_info(record) for text, record in there}
+            size += sum(_size_of(record) for _, record in there)
+            if size > self._max_bytes:
+                raise UnknownError(
+                    f"these {len(given)} jobs are more than the {self._max_bytes} bytes that an answer may have "
+                    "(MAX_FRAME_BYTES); ask for fewer at once, or without their bodies"
+                )
+        return found
+
+    async def count(self, arguments: Any) -> int:
+        """Return how many jobs match."""
+        request = arguments.request
+        which = self._filter(request, is_future=bool(request.countFutureJobs))
+        async with self._turn(which):
+            return min(await self._backend.count_jobs(request.queueName, which), 2**31 - 1)
+
+    async def scan(self, arguments: Any) -> wire.PinLaterScanJobsResponse:
+        """Return a page of the jobs that match."""
+        request = arguments.request
+        position = rules.read_continuation(rules.any_of(request.continuation, wire.CONTINUATION_START))
+        which = self._filter(request, is_future=bool(request.scanFutureJobs))
+        limit = rules.any_of(request.limit, 100)
+        rules.check_limit(limit)
+        async with self._turn(which):
+            page = await self._backend.scan_jobs(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
+        more = rules.write_continuation(page.position) if page.position and limit else wire.CONTINUATION_END
+        jobs = [rules.job_info(record) for record in page.jobs]
+        return wire.PinLaterScanJobsResponse(scannedJobs=jobs, continuation=more)
+
+    async def delete(self, arguments: Any) -> int:
+        """Take out jobs that match, or those that are named; return how many."""
+        request = arguments.request
+        request.priority = rules.any_of(request.priority, 1)
+        which = self._filter(request, is_future=None)
+        limit = rules.any_of(request.limit, 1000)
+        rules.check_limit(limit)
+        if request.jobDescriptors is not None:
+            jobs = rules.jobs_of(request.queueName, request.jobDescriptors)
+            return await self._backend.delete_these_jobs(request.queueName, jobs, request.jobState)
+        async with self._turn(which):
+            return await self._backend.delete_jobs(request.queueName, which, limit)
+
+    def _filter(self, request: Any, *, is_future: bool | None) -> JobFilter:
+        rules.check_queue_name(request.queueName)
+        rules.check_state(request.jobState)
+        rules.check_priority(request.priority, self._priority_levels)
+        check_pattern(request.bodyRegexToMatch)
+        return JobFilter(request.jobState, request.priority, is_future, request.bodyRegexToMatch)
+
+    def _turn(self, which: JobFilter) -> AbstractAsyncContextManager[None]:
+        """Let one body pattern after the other be searched for: many that explode leave no thread to others."""
+        return self._search.passed() if which.body_regex else nullcontext()
+
+
+def _size_of(record: JobRecord) -> int:
+    return JOB_OVERHEAD_BYTES + len(record.status) + len(record.body or b"")

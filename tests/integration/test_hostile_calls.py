@@ -1,0 +1,110 @@
+"""Calls that are well-formed, and ask for more than a server can give: refused, at nobody else's cost."""
+
+import threading
+
+import pytest
+
+from pinlater.password import hash_password
+from pinlater.server.rules import MAX_SOURCE_CHARACTERS
+from tests.support.apache import DeclaredError
+from tests.support.server import PASSWORD, ServerProcess
+
+MB = 1 << 20
+
+
+def refusals(shared_server, call, count):
+    """Make a call on many connections at once; return the errors."""
+    found = []
+
+    def one():
+        with shared_server.client() as client:
+            try:
+                call(client)
+            except DeclaredError as error:
+                found.append(str(error))
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads, found
+
+
+def test_a_long_source_does_not_come_back_with_every_job(shared_server, client, queue):
+    client.enqueueJobs(queueName=queue, jobs=[{"body": b"x"}] * 1000)
+    before = shared_server.child().memory_info().rss
+    with shared_server.client("s" * MB) as hostile, pytest.raises(DeclaredError, match="source of a call"):
+        hostile.dequeueJobs(queueName=queue, limit=1000)
+    assert shared_server.child().memory_info().rss - before < 50 * MB
+    with shared_server.client("s" * MAX_SOURCE_CHARACTERS) as longest:
+        assert len(longest.dequeueJobs(queueName=queue, limit=1000)["jobs"]) == 1000
+
+
+def test_jobs_come_with_their_claims_in_an_answer_that_can_be_read(shared_server, client, queue):
+    client.enqueueJobs(queueName=queue, jobs=[{"body": b"x"}] * 5000)
+    with shared_server.client("\N{OCTOPUS}" * MAX_SOURCE_CHARACTERS) as wordy:
+        taken = 0
+        while jobs := wordy.dequeueJobs(queueName=queue, limit=1200).get("jobs"):
+            taken += len(jobs)
+            assert sum(map(len, jobs.values())) < 2_000_000
+    assert taken == 5000
+
+
+def test_a_look_up_of_more_than_an_answer_holds_is_refused(shared_server, client, queue):
+    names = []
+    for _ in range(10):
+        names += client.enqueueJobs(queueName=queue, jobs=[{"body": b"x" * 99_000}] * 10)["jobDescriptors"]
+    before = shared_server.child().memory_info().rss
+    with pytest.raises(DeclaredError, match="ask for fewer at once"):
+        client.lookupJobs(jobDescriptors=names, includeBody=True)
+    assert len(client.lookupJobs(jobDescriptors=names)) == 100
+    assert len(client.lookupJobs(jobDescriptors=names[:19], includeBody=True)) == 19
+    assert len(client.lookupJobs(jobDescriptors=names[:1] * 20_000, includeBody=True)) == 1
+    assert shared_server.child().memory_info().rss - before < 100 * MB
+
+
+@pytest.mark.parametrize("pattern", ["(?:(?:a{1000}){1000}){1000}", r"\w{999999}x", "(a(?1)?)b", "(?R)"])
+@pytest.mark.parametrize("method", ["getJobCount", "scanJobs", "deleteJobs"])
+def test_a_pattern_that_is_a_bomb_is_refused(client, queue, method, pattern):
+    client.enqueueJobs(queueName=queue, jobs=[{"body": b"a" * 90_000}])
+    with pytest.raises(DeclaredError, match="pattern"):
+        getattr(client, method)(queueName=queue, jobState=0, bodyRegexToMatch=pattern)
+
+
+def test_many_patterns_that_explode_leave_readers_to_others(tmp_path):
+    server = ServerProcess(tmp_path, REGEX_TIMEOUT_SECONDS="1")
+    try:
+        with server.client() as client:
+            client.createQueue(name="bombs")
+            (name,) = client.enqueueJobs(queueName="bombs", jobs=[{"body": b"a" * 5000 + b"!"}])["jobDescriptors"]
+            threads, found = refusals(
+                server,
+                lambda bomber: bomber.getJobCount(queueName="bombs", jobState=0, bodyRegexToMatch="(a|aa)+$"),
+                40,
+            )
+            answered = 0
+            while any(thread.is_alive() for thread in threads):
+                assert client.lookupJobs(jobDescriptors=[name])
+                answered += 1
+            assert answered > 40  # of readers that are all busy, one would come free each second or so
+            assert len(found) == 40
+            assert 20 <= sum("too many calls wait" in text for text in found) < 40
+    finally:
+        server.stop()
+
+
+def test_guesses_of_the_password_do_not_fill_the_places_of_calls(tmp_path):
+    server = ServerProcess(tmp_path, MAX_CONCURRENT_REQUESTS="10", ADMIN_PASSWORD_HASH=hash_password(PASSWORD))
+    try:
+        with server.client() as client:
+            client.createQueue(name="precious")
+            threads, found = refusals(server, lambda guesser: guesser.deleteQueue(name="precious", password="x"), 60)
+            for _ in range(20):
+                assert client.getQueueNames() == ["precious"]
+            for thread in threads:
+                thread.join()
+            assert len(found) == 60
+            assert sum("too many calls wait" in text for text in found) > 30
+            client.deleteQueue(name="precious", password=PASSWORD)
+            assert client.getQueueNames() == []
+    finally:
+        server.stop()
