@@ -25,7 +25,14 @@ from pinlater.dashboard.headers import Guarded
 from pinlater.dashboard.options import Options, PlainPage
 from pinlater.dashboard.pages import charts, failed, find, job, jobs, login, overview, plans, queue, server, workers
 from pinlater.dashboard.render import page
-from pinlater.errors import CallError, ClientError, PinLaterError, QueueNotFound
+from pinlater.errors import (
+    CallError,
+    ClientError,
+    NoHealthyShards,
+    PinLaterError,
+    QueueNotFound,
+    ShardConnectionFailed,
+)
 
 log = logging.getLogger(__name__)
 
@@ -106,14 +113,16 @@ def _plain(path: str, make: Callable[[], Awaitable[PlainPage]]) -> BaseRoute:
 # What is shown when something is wrong
 
 
-def _problem(request: Request, status: int, title: str, text: str, *, retries: bool = False) -> Response:
-    return page(request, "problem.html", status, title=title, text=text[:500], retries=retries)
+def _problem(
+    request: Request, status: int, title: str, text: str, back: str = "", *, retries: bool = False
+) -> Response:
+    return page(request, "problem.html", status, title=title, text=text[:500], back=back, retries=retries)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    status = error.status if isinstance(error, Refused) else 400
+    status, back = (error.status, error.back) if isinstance(error, Refused) else (400, "")
     title = "Nothing here" if status == 404 else "Not done"
-    return _problem(request, status, title, _sentence(error))
+    return _problem(request, status, title, _sentence(error), back)
 
 
 async def _no_page(request: Request, error: Exception) -> Response:
@@ -125,6 +134,9 @@ async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, CallError):
         text = "It does not answer; this page looks again every few seconds. Its own log says why, if it runs."
         return _problem(request, 503, "The server is away", text, retries=request.method == "GET")
+    if isinstance(error, NoHealthyShards | ShardConnectionFailed):
+        text = f"{_sentence(error)} This page looks again every few seconds."
+        return _problem(request, 503, "The store is away", text, retries=request.method == "GET")
     status = 404 if isinstance(error, QueueNotFound) else 400 if isinstance(error, ClientError) else 502
     return _problem(request, status, "The server refused this", _sentence(error))
 

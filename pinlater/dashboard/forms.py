@@ -19,11 +19,13 @@ class Refused(Exception):
 
     Attributes:
         status: of HTTP.
+        back: path of a page to go on from; empty for the first one.
     """
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, back: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.back = back
 
 
 class Form:

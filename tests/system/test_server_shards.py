@@ -91,3 +91,17 @@ def test_each_process_of_the_server_is_shown(server):
 
     assert wait_for(is_whole)
     assert all(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_a_store_that_is_away_is_named_and_looked_at_again(server, services):
+    used(server)
+    for service in services:
+        service.kill()
+    wait_for(lambda: server.page("/queues/pins")[0] == 503)
+    page = server.page("/queues/pins")[1]
+    assert "The store is away" in page
+    assert 'http-equiv="refresh"' in page
+    assert server.page("/server")[0] == 200
+    for service in services:
+        service.start()
+    wait_for(lambda: server.page("/queues/pins")[0] == 200, seconds=60)

@@ -15,9 +15,10 @@ from pinlater.dashboard.failures import error_line
 from pinlater.dashboard.forms import Refused, asked, number
 from pinlater.dashboard.holders import holder_of
 from pinlater.dashboard.render import page
-from pinlater.errors import CallTimeout
+from pinlater.errors import CallTimeout, ContinuationInvalid, UnknownError
 
 PER_PAGE = 50
+_TOO_LONG = "searching took too long; use a simpler pattern, or one priority"
 
 
 async def jobs(request: Request) -> Response:
@@ -34,18 +35,28 @@ async def jobs(request: Request) -> Response:
     priority, pattern = asked(request, "priority", 4), asked(request, "body", 1024)
     if pattern and board.options.hides_bodies:
         audit(request, "search-bodies", pattern)
-    found = await _scan(board, queue, standing, priority, pattern, asked(request, "from", 200) or None)
     filters = {"queue": queue, "state": state, "priority": priority, "body": pattern}
+    found, status, problem = Page([], None), 200, ""
+    try:
+        found = await _scan(board, queue, standing, priority, pattern, asked(request, "from", 200) or None)
+    except ContinuationInvalid:
+        raise Refused(400, "this page of the list is none that was shown here", _link(filters)) from None
+    except (UnknownError, CallTimeout) as error:
+        if not pattern:
+            raise
+        status, problem = (503, _TOO_LONG) if isinstance(error, CallTimeout) else (400, str(error)[:300])
     return page(
         request,
         "jobs.html",
+        status,
+        problem=problem,
         queue=queue,
         standing=standing,
         standings=[(one, counts[index]) for index, one in enumerate(STANDINGS)],
         filters=filters,
         rows=[(info, error_line(info.status), holder_of(info.claim) if info.claim else None) for info in found.jobs],
         is_first="from" not in request.query_params,
-        link=lambda **changes: f"/jobs?{urlencode({k: v for k, v in (filters | changes).items() if v})}",
+        link=lambda **changes: _link(filters | changes),
         more=found.continuation,
     )
 
@@ -53,20 +64,19 @@ async def jobs(request: Request) -> Response:
 async def _scan(  # noqa: PLR0917 - the fields of the page's form, in their order
     board: Board, queue: str, standing: Standing, priority: str, pattern: str, continuation: str | None
 ) -> Page:
-    try:
-        return await (board.searcher if pattern else board.client).scan(
-            queue,
-            standing.state,
-            priority=int(number("priority", priority, 1, board.options.priority_levels, int)) if priority else None,
-            future=standing.is_future,
-            limit=PER_PAGE,
-            body_regex=pattern or None,
-            continuation=continuation,
-        )
-    except CallTimeout:
-        if not pattern:
-            raise
-        raise Refused(503, "searching took too long; use a simpler pattern, or one priority") from None
+    return await (board.searcher if pattern else board.client).scan(
+        queue,
+        standing.state,
+        priority=int(number("priority", priority, 1, board.options.priority_levels, int)) if priority else None,
+        future=standing.is_future,
+        limit=PER_PAGE,
+        body_regex=pattern or None,
+        continuation=continuation,
+    )
+
+
+def _link(filters: dict[str, str]) -> str:
+    return f"/jobs?{urlencode({name: value for name, value in filters.items() if value})}"
 
 
 def _choose(names: list[str]) -> str:
