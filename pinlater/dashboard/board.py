@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.records import WorkerReport
 from pinlater.dashboard.census import Census
-from pinlater.dashboard.crews import Workforce, workforce_of
+from pinlater.dashboard.crews import Claims, claims_of
 from pinlater.dashboard.failures import Failures, failures_of
 from pinlater.dashboard.forms import Refused
 from pinlater.dashboard.fresh import Fresh
@@ -40,7 +41,8 @@ class Board:
         sessions: who has logged in.
         doorkeeper: checks passwords.
         failures: failed jobs by queue; the empty name is all queues.
-        workforce: who works, likewise.
+        claims: those of running jobs, likewise.
+        reports: what workers say of themselves, whatever is asked for.
         search: held by the one search of bodies that may run.
     """
 
@@ -55,14 +57,15 @@ class Board:
     sessions: Sessions
     doorkeeper: Doorkeeper
     failures: Fresh[Failures]
-    workforce: Fresh[Workforce]
+    claims: Fresh[Claims]
+    reports: Fresh[list[WorkerReport]]
     search: asyncio.Lock
 
     def changed(self, queue: str) -> None:
         """Look anew: something was changed in a queue."""
         self.census.forget(queue)
         self.failures.forget()
-        self.workforce.forget()
+        self.claims.forget()
 
 
 def make_board(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> Board:
@@ -75,10 +78,13 @@ def make_board(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> Bo
     async def failures(queue: str) -> Failures:
         return await failures_of(client, await chosen(queue))
 
-    async def workforce(queue: str) -> Workforce:
-        return await workforce_of(client, sightings, await chosen(queue))
+    async def claims(queue: str) -> Claims:
+        return await claims_of(client, sightings, await chosen(queue))
 
-    fresh_failures, fresh_workforce = Fresh(failures), Fresh(workforce)
+    async def reports(_: str) -> list[WorkerReport]:
+        return await client.workers()
+
+    fresh_failures = Fresh(failures)
 
     def changed(queue: str) -> None:
         census.forget(queue)
@@ -97,7 +103,8 @@ def make_board(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> Bo
         Sessions(),
         Doorkeeper({role: stored for role, stored in hashes.items() if stored}),
         fresh_failures,
-        fresh_workforce,
+        Fresh(claims),
+        Fresh(reports),
         asyncio.Lock(),
     )
 

@@ -54,7 +54,7 @@ def test_a_server_without_queues_says_what_to_do(local_server):
     with dashboard(local_server.address) as browser:
         assert "pinlater create-queue" in browser.get("/").text
         assert "Nothing has failed" in browser.get("/failed").text
-        assert "Nobody runs a job" in browser.get("/workers").text
+        assert "No worker is there" in browser.get("/workers").text
         assert browser.get("/server").status_code == 200
         assert browser.get("/find?q=anything").status_code == 200
         assert len(browser.get("/charts").json()["times"]) <= 1

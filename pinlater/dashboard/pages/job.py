@@ -16,6 +16,7 @@ from pinlater.dashboard.bodies import view_of
 from pinlater.dashboard.forms import Refused, asked
 from pinlater.dashboard.holders import holder_of
 from pinlater.dashboard.render import page
+from pinlater.dashboard.workforce import run_of
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
 from pinlater.state import JobState
@@ -82,6 +83,10 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
     if info is None:
         return page(request, "no_job.html", 404, descriptor=descriptor, queue=described.queue)
     hides = board.options.hides_bodies and not reveals
+    holder = holder_of(info.claim) if info.claim else None
+    run = None
+    if holder is not None and holder.host and info.state is JobState.IN_PROGRESS:
+        run = run_of(await board.reports.get(""), descriptor, holder.host, holder.pid)
     return page(
         request,
         "job.html",
@@ -95,7 +100,8 @@ async def _shown(request: Request, descriptor: str, *, reveals: bool) -> Respons
         kept_size=len(info.body or b""),
         now_ms=int(time.time() * 1000),
         note=_NOTES.get(asked(request, "done", 20), ""),
-        holder=holder_of(info.claim) if info.claim else None,
+        holder=holder,
+        run=run,
         since_ms=board.sightings.since_ms(info) if info.state is JobState.IN_PROGRESS else None,
     )
 

@@ -1,0 +1,194 @@
+"""Workers on the dashboard: what they report and what the claims say, put together; and its pages."""
+
+import html
+import re
+import time
+
+import pytest
+
+from pinlater import Client
+from pinlater.client.records import JobInfo, NewJob, RunningJob, WorkerProcess, WorkerReport
+from pinlater.dashboard.crews import Claims, Crew, Running
+from pinlater.dashboard.holders import Holder
+from pinlater.dashboard.workforce import run_of, workforce_of
+from pinlater.state import JobState
+from tests.unit.dashboard_app import dashboard
+
+NOW_MS = int(time.time() * 1000)
+
+
+def job(number):
+    return f"pins:s1:p1:{number}"
+
+
+def claimed(*numbers, since_ms=500):
+    infos = [JobInfo(job(number), JobState.IN_PROGRESS, 3, 2) for number in numbers]
+    return [Running("pins", info.descriptor, since_ms, info=info) for info in infos]
+
+
+def claims_by(has_more=False, **held):
+    """Claims of processes, given as ``web1_42=[...]``, and of others, given by any name."""
+    crews = {}
+    for name, jobs in held.items():
+        host, _, pid = name.partition("_")
+        holder = Holder(f"worker:{host}:{pid}", host, int(pid)) if pid else Holder(name)
+        crews[holder] = Crew(holder, jobs)
+    return Claims(crews, sum(map(len, held.values())), has_more)
+
+
+def report(name="a", host="web1", processes=(), **more):
+    return WorkerReport(name, host, processes=processes, **more)
+
+
+def running(number, since_ms):
+    return RunningJob(job(number), since_ms)
+
+
+def runs_of(force):
+    return {
+        process.about.pid: [(one.descriptor, one.since_ms, one.is_exact) for one in process.jobs]
+        for worker in force.workers
+        for process in worker.processes
+    }
+
+
+def test_a_claim_says_what_runs_and_a_report_says_since_when():
+    processes = [WorkerProcess(41), WorkerProcess(42, jobs=[running(1, 100), running(9, 50)])]
+    force = workforce_of([report(processes=processes)], claims_by(web1_42=claimed(1, 2)))
+    # Job 9 has ended since the report, and job 2 has begun.
+    assert runs_of(force) == {42: [(job(1), 100, True), (job(2), 500, False)], 41: []}
+    [worker] = force.workers
+    assert (worker.busy, worker.running, force.busy, force.processes) == (1, 2, 1, 2)
+    assert force.others == []
+
+
+def test_where_not_all_claims_were_seen_the_report_says_what_runs():
+    processes = [WorkerProcess(42, jobs=[running(1, 100)])]
+    force = workforce_of([report(processes=processes)], claims_by(has_more=True))
+    assert runs_of(force) == {42: [(job(1), 100, True)]}
+    assert runs_of(workforce_of([report(processes=processes)], claims_by(has_more=True), "email")) == {}
+
+
+def test_claims_of_nobody_who_reports_come_by_themselves():
+    force = workforce_of(
+        [report(processes=[WorkerProcess(42)])], claims_by(web1_42=claimed(1), web2_42=claimed(2), script=claimed(3))
+    )
+    assert runs_of(force) == {42: [(job(1), 500, False)]}
+    assert [(crew.holder.name, [one.descriptor for one in crew.jobs]) for crew in force.others] == [
+        ("script", [job(3)]),
+        ("web2 · 42", [job(2)]),
+    ]
+
+
+def test_of_a_queue_there_are_those_who_serve_it_and_those_who_hold_a_job_of_it():
+    processes = [WorkerProcess(41, queues=["email"]), WorkerProcess(42, queues=["pins"]), WorkerProcess(43)]
+    reports = [report(processes=processes), report("b", processes=[WorkerProcess(51, queues=["email"])])]
+    assert runs_of(workforce_of(reports, claims_by(web1_43=claimed(1)), "pins")).keys() == {42, 43}
+    assert len(workforce_of(reports, claims_by(), "pins").workers) == 1
+    assert len(workforce_of(reports, claims_by()).workers) == 2
+
+
+def test_workers_stand_by_host_and_versions_are_counted():
+    reports = [report("c", "web2", version="2"), report("b", "web1", version="1"), report("a", "web2", version="2")]
+    force = workforce_of(reports, claims_by())
+    assert [(host.name, [worker.report.id for worker in host.workers]) for host in force.hosts] == [
+        ("web1", ["b"]),
+        ("web2", ["a", "c"]),
+    ]
+    assert force.versions == [("2", 2), ("1", 1)]
+    force.keep("c")
+    assert [worker.report.id for worker in force.workers] == ["c"]
+
+
+def test_a_page_has_room_for_some_processes_of_each_worker():
+    reports = [report(str(size), processes=[WorkerProcess(pid) for pid in range(1, size + 1)]) for size in (100, 3, 50)]
+    force = workforce_of(reports, claims_by())
+    assert force.fold(10, 61) == 0
+    assert {worker.report.id: (worker.shown, worker.hidden) for worker in force.workers} == {
+        "3": (3, 0),
+        "50": (29, 21),
+        "100": (29, 71),
+    }
+    assert force.fold(2, 61) == 1
+    assert len(force.workers) == 2
+
+
+def test_the_run_of_a_job_is_that_of_its_holder():
+    process = WorkerProcess(42, jobs=[running(1, 100)])
+    reports = [report(host="web2", processes=[process]), report(host="web1", processes=[process])]
+    assert run_of(reports, job(1), "web1", 42) == (100, process)
+    assert run_of(reports, job(1), "web1", 43) is None  # it was claimed anew since
+    assert run_of(reports, job(2), "web1", 42) is None
+
+
+# The pages
+
+
+@pytest.fixture
+def client(local_server):
+    with Client(local_server.address, source="worker:web1:42:0a1b2c3d.7") as client:
+        client.create_queue("pins")
+        yield client
+
+
+@pytest.fixture
+def browser(local_server, client):
+    with dashboard(local_server.address) as browser:
+        yield browser
+
+
+def text_of(page):
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page.text)).split())
+
+
+def test_workers_and_their_processes_are_shown(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}", attempts=3)])
+    [held] = client.dequeue_jobs("pins", 1)
+    jobs = [RunningJob(held.descriptor, NOW_MS - 3_600_000)]
+    busy = WorkerProcess(42, "pins", ["pins"], NOW_MS - 7_200_000, 64 << 20, 1, 1234, jobs)
+    client.report_worker(report("a", version="9.1", python="3.12.1", pid=40, processes=[busy, WorkerProcess(43)]), 30)
+    client.report_worker(report("b", "web2", version="9.0", pid=50, is_draining=True), 30)
+    client.report_worker(report("<c>", "web2", version="9.1", pid=60), 30)
+    text = text_of(browser.get("/workers"))
+    assert f"42 {held.descriptor} 1 h ago 1 of 3 pins 1,234 64.0 MiB 2 h ago" in text
+    assert "or earlier" not in text
+    assert "43 idle" in text
+    assert "Worker 40 9.1 Python 3.12.1" in text
+    assert "Workers of several versions: 9.1 (2), 9.0 (1)" in text
+    assert "Worker 50 draining 9.0" in text
+    assert "Other claimants" not in text
+    one = browser.get("/workers?worker=a")
+    assert "42" in text_of(one)
+    assert "Worker 50" not in text_of(one)
+    assert browser.get("/workers?worker=nobody").status_code == 404
+    assert "Worker 50" not in text_of(browser.get("/workers?queue=pins"))
+    assert "%3Cc%3E" in browser.get("/workers").text
+
+
+def test_a_running_job_says_since_when_exactly_and_what_its_process_holds(browser, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}")])
+    [held] = client.dequeue_jobs("pins", 1)
+    assert "or earlier" in browser.get(f"/job?id={held.descriptor}").text
+    process = WorkerProcess(42, memory_bytes=64 << 20, jobs=[RunningJob(held.descriptor, NOW_MS - 3_600_000)])
+    client.report_worker(report(processes=[process]), 30)
+
+    def told():
+        return text_of(browser.get(f"/job?id={held.descriptor}"))
+
+    deadline = time.monotonic() + 20
+    while "Runs since 1 h ago" not in told():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.1)
+    assert "holds 64.0 MiB" in told()
+    assert "or earlier" not in told()
+
+
+def test_a_page_of_very_many_processes_stays_bounded(browser, client):
+    for number in range(30):
+        processes = [WorkerProcess(number * 100 + at, queues=["pins"]) for at in range(100)]
+        client.report_worker(report(str(number), f"web{number}", processes=processes), 30)
+    page = browser.get("/workers")
+    assert "3,000" in page.text
+    assert page.text.count("idle</td>") <= 200
+    assert "and 94 further processes" in page.text
+    assert browser.get("/workers?worker=7").text.count("idle</td>") == 100
