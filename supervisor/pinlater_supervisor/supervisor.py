@@ -65,6 +65,7 @@ class Supervisor:
         on_exit: Callable[[ChildExit], object] | None = None,
         on_reload: Callable[[], object] | None = None,
         on_reopen: Callable[[], object] | None = None,
+        on_stop: Callable[[], object] | None = None,
         listener: HttpListener | None = None,
         unready: Callable[[], str] | None = None,
     ) -> None:
@@ -79,6 +80,7 @@ class Supervisor:
             on_exit: called in the master for each child that ended, before its slot is used again.
             on_reload: called in the master on SIGHUP, before the new generation is started.
             on_reopen: called in the master on SIGUSR1, to open its log files anew.
+            on_stop: called in the master once, when all begins to stop and before any child is told.
             listener: serves its pages, and /livez and /readyz, from the master's loop.
             unready: called for /readyz when all children are ready; why they are not of use yet, "" if they are.
         """
@@ -95,6 +97,7 @@ class Supervisor:
         self.on_exit = on_exit
         self.on_reload = on_reload
         self.on_reopen = on_reopen
+        self.on_stop = on_stop
         self._crews = [Crew(pool) for pool in pools]
         self._listener = listener
         self._unready = unready
@@ -311,6 +314,8 @@ class Supervisor:
             self._drain.hurry(monotonic())
 
     def _begin_stop(self, exit_code: int) -> None:
+        if self.on_stop is not None:
+            self._call(self.on_stop)
         self._drain = Drain(
             self._crews,
             exit_code=exit_code,

@@ -30,6 +30,17 @@ def test_term_drains_pools_in_their_order(start):
     )
 
 
+def test_the_program_hears_once_that_all_begins_to_stop(start):
+    master = start('supervise(Pool(name="jobs", run=worker), on_stop=lambda: say("stopping"))')
+    master.expect("ready jobs 0")
+    master.send(signal.SIGHUP)
+    master.expect("exit jobs 0")
+    assert "stopping" not in master.said, "a reload is no stop"
+    assert master.stop() == 0
+    assert [line for line in master.said if line.startswith(("stopping", "drained"))][1] == "stopping"
+    assert master.said.count("stopping") == 1
+
+
 def test_a_later_pool_is_kept_alive_while_an_earlier_one_drains(start):
     master = start("""
         def slow(child):
