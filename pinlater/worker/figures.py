@@ -12,7 +12,8 @@ from itertools import accumulate
 
 from pinlater_supervisor import ChildExit
 
-from pinlater.worker.board.tally import Counts, bucket_seconds
+from pinlater.worker.board.tally import RETURNED, SAVED, UNSAVED, UNTOLD, Counts, Key, bucket_seconds
+from pinlater.worker.exchange.batch import queue_of
 from pinlater.worker.shared import Shared
 
 _FIRST_BUCKET, _AFTER_LAST_BUCKET = 8, 23
@@ -55,28 +56,49 @@ class Figures:
         return "".join(_lines(shared, shared.tally.counts(numbers), self._exits)).encode()
 
 
-def _lines(shared: Shared, counts: Mapping[str, Counts], exits: Exits) -> Iterator[str]:
+def _lines(shared: Shared, counts: Mapping[Key, Counts], exits: Exits) -> Iterator[str]:
+    runs = {key: count for key, count in sorted(counts.items()) if key[1]}
     yield from _head("pinlater_worker_jobs_total", "counter", "Runs of jobs that ended, by class and how")
-    for name, count in sorted(counts.items()):
+    for (queue, name), count in runs.items():
         for ending, number in count.endings.items():
             if number:
-                yield _line("pinlater_worker_jobs_total", {"class": name, "ending": ending}, number)
+                yield _line("pinlater_worker_jobs_total", {"queue": queue, "class": name, "ending": ending}, number)
     yield from _head("pinlater_worker_job_seconds", "histogram", "Time of runs, however they ended")
-    for name, count in sorted(counts.items()):
-        yield from _histogram("pinlater_worker_job_seconds", {"class": name}, count)
+    for (queue, name), count in runs.items():
+        yield from _histogram("pinlater_worker_job_seconds", {"queue": queue, "class": name}, count)
+    yield from _events({queue: count.events for (queue, name), count in sorted(counts.items()) if not name})
     yield from _head("pinlater_worker_jobs_running", "gauge", "Jobs that run now")
-    for pool, running in _running(shared).items():
-        yield _line("pinlater_worker_jobs_running", {"pool": pool}, running)
+    for (pool, queue), running in _running(shared).items():
+        yield _line("pinlater_worker_jobs_running", {"pool": pool, "queue": queue}, running)
     yield from _head("pinlater_worker_process_exits_total", "counter", "Job processes that ended, by reason")
     for (pool, reason), number in sorted(exits.items()):
         yield _line("pinlater_worker_process_exits_total", {"pool": pool, "reason": reason}, number)
 
 
-def _running(shared: Shared) -> dict[str, int]:
-    board = shared.board
-    return {
-        pool: sum(board.running_jobs(number) for number in board.used(places)) for pool, places in shared.places.items()
-    }
+def _events(queues: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    yield from _head("pinlater_worker_checkpoints_total", "counter", "Checkpoints that a server took")
+    for queue, events in queues.items():
+        yield _line("pinlater_worker_checkpoints_total", {"queue": queue}, events[SAVED])
+    yield from _head("pinlater_worker_checkpoints_lost_total", "counter", "Checkpoints that no server took in time")
+    for queue, events in queues.items():
+        yield _line("pinlater_worker_checkpoints_lost_total", {"queue": queue}, events[UNSAVED])
+    yield from _head("pinlater_worker_jobs_returned_total", "counter", "Jobs given back before they were started")
+    for queue, events in queues.items():
+        yield _line("pinlater_worker_jobs_returned_total", {"queue": queue}, events[RETURNED])
+    yield from _head("pinlater_worker_acks_lost_total", "counter", "Jobs whose end no server took")
+    for queue, events in queues.items():
+        yield _line("pinlater_worker_acks_lost_total", {"queue": queue}, events[UNTOLD])
+
+
+def _running(shared: Shared) -> dict[tuple[str, str], int]:
+    """Return the number of running jobs by pool and queue, with a 0 for each queue that is served."""
+    found: dict[tuple[str, str], int] = {}
+    for pool in shared.places:
+        for slot in shared.slots(pool):
+            found.update({(pool, queue): found.get((pool, queue), 0) for queue in slot.identity.queues})
+            for queue, jobs in Counter(queue_of(job.descriptor) for job in slot.running()).items():
+                found[pool, queue] = found.get((pool, queue), 0) + jobs
+    return found
 
 
 def _histogram(name: str, labels: Mapping[str, str], count: Counts) -> Iterator[str]:

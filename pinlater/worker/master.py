@@ -42,7 +42,7 @@ def run_worker(options: Options) -> int:
         child.ready()
         sheet = shared.tally.keeper
         sheet.reopen()
-        Keeper(child, options, shared.board, shared.notices, sheet.note_named).work()
+        Keeper(child, options, shared.board, shared.notices, sheet).work()
         return 0
 
     def note(ended: ChildExit) -> None:

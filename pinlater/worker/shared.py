@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pinlater.errors import ConfigError
@@ -12,6 +12,7 @@ from pinlater.worker.board.notices import Notices
 from pinlater.worker.board.slot import Slot
 from pinlater.worker.board.tally import Sheet, Tally
 from pinlater.worker.once import Once
+from pinlater.worker.origin import Origin
 from pinlater.worker.pools import JobPool
 
 
@@ -26,6 +27,7 @@ class Shared:
         places: pool of job processes -> its part of the board; each pool counts its processes from 0.
         complaint: for the one process that says why none can start.
         banner: for the one that says what this worker does.
+        origin: which worker it is.
     """
 
     board: Board
@@ -34,6 +36,7 @@ class Shared:
     places: Mapping[str, range]
     complaint: Once = field(default_factory=Once)
     banner: Once = field(default_factory=Once)
+    origin: Origin = field(default_factory=Origin.here)
 
     @classmethod
     def for_pools(cls, pools: Iterable[JobPool], layout: Layout = ALONE) -> Shared:
@@ -54,6 +57,13 @@ class Shared:
         if number >= len(places):
             raise ConfigError(f"at most {len(places)} processes of one pool can run at once; use fewer --processes")
         return self.board.slot(places[number])
+
+    def slots(self, pool: str) -> Iterator[Slot]:
+        """Yield those of a pool's processes that are there now."""
+        for number in self.board.used(self.places[pool]):
+            slot = self.board.slot(number)
+            if slot.is_taken:
+                yield slot
 
     def sheet(self, pool: str, number: int) -> Sheet:
         """Return the counts of a pool's process with that number."""

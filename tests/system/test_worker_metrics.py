@@ -39,21 +39,21 @@ def test_what_becomes_of_jobs_is_counted_over_deaths_and_recycling(start, client
     [unreadable] = client.enqueue_jobs("touch", [NewJob(b"{}", attempts=1)])
     await_state(client, unreadable, JobState.FAILED)
     expected = {
-        ("Touch", "succeeded"): 7,
-        ("Fails", "failed"): 3,
-        ("Fails", "retried"): 3,
-        ("Fails", "discarded"): 1,
-        ("Fails", "given_up"): 1,
-        ("Fails", "crashed"): 2,
-        ("Fails", "poison"): 1,
-        ("Overdue", "timed_out"): 6,
-        ("(unreadable)", "unreadable"): 1,
+        ("touch", "Touch", "succeeded"): 7,
+        ("fails", "Fails", "failed"): 3,
+        ("fails", "Fails", "retried"): 3,
+        ("fails", "Fails", "discarded"): 1,
+        ("fails", "Fails", "given_up"): 1,
+        ("fails", "Fails", "crashed"): 2,
+        ("fails", "Fails", "poison"): 1,
+        ("overdue", "Overdue", "timed_out"): 6,
+        ("touch", "(unreadable)", "unreadable"): 1,
     }
     found = figures(worker)
     assert {key[1:]: value for key, value in found.items() if key[0] == "jobs_total"} == expected
-    assert found["job_seconds_count", "Touch"] == 7
-    assert found["job_seconds_sum", "Overdue"] > 1
-    assert found["jobs_running", "jobs"] == 0
+    assert found["job_seconds_count", "touch", "Touch"] == 7
+    assert found["job_seconds_sum", "overdue", "Overdue"] > 1
+    assert found["jobs_running", "jobs", "touch"] == 0
     assert found["process_exits_total", "jobs", "done"] >= 2
     assert found["process_exits_total", "jobs", "signal"] == 3
     assert found["process_exits_total", "jobs", "time_out"] >= 2
@@ -64,6 +64,28 @@ def test_running_jobs_are_seen(start, client):
     worker = start("--processes", 2, "--health", "0")
     for _ in range(2):
         put(client, "Sleep", "sleeps", name="long", seconds=3)
-    wait_for(lambda: figures(worker)["jobs_running", "jobs"] == 2, what=lambda: worker.log)
-    wait_for(lambda: figures(worker)["jobs_running", "jobs"] == 0, what=lambda: worker.log)
+    wait_for(lambda: figures(worker).get(("jobs_running", "jobs", "sleeps")) == 2, what=lambda: worker.log)
+    wait_for(lambda: figures(worker)["jobs_running", "jobs", "sleeps"] == 0, what=lambda: worker.log)
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("several", [(), ("--threads", 2)])
+def test_checkpoints_are_counted_by_queue(start, client, several):
+    worker = start("--processes", 1, "--health", "0", *several)
+    await_state(client, put(client, "Count", "counts", to=7), JobState.SUCCEEDED)
+    found = figures(worker)
+    assert found["checkpoints_total", "counts"] >= (1 if several else 7), "in a team, the latest one is sent"
+    assert found["checkpoints_lost_total", "counts"] == 0
+    assert worker.stop() == 0
+
+
+def test_jobs_that_go_back_unstarted_are_counted(start, client):
+    seconds = [0] * 60 + [0.6] * 3
+    descriptors = [put(client, "Sleep", "sleeps", name="nap", seconds=each) for each in seconds]
+    worker = start("--processes", 1, "--health", "0")
+    for descriptor in descriptors:
+        await_state(client, descriptor, JobState.SUCCEEDED)
+    found = figures(worker)
+    assert found["jobs_returned_total", "sleeps"] >= 1, "short jobs are fetched ahead, and then a long one comes"
+    assert found["jobs_total", "sleeps", "Sleep", "succeeded"] == 63
     assert worker.stop() == 0

@@ -21,7 +21,12 @@ class Bench:
         self.pipeline = FakePipeline()
         self.settler = Settler(self.pipeline, RequestContext("worker:me"), 30.0, lambda _: None)
         turns = Turns(dict.fromkeys(queues, 1))
-        self.fetcher = Fetcher(self.pipeline, self.settler, self.slot, identity, lease_seconds=20.0, turns=turns)
+        self.counted = []
+        self.fetcher = Fetcher(
+            *(self.pipeline, self.settler, self.slot, identity, 20.0),
+            turns=turns,
+            count=lambda *event: self.counted.append(event),
+        )
 
     def fetch(self, *descriptors):
         assert self.fetcher.ask(0.0)
@@ -133,7 +138,9 @@ def test_lost_dequeues_are_released_before_the_next(bench):
     bench.pipeline.is_open = True
     assert bench.fetcher.has_lost
     assert not bench.fetcher.ask(0.0)
+    bench.pipeline.answers = [7, 0]
     bench.fetcher.release_lost()
+    assert bench.counted == [("mail", "returned", 7)]
     calls = [(method, arguments.request.claimSource) for method, arguments, _ in bench.pipeline.sent[2:]]
     assert calls == [("releaseClaims", "worker:me.1"), ("releaseClaims", "worker:me.2")]
     assert bench.slot.read().is_empty

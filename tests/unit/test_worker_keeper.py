@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections import Counter
 
 import pytest
 from pinlater_supervisor import DUMP_SECONDS, MEMORY_CEILING, TIME_OUT, ChildExit
@@ -11,6 +12,7 @@ from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
 from pinlater.worker.board.board import Board
 from pinlater.worker.board.holding import ALONE, DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, team_layout
 from pinlater.worker.board.notices import Facts, Notices
+from pinlater.worker.board.tally import Tally
 from pinlater.worker.keeper.crashes import crashes_in
 from pinlater.worker.keeper.keeper import Keeper
 from pinlater.worker.master import keeper_hang_seconds, note_exit, was_interrupted
@@ -61,6 +63,7 @@ class FakeMessenger:
 
     def release(self, queues, source):
         self._say("release", (tuple(queues), source))
+        return Counter({queues[0]: 3})
 
 
 class Bench:
@@ -70,7 +73,8 @@ class Bench:
         self.board = Board(4, layout)
         self.notices = Notices(4, layout)
         options = Options(modules=("m",), servers=ServerSet([free_address()]), lease_seconds=30.0)
-        self.keeper = Keeper(child, options, self.board, self.notices)
+        self.tally = Tally(4)
+        self.keeper = Keeper(child, options, self.board, self.notices, self.tally.keeper)
         self.messenger = self.keeper._messenger = FakeMessenger()
         self.slot = self.board.slot(0)
         self.slot.introduce(Identity("worker:me", ["mail", "web"], ["SendMail"], places))
@@ -216,6 +220,9 @@ def test_the_estate_of_a_dead_process_is_settled(bench):
     assert "killed by SIGSEGV, peak 9 MB" in evidence
     assert (succeeded, returned) == (("succeeded", names(1)), ("give back", names(5)[4:]))
     assert released == ("release", (("mail", "web"), "worker:me.1"))
+    counts = bench.tally.counts([])
+    assert counts["mail", "SendMail"].endings["crashed"] == 1
+    assert counts["mail", ""].events["returned"] == 1 + 3, "also what an unread reply has brought"
     assert not bench.notices.are_pending
     assert 8.9 < bench.board.retries_due_ms / 1000 - time.monotonic() < 9.1
 

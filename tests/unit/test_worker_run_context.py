@@ -277,9 +277,9 @@ def child():
     child.close()
 
 
-def save(line, child, patience_seconds=30.0):
+def save(line, child, patience_seconds=30.0, count=lambda *_: None):
     batch = batch_of("walk:s1:p1:7")
-    return Saver(line, line, RequestContext("me"), child).save(batch, 0, b"body", patience_seconds)
+    return Saver(line, line, RequestContext("me"), child, count).save(batch, 0, b"body", patience_seconds)
 
 
 def test_a_save_names_the_job_and_its_claim(child):
@@ -293,9 +293,16 @@ def test_a_save_names_the_job_and_its_claim(child):
 
 
 def test_a_save_is_tried_again(child):
-    line = FakeLine(ServerUnavailable("gone"), UnknownError("full"), None)
-    assert save(line, child) is True
+    line, counted = FakeLine(ServerUnavailable("gone"), UnknownError("full"), None), []
+    assert save(line, child, count=lambda *event: counted.append(event)) is True
     assert len(line.calls) == 3
+    assert counted == [("walk", "saved", 1)]
+
+
+def test_a_save_that_no_server_takes_is_counted(child):
+    counted = []
+    assert save(FakeLine(ServerUnavailable("gone")), child, 0.0, lambda *event: counted.append(event)) is False
+    assert counted == [("walk", "unsaved", 1)]
 
 
 class SlowLine(FakeLine):

@@ -16,7 +16,10 @@ class Bench:
         self.pipeline = FakePipeline()
         self.retries = []
         self.slot = new_slot()
-        self.settler = Settler(self.pipeline, RequestContext("me"), 30.0, self.retries.append)
+        self.counted = []
+        self.settler = Settler(
+            self.pipeline, RequestContext("me"), 30.0, self.retries.append, lambda *event: self.counted.append(event)
+        )
 
     def batch(self, *descriptors, **options):
         return batch_of(*descriptors, slot=self.slot, **options)
@@ -161,9 +164,11 @@ def test_patience_ends(bench, monkeypatch):
     bench.pipeline.answer(UnknownError("full"))
     clock[0] += 31
     bench.settler.flush()
+    assert bench.counted == []
     bench.pipeline.answer(UnknownError("full"))
     assert bench.settler.is_settled
     assert batch.area.is_free
+    assert bench.counted == [("mail", "untold", 1)]
 
 
 def test_jobs_of_a_queue_that_is_gone_are_done_with(bench):
@@ -188,4 +193,17 @@ def test_one_end_that_cannot_be_told_does_not_keep_the_others_from_being_told(be
     bench.pipeline.answer(CallUnsendable("a half"))
     assert bench.settler.is_settled
     assert "mail:s1:p1:2 ends with its claim" in caplog.text
+    assert bench.counted == [("mail", "untold", 1)]
     assert list(batch.area.states[:3]) == [GONE, GONE, GONE]
+
+
+def test_what_went_back_unstarted_is_counted_when_it_is_confirmed(bench):
+    batch = bench.batch(*names(4))
+    bench.settler.give_back(batch, [0, 1, 2])
+    bench.settler.give_back(batch, [3], Interruption(b"body"))
+    bench.settler.flush()
+    bench.pipeline.answer(ServerUnavailable("gone"))
+    assert bench.counted == []
+    bench.settler.flush()
+    bench.pipeline.answer()
+    assert bench.counted == [("mail", "returned", 3)]

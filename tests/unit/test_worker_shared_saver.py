@@ -25,8 +25,11 @@ class Bench:
         self.pipeline = FakePipeline()
         self.child = FakeChild()
         self.bell = Bell()
+        self.counted = []
         self.saver = SharedSaver(
-            self.pipeline, FakeConnector(), RequestContext("me"), self.child, self.bell, is_on_loop=is_on_loop
+            *(self.pipeline, FakeConnector(), RequestContext("me"), self.child, self.bell),
+            is_on_loop=is_on_loop,
+            count=lambda *event: self.counted.append(event),
         )
         self.batch = self.new_batch()
 
@@ -88,6 +91,7 @@ def test_saves_are_sent_in_order_without_waiting_for_replies(bench):
     for _ in futures:
         bench.pipeline.answer()
     assert [future.result(0) for future in futures] == [True] * 3
+    assert bench.counted == [("walk", "saved", 1)] * 3
 
 
 def test_a_save_is_tried_again(bench):
@@ -101,6 +105,7 @@ def test_a_save_is_tried_again(bench):
     bench.pipeline.answer()
     assert future.result(0) is True
     assert bench.bodies == [b"body"] * 3
+    assert bench.counted == [("walk", "saved", 1)]
 
 
 def test_it_is_not_tried_for_ever(bench):
@@ -111,6 +116,7 @@ def test_it_is_not_tried_for_ever(bench):
         bench.pipeline.answer(ServerUnavailable("gone"))
         assert future.result(0) is False
     assert bench.saver.held_seconds is None
+    assert bench.counted == [("walk", "unsaved", 1)] * 2
 
 
 def test_refusals_are_the_jobs_to_hear(bench):
@@ -122,6 +128,7 @@ def test_refusals_are_the_jobs_to_hear(bench):
         futures[0].result(0)
     with pytest.raises(QueueNotFound):
         futures[1].result(0)
+    assert bench.counted == []
 
 
 def test_a_save_without_patience_returns_at_once_and_the_latest_is_sent(bench):

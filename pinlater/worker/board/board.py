@@ -51,10 +51,6 @@ class Board:
         """Return those of some slots' numbers that were ever in use."""
         return [number for number in numbers if self._in_use[number]]
 
-    def running_jobs(self, number: int) -> int:
-        """Return how many jobs of a slot run now."""
-        return self._slot(number).running_jobs
-
     def slots(self) -> Iterator[Slot]:
         """Yield every slot that was ever in use."""
         for number, in_use in enumerate(bytes(self._in_use)):

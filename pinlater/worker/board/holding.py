@@ -111,12 +111,16 @@ class Identity(msgspec.Struct):
         queues: those it serves.
         kinds: names of its job classes; those of jobs are noted by their position here.
         places: how many jobs it can run at once.
+        pid: its process id.
+        started_ms: when it began, epoch milliseconds.
     """
 
     source: str = ""
     queues: list[str] = []
     kinds: list[str] = []
     places: int = 1
+    pid: int = 0
+    started_ms: int = 0
 
     def source_of(self, dequeue: int) -> str:
         """Return the source of one dequeue, so that its claims can be given back though nobody read its reply."""
@@ -180,6 +184,19 @@ def read_holding(data: bytes, layout: Layout = ALONE) -> Holding:
     return Holding(
         identity, range(words[SETTLED] + 1, words[SENT] + 1), [batch for batch in batches if batch is not None]
     )
+
+
+def read_running(data: bytes, layout: Layout = ALONE) -> list[HeldJob]:
+    """Return the jobs that run, of a copy of a slot; it is looked at where there are some, which is less work."""
+    words = memoryview(data)[:WORDS_BYTES].cast("Q")
+    identity = read_identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
+    busy = [number for number in range(words[USED]) if RUNNING in _states(data, number, layout)]
+    batches = (_batch(data, number, layout, identity.kinds) for number in busy)
+    return [job for batch in batches if batch is not None for job in batch.jobs if job.state == RUNNING]
+
+
+def _states(data: bytes, number: int, layout: Layout) -> bytes:
+    return bytes(layout.columns(memoryview(data)[layout.start(number) : layout.start(number + 1)]).states)
 
 
 def read_identity(text: bytes) -> Identity:

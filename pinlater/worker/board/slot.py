@@ -23,18 +23,19 @@ from pinlater.worker.board.holding import (
     IS_REVOKED,
     RETRIES_DUE_MS,
     REVOKED,
-    RUNNING,
     SENT,
     SETTLED,
     TEXT_BYTES,
     USED,
     WORDS_BYTES,
     WORKED_NS,
+    HeldJob,
     Holding,
     Identity,
     Layout,
     read_holding,
     read_identity,
+    read_running,
 )
 
 _READ_TRIES = 1000
@@ -69,11 +70,6 @@ class BatchArea:
     def is_revoked(self) -> bool:
         """Whether the keeper has taken back the jobs that were not started."""
         return self._words[IS_REVOKED] != 0
-
-    @property
-    def running_jobs(self) -> int:
-        """How many of its jobs run."""
-        return bytes(self.states[: self._words[COUNT]]).count(RUNNING)
 
     def revoke(self) -> None:
         """Set by the keeper."""
@@ -207,11 +203,6 @@ class Slot:
         """When any of its owners last worked, monotonic."""
         return self.words[WORKED_NS]
 
-    @property
-    def running_jobs(self) -> int:
-        """How many of its jobs run; read amid changes, so it can be one off."""
-        return sum(self.area(number).running_jobs for number in range(self.words[USED]))
-
     def area(self, number: int) -> BatchArea:
         """Return one of the places for batches."""
         return BatchArea(self._memory[self._layout.start(number) : self._layout.start(number + 1)], self, self._layout)
@@ -231,13 +222,23 @@ class Slot:
 
     def read(self) -> Holding:
         """Return what a living process holds, read between two changes."""
+        data = self._steady_copy()
+        return read_holding(data, self._layout) if data else Holding(Identity(), range(0), [])
+
+    def running(self) -> list[HeldJob]:
+        """Return the jobs that run now."""
+        data = self._steady_copy()
+        return read_running(data, self._layout) if data else []
+
+    def _steady_copy(self) -> bytes:
+        """Return the slot's bytes between two changes; none if its owner was stopped in the middle of one."""
         for _ in range(_READ_TRIES):
             before = self.words[CHANGES]
             data = self.copy()
             if not before % 2 and self.words[CHANGES] == before:
-                return read_holding(data, self._layout)
+                return data
             time.sleep(_READ_PAUSE_SECONDS)
-        return Holding(Identity(), range(0), [])  # stopped in the middle; asked again soon
+        return b""  # asked again soon
 
     def revoke_dequeues(self) -> None:
         """Forbid the owner to start jobs of replies that it has not read."""

@@ -1,19 +1,20 @@
-"""Counts what became of jobs, by class, in memory shared with the master.
+"""Counts what became of jobs, by queue and class, in memory shared with the master.
 
-Each process has a sheet of its own, so nobody waits for a lock. A sheet has a row for each class::
+Each process has a sheet of its own, so nobody waits for a lock. A sheet has a row for each class in each queue::
 
     name       length and text
     endings    one word for each way to end but success, see ``ENDINGS``
     time       nanoseconds of all runs together
     buckets    how many runs took so long, by the power of four of their nanoseconds; successes and others apart
 
-So a success, which is nearly every job, costs two stores: their number is the sum of their buckets.
+So a success, which is nearly every job, costs two stores: their number is the sum of their buckets. A row without a
+class has what is counted of a queue alone, see ``EVENTS``.
 """
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 ENDINGS = (
@@ -35,12 +36,29 @@ UNREADABLE = "unreadable"
 """Of a body that fits no class."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
-MOST_CLASSES = 128
-"""Of one process; those after it share the last row."""
+EVENTS = (SAVED, UNSAVED, RETURNED, UNTOLD) = ("saved", "unsaved", "returned", "untold")
+"""What is counted of a queue alone: checkpoints that a server took, and that none took; jobs that went back before they
+were started; and jobs that ended, which no server could be told."""
+_EVENT_CODES = {name: code for code, name in enumerate(EVENTS)}
+
+CountEvent = Callable[[str, str, int], object]
+"""Takes a queue, one of ``EVENTS``, and how often."""
+
+
+def count_nothing(_queue: str, _event: str, _number: int) -> None:
+    """Be a ``CountEvent`` where nobody asks."""
+
+
+Key = tuple[str, str]
+"""Queue and class; no class: of the queue alone."""
+
+MOST_ROWS = 128
+"""Of one process; queues and classes after these share the last one."""
+_OTHERS: Key = ("(other)", "(other)")
 _ROW_WORDS, _ROW_SHIFT = 128, 7
 _TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 16, 17, 48, 79
 _NAME_BYTES = 8 * (_ROW_WORDS - _NUMBERS) - 8
-_SHEET_BYTES = 8 * _ROW_WORDS * MOST_CLASSES
+_SHEET_BYTES = 8 * _ROW_WORDS * MOST_ROWS
 
 
 def bucket_seconds(bucket: int) -> float:
@@ -50,7 +68,7 @@ def bucket_seconds(bucket: int) -> float:
 
 @dataclass(slots=True)
 class Counts:
-    """What is counted of one class.
+    """What is counted of one class in one queue, or of a queue alone.
 
     Attributes:
         numbers: endings, time and buckets, as in a row.
@@ -80,6 +98,11 @@ class Counts:
         return found
 
     @property
+    def events(self) -> dict[str, int]:
+        """Of a queue alone: how often each came about."""
+        return dict(zip(EVENTS, self.numbers, strict=False))
+
+    @property
     def _successes(self) -> list[int]:
         return self.numbers[_BUCKETS:_OTHER_BUCKETS]
 
@@ -94,69 +117,95 @@ class Sheet:
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
         self._words = memory.cast("Q")
-        self._rows: dict[str, int] = {}
+        self._names: list[str] = []
+        self._starts: dict[str, dict[int, int]] = {}  # of rows, by queue and position of the class
+        self._rows: dict[Key, int] = {}
 
     def introduce(self, names: Iterable[str]) -> None:
-        """Give the first rows to these classes, in this order."""
-        for name in names:
-            self._row_of(name)
+        """Say which classes the positions mean."""
+        self._names = list(names)
 
-    def note(self, kind: int, nanoseconds: int) -> None:
+    def note(self, queue: str, kind: int, nanoseconds: int) -> None:
         """Count a run that succeeded.
 
         Args:
+            queue: of the job.
             kind: position of its class among those introduced.
             nanoseconds: how long it took.
         """
-        row = (kind if kind < MOST_CLASSES else MOST_CLASSES - 1) << _ROW_SHIFT
+        try:
+            start = self._starts[queue][kind]
+        except KeyError:
+            start = self._new_start(queue, kind)
         words = self._words
-        words[row + _BUCKETS + (nanoseconds.bit_length() >> 1)] += 1
-        words[row + _TIME] += nanoseconds
+        words[start + _BUCKETS + (nanoseconds.bit_length() >> 1)] += 1
+        words[start + _TIME] += nanoseconds
 
-    def note_other(self, kind: int, ending: str, nanoseconds: int) -> None:
+    def note_other(self, queue: str, kind: int, ending: str, nanoseconds: int) -> None:
         """Count a run that did not succeed."""
-        row = min(kind, MOST_CLASSES - 1) << _ROW_SHIFT
+        self.note_named(queue, self._names[kind], ending, nanoseconds)
+
+    def note_named(self, queue: str, name: str, ending: str, nanoseconds: int) -> None:
+        """Count one of a class that was not introduced: the keeper learns of them as they die."""
+        start = self._row_of((queue, name)) << _ROW_SHIFT
         for place, number in (
             (_CODES[ending], 1),
             (_OTHER_BUCKETS + (nanoseconds.bit_length() >> 1), 1),
             (_TIME, nanoseconds),
         ):
-            self._words[row + place] += number
+            self._words[start + place] += number
 
-    def note_named(self, name: str, ending: str, nanoseconds: int) -> None:
-        """Count a run of a class that was not introduced: the keeper learns of them as they die."""
-        self.note_other(self._row_of(name), ending, nanoseconds)
+    def note_event(self, queue: str, event: str, number: int) -> None:
+        """Count what came about in a queue; a ``CountEvent``."""
+        row = self._row_of((queue, ""))
+        if self._is_of_others(row):
+            return  # that row has classes
+        self._words[(row << _ROW_SHIFT) + _EVENT_CODES[event]] += number
 
-    def _row_of(self, name: str) -> int:
-        row = self._rows.get(name)
+    def _new_start(self, queue: str, kind: int) -> int:
+        start = self._row_of((queue, self._names[kind])) << _ROW_SHIFT
+        self._starts.setdefault(queue, {})[kind] = start
+        return start
+
+    def _row_of(self, key: Key) -> int:
+        row = self._rows.get(key)
         if row is None:
-            row = self._rows[name] = min(len(self._rows), MOST_CLASSES - 1)
-            text = name.encode()[:_NAME_BYTES]
+            row = self._rows[key] = min(len(self._rows), MOST_ROWS - 1)
+            text = "\n".join(_OTHERS if self._is_of_others(row) else key).encode()[:_NAME_BYTES]
             at = 8 * (row * _ROW_WORDS + _NUMBERS)
             self._memory[at + 8 : at + 8 + len(text)] = text
             self._words[row * _ROW_WORDS + _NUMBERS] = len(text)
         return row
 
+    @staticmethod
+    def _is_of_others(row: int) -> bool:
+        return row == MOST_ROWS - 1
+
     def reopen(self) -> None:
         """Learn the rows that a predecessor has left."""
-        self._rows = {name: row for row, (name, _) in enumerate(self.rows())}
+        self._rows = {key: row for row, (key, _) in enumerate(self.rows())}
 
-    def rows(self) -> Iterator[tuple[str, list[int]]]:
-        """Yield each class with its numbers."""
-        for row in range(MOST_CLASSES):
+    def rows(self) -> Iterator[tuple[Key, list[int]]]:
+        """Yield each queue and class with its numbers."""
+        for row in range(MOST_ROWS):
             start = row * _ROW_WORDS
             size = self._words[start + _NUMBERS]
             if not size:
                 return
             at = 8 * (start + _NUMBERS) + 8
-            name = bytes(self._memory[at : at + size]).decode(errors="replace")
-            yield name, self._words[start : start + _NUMBERS].tolist()
+            queue, _, name = bytes(self._memory[at : at + size]).decode(errors="replace").partition("\n")
+            yield (queue, name), self._words[start : start + _NUMBERS].tolist()
+
+    @property
+    def ended(self) -> int:
+        """How many runs have ended, however they did."""
+        return sum(sum(Counts(numbers).endings.values()) for (_, name), numbers in self.rows() if name)
 
     def clear(self) -> None:
         """Begin anew, for another process."""
         used = sum(1 for _ in self.rows())
         self._memory[: 8 * _ROW_WORDS * used] = bytes(8 * _ROW_WORDS * used)
-        self._rows = {}
+        self._rows, self._starts = {}, {}
 
 
 class Tally:
@@ -173,7 +222,7 @@ class Tally:
 
     def __init__(self, processes: int) -> None:
         self._memory = memoryview(mmap.mmap(-1, (processes + 1) * _SHEET_BYTES))
-        self._ended: dict[str, Counts] = {}
+        self._ended: dict[Key, Counts] = {}
         self.keeper = self._sheet(processes)
 
     def _sheet(self, number: int) -> Sheet:
@@ -189,18 +238,18 @@ class Tally:
         _add(self._ended, sheet)
         sheet.clear()
 
-    def counts(self, numbers: Iterable[int]) -> dict[str, Counts]:
-        """Return all that was counted, by class; called in the master.
+    def counts(self, numbers: Iterable[int]) -> dict[Key, Counts]:
+        """Return all that was counted; called in the master.
 
         Args:
             numbers: of the slots to be looked at.
         """
-        found = {name: Counts(list(counts.numbers)) for name, counts in self._ended.items()}
+        found = {key: Counts(list(counts.numbers)) for key, counts in self._ended.items()}
         for sheet in (self.keeper, *map(self._sheet, numbers)):
             _add(found, sheet)
         return found
 
 
-def _add(found: dict[str, Counts], sheet: Sheet) -> None:
-    for name, numbers in sheet.rows():
-        found.setdefault(name, Counts()).add(numbers)
+def _add(found: dict[Key, Counts], sheet: Sheet) -> None:
+    for key, numbers in sheet.rows():
+        found.setdefault(key, Counts()).add(numbers)

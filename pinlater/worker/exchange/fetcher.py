@@ -16,6 +16,7 @@ from pinlater.wire.messages import (
 )
 from pinlater.worker.board.holding import Identity
 from pinlater.worker.board.slot import Slot
+from pinlater.worker.board.tally import RETURNED, CountEvent, count_nothing
 from pinlater.worker.exchange.batch import Batch, parts_of
 from pinlater.worker.exchange.pace import Pace
 from pinlater.worker.exchange.pipeline import Pipeline
@@ -51,6 +52,7 @@ class Fetcher:
         identity: in whose name; dequeue n has a source of its own.
         lease_seconds: life of a claim that is not renewed.
         turns: which queue comes first.
+        count: told of jobs that go back since the reply that brought them was lost.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Fetcher:
         lease_seconds: float,
         *,
         turns: Turns,
+        count: CountEvent = count_nothing,
     ) -> None:
         self.pace = Pace(identity.places)
         self.came_back_empty = False
@@ -73,6 +76,7 @@ class Fetcher:
         self._context = RequestContext(source=identity.source)
         self._lease_ms = int(lease_seconds * 1000)
         self._turns = turns
+        self._count = count
         self._batches: deque[Batch] = deque()
         self._in_flight = 0
         self._promised = 0
@@ -224,7 +228,9 @@ class Fetcher:
             number = self._lost[0]
             for queue in self._identity.queues:
                 request = PinLaterReleaseClaimsRequest(queue, self._identity.source_of(number))
-                self._pipeline.call("releaseClaims", _release_of(self._context, request))
+                released = self._pipeline.call("releaseClaims", _release_of(self._context, request))
+                if released:
+                    self._count(queue, RETURNED, released)
             self._slot.settle(number)
             self._lost.pop(0)
 

@@ -21,6 +21,7 @@ from pinlater.wire.messages import (
     RequestContext,
     arguments_of,
 )
+from pinlater.worker.board.tally import SAVED, UNSAVED, CountEvent, count_nothing
 from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.connector import Connector
 from pinlater.worker.exchange.pipeline import Pipeline
@@ -41,6 +42,7 @@ class Saver:
         connector: says how long to wait before another try.
         context: in whose name.
         child: the process; once it is to stop now, nothing is tried again.
+        count: told of checkpoints that a server took, and that none took.
 
     Attributes:
         is_saving: whether a call is under way.
@@ -50,11 +52,19 @@ class Saver:
     is_saving = False
     is_open = True
 
-    def __init__(self, pipeline: Pipeline, connector: Connector, context: RequestContext, child: Child) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        connector: Connector,
+        context: RequestContext,
+        child: Child,
+        count: CountEvent = count_nothing,
+    ) -> None:
         self._pipeline = pipeline
         self._connector = connector
         self._context = context
         self._child = child
+        self._count = count
         self._turn = threading.Lock()
 
     @property
@@ -98,13 +108,13 @@ class Saver:
         descriptor: str = reply.jobDescriptors[0]
         return descriptor
 
-    def _insist(self, method: str, arguments: object, patience_seconds: float) -> Any:
+    def _insist(self, method: str, arguments: Any, patience_seconds: float) -> Any:
         """Make a call, again and again if need be; raise what the last one raised."""
         deadline = time.monotonic() + patience_seconds
         with self._turn:  # a job may have threads, but there is one connection
             return self._insist_until(deadline, method, arguments)
 
-    def _insist_until(self, deadline: float, method: str, arguments: object) -> Any:
+    def _insist_until(self, deadline: float, method: str, arguments: Any) -> Any:
         self.is_saving = True
         try:
             if not self.is_open:  # looked at after the line above, so that this thread and the process cannot both call
@@ -112,15 +122,23 @@ class Saver:
             while True:
                 try:
                     self._pipeline.open()
-                    return self._pipeline.call(method, arguments)
+                    reply = self._pipeline.call(method, arguments)
                 except CallUnsendable:
                     raise
                 except (CallError, ServerError):
                     if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
+                        self._note(UNSAVED, method, arguments)
                         raise
+                else:
+                    self._note(SAVED, method, arguments)
+                    return reply
                 time.sleep(self._connector.delay_seconds)
         finally:
             self.is_saving = False
+
+    def _note(self, event: str, method: str, arguments: Any) -> None:
+        if method == "checkpointJobs":
+            self._count(arguments.request.queueName, event, 1)
 
     def close(self) -> None:
         """Let no thread call from here on, once a call that is under way has ended."""

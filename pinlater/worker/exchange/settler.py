@@ -20,6 +20,7 @@ from pinlater.wire.messages import (
     RequestContext,
     arguments_of,
 )
+from pinlater.worker.board.tally import RETURNED, UNTOLD, CountEvent, count_nothing
 from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.pipeline import OnReply, Pipeline
 from pinlater.worker.running.outcome import Failure, Interruption
@@ -119,6 +120,7 @@ class Settler:
         context: in whose name.
         patience_seconds: how long a server's refusal is put up with.
         on_retry: told, in milliseconds, after which delay a failed job will run again.
+        count: told of jobs that went back unstarted, and of those whose end no server took.
     """
 
     def __init__(
@@ -127,11 +129,13 @@ class Settler:
         context: RequestContext,
         patience_seconds: float,
         on_retry: Callable[[int], object],
+        count: CountEvent = count_nothing,
     ) -> None:
         self._pipeline = pipeline
         self._context = context
         self._patience_seconds = patience_seconds
         self._on_retry = on_retry
+        self._count = count
         self._pending: dict[str, Bundle] = {}
         self._in_flight = 0
         self._hold_seconds = 0.0
@@ -231,6 +235,8 @@ class Settler:
         self._hold_seconds = 0.0
         for batch, position in bundle.places():
             batch.settled(position)
+        if bundle.returned:
+            self._count(bundle.queue, RETURNED, sum(interruption is None for _, interruption in bundle.returned))
         for (batch, position), failure in bundle.failed:
             if not failure.is_final and batch.metadata[position].attemptsRemaining > 1:
                 self._on_retry(failure.delay_ms)
@@ -247,8 +253,7 @@ class Settler:
             self._bundle(bundle.queue).add(bundle)
             return
         log.error("the server does not take the end of %d jobs of queue %s: %s", len(bundle), bundle.queue, error)
-        for batch, position in bundle.places():
-            batch.settled(position)
+        self._give_up(bundle)
 
     def _unsendable(self, bundle: Bundle, error: CallUnsendable) -> None:
         """Say of each job alone what cannot be said of all; if one is left, its claim will end."""
@@ -258,6 +263,11 @@ class Settler:
             return
         for batch, position in bundle.places():
             log.error("%s ends with its claim, since its end cannot be told: %s", batch.descriptors[position], error)
+        self._give_up(bundle)
+
+    def _give_up(self, bundle: Bundle) -> None:
+        self._count(bundle.queue, UNTOLD, len(bundle))
+        for batch, position in bundle.places():
             batch.settled(position)
 
 

@@ -15,6 +15,7 @@ from pinlater_supervisor import Child
 from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavailable
 from pinlater.wire.messages import RequestContext
 from pinlater.worker.board.holding import RUNNING
+from pinlater.worker.board.tally import SAVED, UNSAVED, CountEvent, count_nothing
 from pinlater.worker.exchange.batch import Batch
 from pinlater.worker.exchange.connector import Connector
 from pinlater.worker.exchange.pipeline import Pipeline
@@ -35,7 +36,7 @@ class Errand:
 
     __slots__ = ("arguments", "deadline", "is_under_way", "method", "reply", "retry_at")
 
-    def __init__(self, method: str, arguments: object, patience_seconds: float) -> None:
+    def __init__(self, method: str, arguments: Any, patience_seconds: float) -> None:
         self.method = method
         self.arguments = arguments
         self.deadline = time.monotonic() + patience_seconds
@@ -51,6 +52,7 @@ class SharedSaver(Saver):
         pipeline, connector, context, child: as of ``Saver``.
         bell: wakes the main thread.
         is_on_loop: whether all jobs run in one thread, so that all wait while one does.
+        count: as of ``Saver``; called in the main thread.
     """
 
     def __init__(
@@ -62,8 +64,9 @@ class SharedSaver(Saver):
         bell: Bell,
         *,
         is_on_loop: bool,
+        count: CountEvent = count_nothing,
     ) -> None:
-        super().__init__(pipeline, connector, context, child)
+        super().__init__(pipeline, connector, context, child, count)
         self._bell = bell
         self._is_on_loop = is_on_loop
         self._pid = getpid()
@@ -157,11 +160,14 @@ class SharedSaver(Saver):
 
     def _answered(self, errand: Errand, reply: Any) -> None:
         if not isinstance(reply, Exception):
+            self._note(SAVED, errand.method, errand.arguments)
             errand.reply.set_result(reply)
         elif self._may_help_again(reply) and time.monotonic() < errand.deadline and not self._child.stopping_now:
             errand.retry_at = time.monotonic() + self._connector.delay_seconds
             self._again.append(errand)
         else:
+            if self._may_help_again(reply):
+                self._note(UNSAVED, errand.method, errand.arguments)
             errand.reply.set_exception(reply)
 
     @staticmethod

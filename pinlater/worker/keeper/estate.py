@@ -5,31 +5,32 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from pinlater.status import STATUS_ROOM, place
 from pinlater.worker.board.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, HeldBatch, HeldJob
 from pinlater.worker.board.notices import Notice
+from pinlater.worker.board.tally import RETURNED, Sheet
+from pinlater.worker.exchange.batch import queue_of
 from pinlater.worker.keeper.crashes import crash_mark, crashes_in, is_poison
 from pinlater.worker.keeper.messenger import Claimed, Lost, Messenger
 
 Place = tuple[HeldBatch, HeldJob]
-
-Count = Callable[[str, str, int], object]
 
 _UNHEARD = "failed; its process ended before it could say why\n"
 
 log = logging.getLogger(__name__)
 
 
-def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable[[int], object], count: Count) -> None:
+def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable[[int], object], sheet: Sheet) -> None:
     """Report what had ended, fail what ran, and give back what was not started. May be done twice.
 
     Args:
         notice: the death.
         messenger: to say it through.
         expect_retries: told until when (monotonic milliseconds) what came back to the queues becomes due.
-        count: told of each job that has failed with its process: class, ending, nanoseconds of its run.
+        sheet: where what becomes of the jobs is counted.
 
     Raises:
         CallError, ServiceError: the server has not done all of it.
@@ -40,21 +41,30 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
     lost = _lost(notice) + reports
     succeeded = _in_state(notice, SUCCEEDED)
     guilty = {job.descriptor for _, job in blamed}
-    innocent = [claimed for claimed in _in_state(notice, RUNNING) if claimed[0] not in guilty]
-    returned = _in_state(notice, HELD) + innocent
+    innocent = [(batch, job) for batch, job in holding.in_state(RUNNING) if job.descriptor not in guilty]
+    unstarted = _in_state(notice, HELD)
     messenger.failed(lost)
     messenger.succeeded(succeeded)
-    messenger.give_back(returned)
+    messenger.give_back(unstarted + [(job.descriptor, batch.claim) for batch, job in innocent])
+    returned = Counter(queue_of(descriptor) for descriptor, _ in unstarted)
     for source in map(holding.identity.source_of, holding.unread):
-        messenger.release(holding.identity.queues, source)
+        returned += messenger.release(holding.identity.queues, source)
     delays = [job.delay_ms for job in lost if not job.is_final]
     expect_retries(time.monotonic_ns() // 1_000_000 + max(delays, default=0) + 5)
-    for (_, job), report in zip(blamed, reports, strict=True):
-        count(job.kind, _ending(notice, report), max(notice.facts.died_ns - job.since_ns, 0) if job.since_ns else 0)
+    runs = [(job, _ending(notice, report)) for (_, job), report in zip(blamed, reports, strict=True)]
+    _count(sheet, facts.died_ns, [*runs, *((job, "interrupted") for _, job in innocent)], returned)
     log.info(
         "process %d has ended: of its jobs %d failed, %d had succeeded, %d go back unharmed",
-        *(facts.pid, len(lost), len(succeeded), len(returned)),
+        *(facts.pid, len(lost), len(succeeded), len(unstarted) + len(innocent)),
     )
+
+
+def _count(sheet: Sheet, died_ns: int, runs: list[tuple[HeldJob, str]], returned: Counter[str]) -> None:
+    for job, ending in runs:
+        run_ns = max(died_ns - job.since_ns, 0) if job.since_ns else 0
+        sheet.note_named(queue_of(job.descriptor), job.kind, ending, run_ns)
+    for queue, jobs in returned.items():
+        sheet.note_event(queue, RETURNED, jobs)
 
 
 def _ending(notice: Notice, report: Lost) -> str:

@@ -20,7 +20,8 @@ from pinlater.worker.board.board import Board
 from pinlater.worker.board.holding import HELD, RUNNING, HeldBatch, Holding
 from pinlater.worker.board.notices import Notice, Notices
 from pinlater.worker.board.slot import Slot
-from pinlater.worker.keeper.estate import Count, settle_estate
+from pinlater.worker.board.tally import Sheet
+from pinlater.worker.keeper.estate import settle_estate
 from pinlater.worker.keeper.messenger import Messenger
 from pinlater.worker.options import Options
 
@@ -38,13 +39,11 @@ log = logging.getLogger(__name__)
 class Keeper:
     """See the module's text."""
 
-    def __init__(
-        self, child: Child, options: Options, board: Board, notices: Notices, count: Count = lambda *_: None
-    ) -> None:
+    def __init__(self, child: Child, options: Options, board: Board, notices: Notices, sheet: Sheet) -> None:
         self._child = child
         self._board = board
         self._notices = notices
-        self._count = count
+        self._sheet = sheet
         self._lease_seconds = options.lease_seconds
         self._messenger = Messenger(options.servers, f"keeper:{child.pid}", board.contact)
         self._stalled_ns = int(min(_STALLED_SECONDS, options.lease_seconds / 3) * 1e9)
@@ -110,7 +109,7 @@ class Keeper:
             ServiceError, CallUnsendable: likewise, unless the claims have ended by themselves.
         """
         try:
-            settle_estate(notice, self._messenger, self._board.expect_retries, self._count)
+            settle_estate(notice, self._messenger, self._board.expect_retries, self._sheet)
         except (ServiceError, CallUnsendable) as error:
             if time.monotonic_ns() - notice.facts.died_ns < self._lease_seconds * 1e9:
                 raise

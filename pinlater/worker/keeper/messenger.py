@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -96,10 +96,11 @@ class Messenger:
         request = PinLaterCheckpointJobRequest(descriptor, prependCustomStatus=text, claimDescriptor=claim)
         self._call("checkpointJobs", PinLaterCheckpointJobsRequest(queue_of(descriptor), [request]))
 
-    def release(self, queues: Sequence[str], source: str) -> None:
-        """Give back all that was claimed in the name of ``source``."""
-        for queue in queues:
-            self._call("releaseClaims", PinLaterReleaseClaimsRequest(queue, source))
+    def release(self, queues: Sequence[str], source: str) -> Counter[str]:
+        """Give back all that was claimed in the name of ``source``; return how many jobs of each queue these were."""
+        return Counter(
+            {queue: self._call("releaseClaims", PinLaterReleaseClaimsRequest(queue, source)) or 0 for queue in queues}
+        )
 
     def _call(self, method: str, request: Any) -> Any:
         if self._connection is None or self._connection.is_stale():

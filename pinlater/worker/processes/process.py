@@ -8,9 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-import secrets
 import select
-import socket
 import time
 from abc import ABC, abstractmethod
 from time import monotonic_ns
@@ -49,12 +47,6 @@ _LONGEST_BURST_WAIT_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-def new_identity(queues: list[str], kinds: list[str], places: int) -> Identity:
-    """Return an identity that no other process ever had, on any host."""
-    host = socket.gethostname().replace(":", "_")
-    return Identity(f"worker:{host}:{os.getpid()}:{secrets.token_hex(4)}", queues, kinds, places)
-
-
 def _spread(max_jobs: int | None) -> int | None:
     """Shorten a number of jobs by up to a tenth, so that processes are not all replaced at once."""
     return None if max_jobs is None else max(1, round(max_jobs * (1 - 0.1 * random.random())))  # noqa: S311 - no secret
@@ -81,7 +73,14 @@ class JobProcess(ABC):
         self._slot = shared.slot(pool.name, child.slot)
         self._burst = Burst(shared, self._slot, options.queues or codec.queues) if options.burst else None
         weights = pool.weights or dict.fromkeys(codec.queues, 1)
-        identity = self._identity = new_identity(list(weights), codec.names, options.places)
+        identity = self._identity = Identity(
+            shared.origin.new_source(os.getpid()),
+            list(weights),
+            codec.names,
+            options.places,
+            pid=os.getpid(),
+            started_ms=int(time.time() * 1000),
+        )
         self._slot.introduce(identity)
         self._sheet = shared.sheet(pool.name, child.slot)
         self._sheet.introduce(identity.kinds)
@@ -89,8 +88,12 @@ class JobProcess(ABC):
         lease = self._lease_seconds = options.lease_seconds
         self._connector = Connector(options.servers, contact=self._slot.contact)
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
-        self._settler = Settler(self._pipeline, context, lease, self._expect_retry)
-        self._fetcher = Fetcher(self._pipeline, self._settler, self._slot, identity, lease, turns=Turns(weights))
+        self._settler = Settler(self._pipeline, context, lease, self._expect_retry, self._sheet.note_event)
+        self._fetcher = Fetcher(
+            *(self._pipeline, self._settler, self._slot, identity, lease),
+            turns=Turns(weights),
+            count=self._sheet.note_event,
+        )
         self._planter = Planter(self._pipeline, context, Seeds(codec.kinds, identity.queues))
         self._codec = codec
         self._jobs_done = 0
@@ -166,14 +169,14 @@ class JobProcess(ABC):
     def _note(self, batch: Batch, position: int, outcome: Outcome | None, nanoseconds: int) -> None:
         queue = queue_of(batch.descriptors[position])
         if outcome is None:
-            self._sheet.note(batch.area.kinds[position], nanoseconds)
+            self._sheet.note(queue, batch.area.kinds[position], nanoseconds)
             batch.area.states[position] = SUCCEEDED
             self._settler.succeeded(queue, (batch, position))
             return
         if outcome.ending == UNREADABLE:
-            self._sheet.note_named(f"({UNREADABLE})", UNREADABLE, nanoseconds)
+            self._sheet.note_named(queue, f"({UNREADABLE})", UNREADABLE, nanoseconds)
         else:
-            self._sheet.note_other(batch.area.kinds[position], outcome.ending, nanoseconds)
+            self._sheet.note_other(queue, batch.area.kinds[position], outcome.ending, nanoseconds)
         if isinstance(outcome, Failure):
             batch.area.delays[position] = outcome.delay_ms
             batch.area.states[position] = DISCARDED if outcome.is_final else FAILED

@@ -26,7 +26,7 @@ class SoloProcess(JobProcess):
 
     def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
-        self._saver = saver = Saver(self._pipeline, self._connector, self._context, child)
+        self._saver = saver = Saver(self._pipeline, self._connector, self._context, child, self._sheet.note_event)
         self._runner = Runner(
             codec, self._identity.kinds, saver, self._lease_seconds, kill_at=child.kill_at, middleware=self._middleware
         )

@@ -43,7 +43,9 @@ class TeamProcess(JobProcess):
         self._bell = Bell()
         is_on_loop = options.concurrency is not None
         self._saver = SharedSaver(
-            self._pipeline, self._connector, self._context, child, self._bell, is_on_loop=is_on_loop
+            *(self._pipeline, self._connector, self._context, child, self._bell),
+            is_on_loop=is_on_loop,
+            count=self._sheet.note_event,
         )
         self._team = self._new_team(options)
         self._jobs_started = 0
