@@ -61,6 +61,14 @@ def moment(epoch_ms: int | None) -> str:
         return f"{epoch_ms} ms"
 
 
+def duration(seconds: float) -> str:
+    """Return a length of time in the unit that fits it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
 def job_json(info: JobInfo) -> dict[str, Any]:
     """Return a job for programs; times stay epoch milliseconds."""
     fields = info._asdict()

@@ -24,6 +24,7 @@ from pinlater.client.tool import (
     retry,
     tail,
     top,
+    workers,
 )
 from pinlater.client.tool.command import Group
 from pinlater.errors import (
@@ -72,6 +73,7 @@ for _command in (
     queues.count,
     top.top,
     tail.tail,
+    workers.workers,
     enqueue.enqueue,
     claims.dequeue,
     claims.ack,

@@ -12,7 +12,7 @@ import click
 
 from pinlater.client.tool.command import Session, command
 from pinlater.client.tool.completion import complete_queues
-from pinlater.client.tool.output import aligned, print_json, visible
+from pinlater.client.tool.output import aligned, duration, print_json, visible
 from pinlater.errors import PinLaterError, QueueNotFound
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _row(look: QueueLook, before: QueueLook | None) -> list[str]:
         look.queue,
         *(f"{number:,}" for number in (look.due, look.scheduled, look.running, look.failed, look.succeeded)),
         "-" if ended is None else f"{ended:,.1f}",
-        "-" if look.wait_seconds is None else _duration(look.wait_seconds),
+        "-" if look.wait_seconds is None else duration(look.wait_seconds),
         _state(look),
     ]
 
@@ -167,10 +167,3 @@ def _state(look: QueueLook) -> str:
     if settings.max_running is not None:
         parts.append(f"{settings.max_running} at once")
     return ", ".join(parts) or "open"
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} s"

@@ -1,0 +1,115 @@
+"""``pinlater workers``: who works, and on what."""
+
+import json
+import time
+
+import pytest
+
+from pinlater.wire.messages import PinLaterRunningJob, PinLaterWorker, PinLaterWorkerProcess
+
+
+def process(pid, *jobs, queues=("email",), **fields):
+    running = [PinLaterRunningJob(name, int((time.time() - seconds) * 1000)) for name, seconds in jobs]
+    return PinLaterWorkerProcess(pid, queueNames=list(queues), runningJobs=running, **fields)
+
+
+def worker(host, *processes, silent_seconds=1.0, **fields):
+    reported_ms = int((time.time() - silent_seconds) * 1000)
+    return PinLaterWorker(f"{host}:1", host, processes=list(processes), reportedAtTimestampMillis=reported_ms, **fields)
+
+
+@pytest.fixture
+def lines(tool_run, server):
+    """Return the rows that are shown for some workers, cut into cells."""
+
+    def show(*workers, options=()):
+        server.answer = lambda _: list(workers)
+        status, out, err = tool_run("workers", *options)
+        assert (status, err) == (0, "")
+        header, *rows = out.splitlines()
+        starts = [header.index(name) for name in ("STATE", "POOL", "RUNS")]
+        return header, rows, [(row[starts[0] : starts[1]].strip(), row[starts[2] :]) for row in rows]
+
+    return show
+
+
+def test_each_process_has_a_line(lines):
+    full = worker(
+        "web1",
+        process(43, ("email:s1:p1:7", 90), pool="fast", memoryBytes=100 * 2**20, jobsEnded=12345),
+        process(44),
+        pid=42,
+        version="1.2.3",
+        startedAtTimestampMillis=1_700_000_000_000,
+    )
+    header, rows, cells = lines(full)
+    assert header.split() == [
+        "HOST", "WORKER", "VERSION", "UP", "SINCE", "STATE", "POOL", "PROCESS", "MEMORY", "ENDED", "RUNS"
+    ]  # fmt: skip
+    words = rows[0].split()
+    assert words[:3] == ["web1", "42", "1.2.3"]
+    assert words[3].startswith("2023-11-1")
+    assert words[5:11] == ["up", "fast", "43", "100.0", "MiB", "12,345"]
+    assert cells[0][1].startswith("email:s1:p1:7 for 9")
+    assert rows[1].split()[5:] == ["up", "-", "44", "-", "-", "idle"]
+
+
+def test_a_worker_that_drains_or_says_nothing_more_is_marked(lines):
+    _, _, cells = lines(
+        worker("a", process(1), isDraining=True),
+        worker("b", process(2), silent_seconds=20),
+        worker("c", isDraining=True),
+    )
+    assert [state for state, _ in cells] == ["draining", cells[1][0], "draining"]
+    assert cells[1][0].startswith("silent for 2")
+    assert cells[2][1] == "-"
+
+
+def test_the_longest_runs_are_named_first_and_the_others_counted(lines):
+    jobs = [(f"email:s1:p1:{number}", number) for number in (5, 3, 100, 50, 7)]
+    _, _, [(_, runs)] = lines(worker("a", process(1, *jobs)))
+    assert [part.split()[0] for part in runs.split(", ")] == ["email:s1:p1:100", "email:s1:p1:50", "email:s1:p1:7", "2"]
+    assert runs.endswith("2 more")
+
+
+def test_only_the_processes_of_one_queue(lines):
+    both = worker("a", process(1, queues=["email"]), process(2, queues=["reports"]))
+    odd = worker("b", process(3, ("reports:s1:p1:1", 1), ("nothing", 1), queues=[]))
+    _, rows, _ = lines(both, odd, worker("c", process(4)), options=("--queue", "reports"))
+    assert [(row.split()[0], "idle" in row) for row in rows] == [("a", True), ("b", False)]
+
+
+def test_hostile_names_steer_no_terminal(lines):
+    _, rows, _ = lines(worker("a\x1b[31m", process(1, ("x\x1b[2J", 1), pool="p\n"), version="\x07"))
+    assert "\x1b" not in "".join(rows)
+    assert "\x07" not in "".join(rows)
+
+
+def test_for_programs(tool_run, server):
+    server.answer = lambda _: [
+        worker("a", process(1, ("email:s1:p1:1", 1)), pid=9),
+        worker("b", process(2, queues=["x"])),
+    ]
+    status, out, _ = tool_run("workers", "--queue", "email", "--json")
+    [found] = json.loads(out)
+    assert status == 0
+    assert (found["id"], found["host"], found["pid"], found["is_draining"]) == ("a:1", "a", 9, False)
+    assert found["processes"][0]["jobs"][0]["descriptor"] == "email:s1:p1:1"
+    assert found["processes"][0]["queues"] == ["email"]
+
+
+def test_nobody(tool_run, server):
+    server.answer = lambda _: []
+    status, out, err = tool_run("workers")
+    assert (status, out) == (1, "")
+    assert err.startswith("no worker has reported; is one running?")
+    assert tool_run("workers", "--json") == (1, "[]\n", "")
+    server.answer = lambda _: [worker("a", process(1))]
+    assert "no worker takes jobs of queue reports" in tool_run("workers", "--queue", "reports")[2]
+
+
+def test_a_server_of_the_original(tool_run, server):
+    server.answer = lambda _: "unknown"
+    status, _, err = tool_run("workers")
+    assert status == 69
+    assert "keeps no reports of workers" in err
