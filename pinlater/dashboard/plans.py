@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.moving import Move
 from pinlater.dashboard import audit
 from pinlater.dashboard.forms import Refused
 from pinlater.errors import PinLaterError
@@ -20,6 +21,9 @@ MOST_JOBS = 10_000
 
 MOST_PLANS = 20
 _STEP = 100
+_FAREWELL_SECONDS = 6.0
+"""A little longer than a call: half of a step might leave copies of jobs that are being moved."""
+
 _PAUSE_SECONDS = 0.01
 """Between two steps, so that a big one leaves the store to others."""
 
@@ -28,6 +32,7 @@ class Action(StrEnum):
     """What is done to each job."""
 
     RETRY = "retry"
+    MOVE = "move"
     DELETE = "delete"
 
 
@@ -41,7 +46,8 @@ class Plan:
         jobs: queue -> descriptors.
         reason: what they have in common.
         back: path of the page that it was made on.
-        attempts: that retried jobs get.
+        attempts: that retried jobs get; of moved ones None: they are not tried again.
+        to: queue that jobs are moved to.
         gone_through: jobs that were asked for so far.
         changed: jobs that were changed.
         error: why it ended early.
@@ -52,12 +58,14 @@ class Plan:
     jobs: Mapping[str, Sequence[str]]
     reason: str
     back: str
-    attempts: int = 1
+    attempts: int | None = None
+    to: str = ""
     gone_through: int = 0
     changed: int = 0
     error: str = ""
     key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     task: asyncio.Task[None] | None = None
+    is_stopping: bool = False
 
     @property
     def total(self) -> int:
@@ -117,30 +125,50 @@ class Plans:
             plan.task = asyncio.create_task(self._carry_out(plan, name))
 
     async def stop(self, plan: Plan) -> None:
-        """Stop after the step that is under way."""
-        if plan.task is not None and not plan.task.done():
-            plan.error = "stopped"
-            plan.task.cancel()
-            await asyncio.wait([plan.task])
+        """Stop after the step that is under way; if that takes too long, in the middle of it."""
+        await _stop([plan])
 
     async def close(self) -> None:
         """Stop all."""
-        for plan in self._plans.values():
-            await self.stop(plan)
+        await _stop(self._plans.values())
 
     async def _carry_out(self, plan: Plan, name: str) -> None:
+        moves = {queue: Move(queue, plan.to, plan.state, plan.attempts) for queue in plan.jobs if plan.to}
         try:
             for queue, descriptors in plan.steps():
-                plan.changed += await self._step(plan, queue, descriptors)
+                if plan.is_stopping:
+                    plan.error = "stopped"
+                    break
+                plan.changed += await self._step(plan, queue, descriptors, moves.get(queue))
                 plan.gone_through += len(descriptors)
-                self._changed(queue)
+                for changed in filter(None, (queue, plan.to)):
+                    self._changed(changed)
                 await asyncio.sleep(_PAUSE_SECONDS)
         except PinLaterError as error:
             plan.error = str(error)
         finally:
-            audit.write(name, f"{plan.action}-many", ",".join(plan.jobs)[:200], plan.changed)
+            action = f"{plan.action}-many" + (f"(to={plan.to})" if plan.to else "")
+            audit.write(name, action, ",".join(plan.jobs)[:200], plan.changed)
 
-    async def _step(self, plan: Plan, queue: str, descriptors: Sequence[str]) -> int:
+    async def _step(self, plan: Plan, queue: str, descriptors: Sequence[str], move: Move | None) -> int:
+        if move is not None:
+            return await self._client.move_these(move, descriptors)
         if plan.action is Action.RETRY:
-            return await self._client.retry_these(queue, descriptors, attempts=plan.attempts)
+            return await self._client.retry_these(queue, descriptors, attempts=plan.attempts or 1)
         return await self._client.delete_these(queue, descriptors, plan.state)
+
+
+async def _stop(plans: Iterable[Plan]) -> None:
+    running = [plan for plan in plans if plan.task is not None and not plan.task.done()]
+    for plan in running:
+        plan.is_stopping = True
+    tasks = [plan.task for plan in running if plan.task is not None]
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=_FAREWELL_SECONDS)
+    for plan in running:
+        if plan.task in late:
+            plan.error = "stopped"
+            plan.task.cancel()
+    if late:
+        await asyncio.wait(late)

@@ -350,6 +350,38 @@ def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client
     assert set(client.lookup([first, second, third])) == {first, third}
 
 
+@pytest.mark.parametrize(("attempts", "state"), [("", JobState.FAILED), ("2", JobState.PENDING)])
+def test_failed_jobs_are_moved_to_another_queue_to_stay_so_or_to_be_tried_again(browser, client, attempts, state):
+    client.create_queue("rescue")
+    descriptors = fail(client, "OSError: 1", "OSError: 2", "KeyError: 3")
+    page = browser.get("/failed")
+    csrf = token_in(page)
+    path = plan(browser, csrf, group=group_in(page, "OSError"), queue="", action="move", state="FAILED", back="/failed")
+    assert "Move 2 jobs?" in browser.get(path).text
+    assert "<option>rescue</option>" in browser.get(path).text
+    assert "<option>pins</option>" not in browser.get(path).text
+    for wrong in ("pins", "nothing", ""):
+        assert post(browser, f"{path}/start", csrf, to=wrong).status_code == 400
+    assert client.count("pins", JobState.FAILED) == 3  # nothing has happened yet
+    assert "2 jobs moved to" in carried_out(browser, csrf, path, to="rescue", attempts=attempts)
+    moved = client.scan("rescue", state, future=state is JobState.PENDING).jobs
+    assert len(moved) == 2
+    assert list(client.lookup(descriptors)) == descriptors[2:]
+
+
+def test_ticked_pending_jobs_are_moved(browser, client, caplog):
+    client.create_queue("email")
+    first, second = client.enqueue_jobs("pins", [NewJob(b"1"), NewJob(b"2")])
+    csrf = token_in(browser.get("/jobs?queue=pins"))
+    path = plan(browser, csrf, id=[first], action="move", state="PENDING", back="/jobs?queue=pins")
+    assert "Attempts" not in browser.get(path).text
+    with caplog.at_level("INFO", "pinlater.audit"):
+        assert "1 job moved to" in carried_out(browser, csrf, path, to="email")
+    assert caplog.records[-1].getMessage() == "who=admin@127.0.0.1 action=move-many(to=email) subject=pins jobs=1"
+    assert set(client.lookup([first, second])) == {second}
+    assert client.count("email", JobState.PENDING, future=True) == 1
+
+
 def test_plans_that_make_no_sense_are_refused(browser, client):
     [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}")])
     csrf = token_in(browser.get("/queues/pins"))
@@ -358,6 +390,7 @@ def test_plans_that_make_no_sense_are_refused(browser, client):
         {"action": "explode", "state": "FAILED", "id": descriptor},
         {"action": "retry", "state": "PENDING", "id": descriptor},
         {"action": "delete", "state": "ASLEEP", "id": descriptor},
+        {"action": "move", "state": "SUCCEEDED", "id": descriptor},
         {"action": "delete", "state": "FAILED", "id": "nonsense"},
     ):
         assert post(browser, "/plans", csrf, **fields).status_code == 400, fields

@@ -288,7 +288,9 @@ class SlowClient:
         await asyncio.Event().wait()
 
 
-def test_plans_are_bounded():
+def test_plans_are_bounded(monkeypatch):
+    monkeypatch.setattr("pinlater.dashboard.plans._FAREWELL_SECONDS", 0.05)
+
     def plan():
         return Plan(action=Action.RETRY, state=JobState.FAILED, jobs={"pins": ["pins:s1:p1:1"]}, reason="", back="/")
 
@@ -306,3 +308,32 @@ def test_plans_are_bounded():
         assert all(one.is_done and one.error == "stopped" for one in made[1:])
 
     asyncio.run(main())
+
+
+class GatedClient:
+    """Moves nothing before it is let, and counts what it has moved to an end."""
+
+    def __init__(self):
+        self.gate, self.moved = asyncio.Event(), 0
+
+    async def move_these(self, move, descriptors):
+        await self.gate.wait()
+        self.moved += len(descriptors)
+        return len(descriptors)
+
+
+def test_a_move_is_stopped_between_two_steps_and_not_within_one():
+    async def main():
+        client, changed = GatedClient(), []
+        plans = Plans(client, changed.append)
+        jobs = {"pins": [f"pins:s1:p1:{number}" for number in range(250)]}
+        plan = Plan(action=Action.MOVE, state=JobState.PENDING, jobs=jobs, reason="", back="/", to="email")
+        plans.add(plan)
+        plans.start(plan, "admin@x")
+        stopping = asyncio.create_task(plans.stop(plan))
+        await asyncio.sleep(0.05)
+        client.gate.set()
+        await stopping
+        return client.moved, plan.changed, plan.error, changed
+
+    assert asyncio.run(main()) == (100, 100, "stopped", ["pins", "email"])

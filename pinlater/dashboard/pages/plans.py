@@ -27,6 +27,8 @@ async def make(request: Request) -> Response:
         raise Refused(400, "there is no such action or state") from None
     if action is Action.RETRY and state is not JobState.FAILED:
         raise Refused(400, "only failed jobs can be retried")
+    if action is Action.MOVE and state not in {JobState.FAILED, JobState.PENDING}:
+        raise Refused(400, "only pending and failed jobs can be moved")
     jobs, reason = await _group(board, form) if form.text("group", 64) else (_ticked(form.all("id")), "ticked by hand")
     if not jobs:
         raise Refused(400, "tick some jobs first")
@@ -38,14 +40,21 @@ async def make(request: Request) -> Response:
 
 async def show(request: Request) -> Response:
     """Show what is planned, or how far it is."""
-    return page(request, "plan.html", plan=_plan(request), state_name=_plan(request).state.name.lower())
+    plan = _plan(request)
+    return page(
+        request, "plan.html", plan=plan, state_name=plan.state.name.lower(), targets=await _targets(request, plan)
+    )
 
 
 async def start(request: Request) -> Response:
     """Carry it out."""
-    plan = _plan(request)
-    plan.attempts = int(form_of(request).number("attempts", 1, 10_000, int) or 1)
-    board_of(request).plans.start(plan, who(request))
+    plan, form = _plan(request), form_of(request)
+    attempts = form.number("attempts", 1, 10_000, int)
+    if not plan.is_started:
+        if plan.action is Action.MOVE:
+            plan.to = await _target(request, plan)
+        plan.attempts = int(attempts) if attempts and plan.state is JobState.FAILED else None
+        board_of(request).plans.start(plan, who(request))
     return RedirectResponse(f"/plans/{plan.key}", 303)
 
 
@@ -61,6 +70,20 @@ def _plan(request: Request) -> Plan:
     if plan is None:
         raise Refused(404, "this is not known any more; go back and choose the jobs again")
     return plan
+
+
+async def _targets(request: Request, plan: Plan) -> list[str]:
+    """Return the queues that its jobs can be moved to."""
+    if plan.action is not Action.MOVE or plan.is_started:
+        return []
+    return sorted(await board_of(request).client.queue_names() - plan.jobs.keys())
+
+
+async def _target(request: Request, plan: Plan) -> str:
+    to = form_of(request).text("to", 200)
+    if to not in await _targets(request, plan):
+        raise Refused(400, "choose another queue that there is", f"/plans/{plan.key}")
+    return to
 
 
 async def _group(board: Board, form: Form) -> tuple[dict[str, list[str]], str]:
