@@ -157,8 +157,9 @@ def _pools(
 
     def serve(child: Child) -> int:
         from pinlater.server import process
+        from pinlater.server.parts import Given
 
-        return process.run(child, settings, listeners, certificates, folder)
+        return process.run(child, Given(settings, listeners, certificates, folder, child.slot))
 
     def serve_admin(child: Child) -> int:
         from pinlater.server.admin import process
