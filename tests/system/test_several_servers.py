@@ -20,7 +20,7 @@ from tests.system.worker_program import JOBS, Worker, await_state, info, put, ra
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "overdue", "ticks", "bursts")
-LEASE_SECONDS = 1
+LEASE_SECONDS = 2
 LONG_SECONDS = 10 * LEASE_SECONDS
 BURST = """
 from pinlater import Job

@@ -14,7 +14,10 @@ from pinlater.dashboard.workforce import run_of, workforce_of
 from pinlater.state import JobState
 from tests.unit.dashboard_app import dashboard
 
-NOW_MS = int(time.time() * 1000)
+
+def ago_ms(hours):
+    """Return the time so many hours ago; asked when it is needed, for the pages count from their own time."""
+    return int(time.time() * 1000) - hours * 3_600_000
 
 
 def job(number):
@@ -144,8 +147,8 @@ def text_of(page):
 def test_workers_and_their_processes_are_shown(browser, client):
     client.enqueue_jobs("pins", [NewJob(b"{}", attempts=3)])
     [held] = client.dequeue_jobs("pins", 1)
-    jobs = [RunningJob(held.descriptor, NOW_MS - 3_600_000)]
-    busy = WorkerProcess(42, "pins", ["pins"], NOW_MS - 7_200_000, 64 << 20, 1, 1234, jobs)
+    jobs = [RunningJob(held.descriptor, ago_ms(1))]
+    busy = WorkerProcess(42, "pins", ["pins"], ago_ms(2), 64 << 20, 1, 1234, jobs)
     client.report_worker(report("a", version="9.1", python="3.12.1", pid=40, processes=[busy, WorkerProcess(43)]), 30)
     client.report_worker(report("b", "web2", version="9.0", pid=50, is_draining=True), 30)
     client.report_worker(report("<c>", "web2", version="9.1", pid=60), 30)
@@ -169,7 +172,7 @@ def test_a_running_job_says_since_when_exactly_and_what_its_process_holds(browse
     client.enqueue_jobs("pins", [NewJob(b"{}")])
     [held] = client.dequeue_jobs("pins", 1)
     assert "or earlier" in browser.get(f"/job?id={held.descriptor}").text
-    process = WorkerProcess(42, memory_bytes=64 << 20, jobs=[RunningJob(held.descriptor, NOW_MS - 3_600_000)])
+    process = WorkerProcess(42, memory_bytes=64 << 20, jobs=[RunningJob(held.descriptor, ago_ms(1))])
     client.report_worker(report(processes=[process]), 30)
 
     def told():
