@@ -18,7 +18,11 @@ MOST_SCANNED = 5000
 
 _PAGE = 200
 _LONGEST_ERROR = 240
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\d+")
+_VARYING = re.compile(
+    r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}|0x[0-9a-fA-F]+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\d+"
+)
+"""What differs between failures of one kind: mail addresses, addresses in memory, UUIDs, numbers."""
+
 SILENT = "(no error text)"
 
 
@@ -28,7 +32,7 @@ class Group:
 
     Attributes:
         queue: theirs.
-        error: the line that they share, numbers left out.
+        error: the line that they share, without what varies.
         example: the whole line of one of them.
         first_ms: when the first of them failed, epoch milliseconds.
         last_ms: when the last one did.

@@ -62,6 +62,8 @@ def duration(seconds: float | None) -> str:
     """Return a length of time with two or three digits, or in its two largest units."""
     if seconds is None:
         return NOTHING
+    if seconds == 0:
+        return "0 s"
     if seconds < 0.9995:
         return _small(seconds * 1000, "ms") if seconds >= 0.0009995 else _small(seconds * 1e6, "µs")
     return _small(seconds, "s") if seconds < 9.95 else whole_duration(int(seconds + 0.5))

@@ -134,7 +134,8 @@ def workforce_of(reports: Iterable[WorkerReport], claims: Claims, queue: str = "
     """Put together what workers say and what the claims say.
 
     The claims are of this moment, a report is some seconds old. So what a process holds is told by the claims, and
-    since when by the report; only where not all claims were looked at, the report is believed about what runs, too.
+    since when by the report; only where not all claims were looked at, the report is believed about what runs, too. Of
+    a claim that no report knows yet, when it was first seen is right within the seconds between two reports.
 
     Args:
         reports: of all workers.

@@ -105,6 +105,20 @@ def test_counts_change_by_themselves_and_nothing_jumps(page, client):
     assert tile.bounding_box() == before
 
 
+def test_tiles_fill_their_rows_and_the_bar_is_one_row_on_a_phone(page, client):
+    client.create_queue("tiles")
+    page.goto("/queues/tiles")
+    boxes = [tile.bounding_box() for tile in page.locator(".tile").all()]
+    assert len({box["y"] for box in boxes}) == 1
+    page.set_viewport_size({"width": 360, "height": 800})
+    boxes = [tile.bounding_box() for tile in page.locator(".tile").all()]
+    rights = {max(box["x"] + box["width"] for box in boxes if box["y"] == y) for y in {box["y"] for box in boxes}}
+    assert max(rights) - min(rights) < 1
+    bar = [page.locator(".bar nav a").last.bounding_box(), page.locator("#theme").bounding_box()]
+    assert bar[1]["x"] > bar[0]["x"] + bar[0]["width"]
+    assert bar[1]["y"] < bar[0]["y"] + bar[0]["height"]
+
+
 def test_what_is_open_stays_open_while_the_page_refreshes(page, client):
     client.create_queue("open")
     [descriptor] = client.enqueue_jobs("open", [NewJob(b"{}")])
@@ -125,7 +139,7 @@ def test_charts_are_drawn(page, client):
     page.locator(".chart.empty").first.wait_for(state="detached", timeout=30_000)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [360, 1280])
 def test_no_page_is_wider_than_the_window(page, client, width):
     [descriptor] = fail(client, "a_queue_with_a_rather_long_name_that_goes_on_and_on_and_on", "OSError: " + "x" * 200)
     page.set_viewport_size({"width": width, "height": 800})

@@ -340,6 +340,14 @@ def test_failures_are_grouped_and_a_group_is_retried_after_its_number_was_seen(b
     assert [descriptor for descriptor, state in states.items() if state is JobState.FAILED] == [descriptors[-1]]
 
 
+def test_failures_that_differ_in_numbers_ids_or_addresses_are_one_group(browser, client):
+    fail(
+        client,
+        *[f"Refused: 550 {name}@{name}.example.com: 0x{number:04x}" for number, name in enumerate(("ada", "grace"))],
+    )
+    assert "2 jobs in 1 group" in browser.get("/failed").text
+
+
 def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client):
     first, second, third = fail(client, "OSError: 1", "OSError: 2", "OSError: 3")
     csrf = token_in(browser.get("/jobs?queue=pins&state=failed"))

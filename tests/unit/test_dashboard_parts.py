@@ -171,7 +171,7 @@ def test_nothing_in_a_text_is_hidden(text, shown):
     ("seconds", "text"),
     [
         (None, show.NOTHING),
-        (0, "0.0 µs"),
+        (0, "0 s"),
         (7.6e-06, "7.6 µs"),
         (0.000642, "642 µs"),
         (0.0011, "1.1 ms"),
