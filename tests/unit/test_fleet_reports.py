@@ -1,9 +1,12 @@
 """Several shards as one store: reports of workers."""
 
+import asyncio
+
 import pytest
 
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
 from pinlater.server.backends.contract import MAX_REPORTS
+from pinlater.server.backends.fleet import reports
 from tests.unit.fleet_fakes import FleetBench, specs_of
 
 
@@ -45,6 +48,15 @@ def test_another_shard_takes_it_when_that_one_does_not_answer_and_the_newest_win
     fleet.run(fleet.shards[other].keep_report("w", b"new", 1000))
     for _ in range(10):  # in whatever order they answer
         assert reported(fleet) == {"w": b"new"}
+
+
+def test_a_shard_that_hangs_holds_up_no_report(fleet, monkeypatch):
+    monkeypatch.setattr(reports, "PATIENCE_SECONDS", 0.01)
+    fleet.keep_report("w", b"old", 1000)
+    (home,) = homes(fleet, "w")
+    fleet.shards[home].gate = asyncio.Event()
+    fleet.keep_report("w", b"new", 1000)
+    assert len(homes(fleet, "w") - {home}) == 1
 
 
 def test_a_worker_that_has_ended_is_forgotten_everywhere(fleet):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Sequence
 
 from pinlater.errors import ShardConnectionFailed
@@ -11,22 +11,23 @@ from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all, no_
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.storing import rank
 
+_MOST_TRIES = 4
+
 
 async def keep(members: Sequence[Member], worker_id: str, report: bytes, keep_ms: int) -> None:
-    """Keep a report on the first shard that answers.
+    """Keep a report on the first shard that answers; one that takes its time is not waited for if there is another.
 
     Raises:
         NoHealthyShards: none does.
         ServiceError: what a shard refused.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
     ranked = sorted(members, key=lambda member: (member.spec.is_dequeue_only, rank(member.name, worker_id)))
-    for number, member in enumerate(ranked):
-        if number and time.monotonic() > deadline:
-            break
+    tries = ranked[:_MOST_TRIES]
+    for member in tries:
         try:
-            return await member.ask(lambda shard: shard.keep_report(worker_id, report, keep_ms))
-        except ShardConnectionFailed:  # whether it was kept or not: the latest one counts
+            async with asyncio.timeout(None if member is tries[-1] else PATIENCE_SECONDS):
+                return await member.ask(lambda shard: shard.keep_report(worker_id, report, keep_ms))
+        except (ShardConnectionFailed, TimeoutError):  # whether it was kept or not: the latest one counts
             continue
     raise no_healthy_shards()
 

@@ -1,0 +1,59 @@
+"""Reports of workers in a store of two Redis shards: seen while one of them is dead, hangs, or is back."""
+
+import json
+
+import pytest
+
+from pinlater.client import Client, WorkerReport
+from tests.support.redis_service import RedisService
+from tests.support.server import ServerProcess, wait_for
+
+WORKERS = {f"w{number}" for number in range(8)}
+"""So many that each shard has some."""
+
+
+@pytest.fixture
+def services(tmp_path):
+    services = [RedisService(tmp_path / f"redis{number}", appendonly="yes") for number in (1, 2)]
+    yield services
+    for service in services:
+        service.close()
+
+
+@pytest.fixture
+def client(tmp_path, services):
+    shards = [
+        {"name": str(number), "shardConfig": {"master": {"host": "127.0.0.1", "port": service.port}}}
+        for number, service in enumerate(services, 1)
+    ]
+    file = tmp_path / "shards.json"
+    file.write_text(json.dumps({"shards": shards}))
+    server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
+    with Client(server.address, timeout=30) as client:
+        yield client
+    server.stop()
+
+
+def report_all(client, pid):
+    for name in WORKERS:
+        client.report_worker(WorkerReport(name, "web1", pid), 600)
+
+
+def seen(client):
+    return {report.id: report.pid for report in client.workers()}
+
+
+@pytest.mark.parametrize("trouble", ["kill", "stop"])
+def test_a_shard_that_is_away_makes_nothing_fail(client, services, trouble):
+    report_all(client, 1)
+    assert seen(client) == dict.fromkeys(WORKERS, 1)
+    getattr(services[0], trouble)()
+    report_all(client, 2)
+    assert seen(client) == dict.fromkeys(WORKERS, 2)
+    services[0].start() if trouble == "kill" else services[0].go_on()
+    wait_for(lambda: seen(client) == dict.fromkeys(WORKERS, 2), seconds=60)
+    report_all(client, 3)
+    assert seen(client) == dict.fromkeys(WORKERS, 3)
+    for name in WORKERS:
+        client.report_worker(WorkerReport(name, "web1"), 0)
+    assert seen(client) == {}
