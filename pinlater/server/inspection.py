@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
@@ -22,6 +24,10 @@ _MOST_WAITING_SEARCHES = 16
 _AT_ONCE, _BODIES_AT_ONCE = 1000, 64
 """Jobs that are looked up before their size is looked at."""
 
+_FEW_BODIES = 8
+_LARGE_LOOK_UPS = 2
+"""Look-ups of more than a few bodies that are made at a time: many at once would fill the memory."""
+
 
 class Inspection:
     """Carries them out.
@@ -36,6 +42,7 @@ class Inspection:
         self._backend = backend
         self._priority_levels = priority_levels
         self._max_bytes = max_bytes
+        self._large = asyncio.Semaphore(_LARGE_LOOK_UPS)
         self._search = Turnstile("a search of bodies", _MOST_WAITING_SEARCHES)
 
     async def lookup(self, arguments: Any) -> dict[str, wire.PinLaterJobInfo]:
@@ -45,8 +52,13 @@ class Inspection:
             UnknownError: they are more than an answer holds, or one is no descriptor.
         """
         request = arguments.request
-        include_body = bool(request.includeBody)
         given = list(dict.fromkeys(request.jobDescriptors))
+        if not request.includeBody or len(given) <= _FEW_BODIES:
+            return await self._look_up(given, include_body=bool(request.includeBody))
+        async with self._large:
+            return await self._look_up(given, include_body=True)
+
+    async def _look_up(self, given: Sequence[str], *, include_body: bool) -> dict[str, wire.PinLaterJobInfo]:
         jobs = [JobDescriptor.parse(text) for text in given]
         step = _BODIES_AT_ONCE if include_body else _AT_ONCE
         found: dict[str, wire.PinLaterJobInfo] = {}

@@ -42,6 +42,11 @@ class FrameSplitter:
         """Whether a frame has begun and not ended."""
         return bool(self._rest)
 
+    @property
+    def announced(self) -> int:
+        """Bytes of the frame that has begun and not ended, as far as that is known; 0 if none has."""
+        return self._wanted if self._rest else 0
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream; return the payloads of the frames that are complete now.
 

@@ -71,7 +71,7 @@ def test_a_pattern_that_is_a_bomb_is_refused(client, queue, method, pattern):
 
 
 def test_many_patterns_that_explode_leave_readers_to_others(tmp_path):
-    server = ServerProcess(tmp_path, REGEX_TIMEOUT_SECONDS="1")
+    server = ServerProcess(tmp_path, REGEX_TIMEOUT_SECONDS="0.3")
     try:
         with server.client() as client:
             client.createQueue(name="bombs")

@@ -1,0 +1,154 @@
+"""Peers that fill the memory: with calls that do not end, that are many, that decode into much, with unread answers."""
+
+import contextlib
+import struct
+import threading
+import time
+
+import pytest
+
+from tests.integration.test_hostile_peers import framed, names_call, read_frame
+from tests.support.apache import decode_answer, encode_call
+from tests.support.server import ServerProcess, wait_for
+
+MB = 1 << 20
+MOST = 220 * MB
+CONTEXT = {"source": "hostile"}
+
+
+class Growth:
+    """The most that a server has grown since this was made; it looks often."""
+
+    def __init__(self, server):
+        self._worker = server.child()
+        self._before = self._worker.memory_info().rss
+        self._done = threading.Event()
+        self._most = 0
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self):
+        while not self._done.wait(0.02):
+            self._most = max(self._most, self._worker.memory_info().rss - self._before)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def bytes(self):
+        return self._most
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = ServerProcess(tmp_path_factory.mktemp("memory"))
+    with server.client() as client:
+        client.createQueue(name="pins")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def peers(server):
+    """Make connections that are closed after the test."""
+    made = []
+
+    def connect(count):
+        made.extend(server.socket() for _ in range(count))
+        return made[-count:]
+
+    yield connect
+    for sock in made:
+        sock.close()
+
+
+def send_in_background(sock, data):
+    def send():
+        with contextlib.suppress(OSError):  # closed by either side
+            sock.sendall(data)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_large_calls_that_do_not_come_to_their_end(server, peers):
+    with server.client() as client, Growth(server) as growth:
+        for sock in peers(40):
+            send_in_background(sock, struct.pack(">i", 16_000_000) + b"x" * 15_000_000)
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline:
+            client.getQueueNames()
+        large = client.enqueueJobs(queueName="pins", jobs=[{"body": b"x" * 100_000}] * 50)  # has to wait for room
+    assert len(large["jobDescriptors"]) == 50
+    assert growth.bytes < MOST
+    assert "others wait for its room" in server.log
+
+
+def test_large_calls_ahead_of_their_answers(server, peers):
+    jobs = [{"body": b"x" * 1_000_000}] * 15
+    call = framed(encode_call("enqueueJobs", 1, {"context": CONTEXT, "request": {"queueName": "pins", "jobs": jobs}}))
+    with Growth(server) as growth:
+        socks = peers(3)
+        for sock in socks:
+            sock.settimeout(60)
+            send_in_background(sock, call * 5)
+        for sock in socks:
+            for _ in range(5):
+                assert decode_answer("enqueueJobs", read_frame(sock))[0] == 1
+    assert growth.bytes < MOST
+
+
+def test_calls_that_decode_into_much(server, peers):
+    jobs = [{"body": b""}] * 200_000
+    call = framed(encode_call("enqueueJobs", 1, {"context": CONTEXT, "request": {"queueName": "absent", "jobs": jobs}}))
+    with server.client() as client, Growth(server) as growth:
+        socks = peers(12)
+        for sock in socks:
+            sock.settimeout(60)
+            send_in_background(sock, call)
+        for sock in socks:
+            assert read_frame(sock)
+            client.getQueueNames()
+    assert growth.bytes < MOST
+
+
+def test_answers_that_nobody_reads(server, peers):
+    with server.client() as client:
+        client.createQueue(name="large")
+        names = client.enqueueJobs(queueName="large", jobs=[{"body": b"x" * 1_000_000}] * 10)["jobDescriptors"]
+        call = framed(
+            encode_call(
+                "lookupJobs", 1, {"context": CONTEXT, "request": {"jobDescriptors": names, "includeBody": True}}
+            )
+        )
+        with Growth(server) as growth:
+            for sock in peers(30):
+                sock.sendall(call * 3)
+            wait_for(lambda: "does not read its answers, and others wait" in server.log, 60)
+            client.getQueueNames()
+            with server.socket() as reader:
+                reader.settimeout(60)
+                reader.sendall(call)
+                assert len(read_frame(reader)) > 10_000_000
+    assert growth.bytes < MOST
+
+
+def test_a_peer_that_reads_nothing_is_not_read_either(server, peers):
+    (sock,) = peers(1)
+    jobs = [{"body": b"x" * 1_000_000}] * 10
+    with server.client() as client:
+        client.createQueue(name="unread")
+        names = client.enqueueJobs(queueName="unread", jobs=jobs)["jobDescriptors"]
+    request = {"jobDescriptors": names, "includeBody": True}
+    sock.sendall(framed(encode_call("lookupJobs", 1, {"context": CONTEXT, "request": request})))
+    sender = send_in_background(sock, names_call() * 1_000_000)
+    sender.join(2)
+    assert sender.is_alive()  # what it sends stays with it
+    sock.settimeout(60)
+    assert len(read_frame(sock)) > 10_000_000
+    assert decode_answer("getQueueNames", read_frame(sock))[0] == 1
