@@ -15,6 +15,7 @@ from pinlater.worker.boot import run_job_process
 from pinlater.worker.endpoint import listen
 from pinlater.worker.figures import Figures
 from pinlater.worker.keeper.keeper import Keeper
+from pinlater.worker.keeper.reporter import Reporter
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.reloader import watch_modules
@@ -42,7 +43,8 @@ def run_worker(options: Options) -> int:
         child.ready()
         sheet = shared.tally.keeper
         sheet.reopen()
-        Keeper(child, options, shared.board, shared.notices, sheet).work()
+        with Reporter(options.servers, shared):
+            Keeper(child, options, shared.board, shared.notices, sheet).work()
         return 0
 
     def note(ended: ChildExit) -> None:
@@ -71,6 +73,7 @@ def run_worker(options: Options) -> int:
         drain_seconds=options.drain_seconds,
         on_exit=note,
         on_reload=shared.renew,
+        on_stop=shared.stopping.set,
         listener=listener,
         unready=shared.board.why_out_of_contact,
     ).run()

@@ -11,6 +11,7 @@ from pinlater.worker.board.holding import ALONE, Layout
 from pinlater.worker.board.notices import Notices
 from pinlater.worker.board.slot import Slot
 from pinlater.worker.board.tally import Sheet, Tally
+from pinlater.worker.latch import Latch
 from pinlater.worker.once import Once
 from pinlater.worker.origin import Origin
 from pinlater.worker.pools import JobPool
@@ -27,6 +28,7 @@ class Shared:
         places: pool of job processes -> its part of the board; each pool counts its processes from 0.
         complaint: for the one process that says why none can start.
         banner: for the one that says what this worker does.
+        stopping: the worker has begun to stop.
         origin: which worker it is.
     """
 
@@ -36,6 +38,7 @@ class Shared:
     places: Mapping[str, range]
     complaint: Once = field(default_factory=Once)
     banner: Once = field(default_factory=Once)
+    stopping: Latch = field(default_factory=Latch)
     origin: Origin = field(default_factory=Origin.here)
 
     @classmethod

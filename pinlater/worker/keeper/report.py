@@ -1,0 +1,91 @@
+"""What a worker tells of itself: gathered from shared memory, so that no job process is asked."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from pinlater_supervisor import rss_bytes
+
+from pinlater import __version__
+from pinlater.client.records import RunningJob, WorkerProcess, WorkerReport
+from pinlater.worker.board.slot import Slot
+from pinlater.worker.shared import Shared
+
+MOST_JOBS_BYTES = 80_000
+"""Of running jobs in a report, of which a server takes 256 KiB; those that have run for longest are told."""
+MOST_QUEUES_BYTES = 80_000
+"""Of names of queues; of longer lists the beginnings are told."""
+_MOST_POOL_CHARACTERS = 100
+_JOB_OVERHEAD_BYTES, _QUEUE_OVERHEAD_BYTES = 20, 4
+
+
+def report_of(shared: Shared) -> WorkerReport:
+    """Return what there is to say now of a worker and its job processes; those that still load code are not among them.
+
+    Args:
+        shared: what the processes have in common.
+    """
+    origin = shared.origin
+    return WorkerReport(
+        origin.id,
+        origin.host,
+        origin.pid,
+        __version__,
+        platform.python_version(),
+        origin.started_ms,
+        is_draining=shared.stopping.is_set,
+        processes=_bounded(list(_processes(shared))),
+    )
+
+
+def pids_of(shared: Shared) -> list[int]:
+    """Return the process ids of the job processes that a report would name."""
+    return [slot.identity.pid for pool in shared.places for slot in shared.slots(pool)]
+
+
+def _processes(shared: Shared) -> Iterator[WorkerProcess]:
+    for pool, places in shared.places.items():
+        for number in shared.board.used(places):
+            slot = shared.board.slot(number)
+            if slot.is_taken:
+                yield _process(pool, slot, shared.tally.sheet(number).ended)
+
+
+def _process(pool: str, slot: Slot, ended: int) -> WorkerProcess:
+    identity, now_ns, now_ms = slot.identity, time.monotonic_ns(), int(time.time() * 1000)
+    # A job stands on the board as running a moment before its start does.
+    jobs = [
+        RunningJob(job.descriptor, now_ms - (now_ns - (job.since_ns or now_ns)) // 1_000_000) for job in slot.running()
+    ]
+    return WorkerProcess(
+        identity.pid,
+        pool[:_MOST_POOL_CHARACTERS],
+        identity.queues,
+        identity.started_ms,
+        rss_bytes(identity.pid) or None,
+        identity.places,
+        ended,
+        jobs,
+    )
+
+
+def _bounded(processes: Sequence[WorkerProcess]) -> list[WorkerProcess]:
+    """Leave out what would make a report larger than a server takes: thousands of jobs, or of queues."""
+    jobs = sorted((job for process in processes for job in process.jobs), key=lambda job: job.since_ms)
+    told = set(jobs[: _fitting((len(job.descriptor) + _JOB_OVERHEAD_BYTES for job in jobs), MOST_JOBS_BYTES)])
+    room = MOST_QUEUES_BYTES // max(len(processes), 1)
+    return [
+        process._replace(
+            queues=process.queues[: _fitting((len(name) + _QUEUE_OVERHEAD_BYTES for name in process.queues), room)],
+            jobs=[job for job in process.jobs if job in told],
+        )
+        for process in processes
+    ]
+
+
+def _fitting(sizes: Iterable[int], room: int) -> int:
+    """Return how many of the first ones fit."""
+    return sum(size <= room for size in accumulate(sizes))

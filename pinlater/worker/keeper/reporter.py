@@ -1,0 +1,133 @@
+"""Tells a server, every few seconds, what the worker is and does, so that also idle ones are seen."""
+
+from __future__ import annotations
+
+import logging
+import select
+import signal
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from pinlater.client.calls import Calls
+from pinlater.client.connection import Connection
+from pinlater.client.servers import ServerSet
+from pinlater.errors import PinLaterError, ProtocolError, ServerUnavailable
+from pinlater.worker.keeper.report import pids_of, report_of
+from pinlater.worker.latch import Latch
+from pinlater.worker.shared import Shared
+
+REPORT_SECONDS = 5.0
+"""Between two reports, if no process comes or goes meanwhile."""
+KEEP_SECONDS = 30.0
+"""How long servers keep a report; a worker that was killed is seen that much longer."""
+ASK_AGAIN_SECONDS = 300.0
+"""After a server has not known the call."""
+_LOOK_SECONDS = 1.0
+_CONNECT_SECONDS = 1.0
+_CALL_SECONDS = 2.0
+_CLOSE_SECONDS = 1.0
+"""What the last report may take: the worker's end waits for it."""
+
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Reports while it is entered, and takes the worker's name off the list if it was left since the worker stops.
+
+    In a thread and on a connection of its own: claims have to be renewed in time, and nothing here is that important.
+
+    Args:
+        servers: where to report to.
+        shared: what the processes of the worker have in common.
+        keep_seconds: how long servers keep a report.
+    """
+
+    def __init__(self, servers: ServerSet, shared: Shared, keep_seconds: float = KEEP_SECONDS) -> None:
+        self._servers = servers
+        self._shared = shared
+        self._keep_seconds = keep_seconds
+        self._calls = Calls(f"reporter:{shared.origin.id}")
+        self._connection: Connection | None = None
+        self._closing = Latch()
+        self._due_at = 0.0
+        self._seen: tuple[list[int], bool] = ([], False)  # processes, and whether the worker stops
+        self._is_listed = False
+        self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        self._thread.join(_CLOSE_SECONDS)
+        if self._thread.is_alive():  # a server takes its time
+            return
+        if error is None and self._is_listed and self._shared.stopping.is_set:
+            self._say(0.0, _CLOSE_SECONDS)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _work(self) -> None:
+        # Signals are for the main thread, whose waiting they have to end.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while not self._closing.is_set:
+            try:
+                self._look()
+            except Exception:
+                log.exception("the worker cannot report itself")
+                return
+            self._wait()
+
+    def _look(self) -> None:
+        """Report, if that is due, or something has changed."""
+        now = time.monotonic()
+        known, self._seen = self._seen, (pids_of(self._shared), self._shared.stopping.is_set)
+        if now >= self._due_at or (self._is_listed and self._seen != known):
+            self._due_at = now + self._say(self._keep_seconds, _CALL_SECONDS)
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        poll.register(self._closing, select.POLLIN)
+        if not self._seen[1]:
+            poll.register(self._shared.stopping, select.POLLIN)
+        poll.poll(1000 * min(_LOOK_SECONDS, max(self._due_at - time.monotonic(), 0.0)))
+
+    def _say(self, keep_seconds: float, patience_seconds: float) -> float:
+        """Send a report; return after how many seconds the next one is due."""
+        call = self._calls.report_worker(report_of(self._shared), keep_seconds)
+        try:
+            self._connected().call(call.method, call.arguments, patience_seconds)
+        except ProtocolError as error:
+            self._is_listed = False
+            log.debug("no reports for %.0f s, since this server takes none: %s", ASK_AGAIN_SECONDS, error)
+            return ASK_AGAIN_SECONDS
+        except PinLaterError as error:
+            self._is_listed = False
+            log.debug("%s", error)
+        else:
+            self._is_listed = keep_seconds > 0
+        return REPORT_SECONDS
+
+    def _connected(self) -> Connection:
+        """Return a connection to a server.
+
+        Raises:
+            ServerUnavailable: none answers; each is tried once.
+        """
+        if self._connection is not None:
+            if not self._connection.is_stale():
+                return self._connection
+            self._connection.close()
+        for address in self._servers.candidates():
+            try:
+                self._connection = Connection(address, connect_timeout=_CONNECT_SECONDS, tls=self._servers.tls)
+            except ServerUnavailable as error:
+                failure = error
+            else:
+                return self._connection
+        raise failure
