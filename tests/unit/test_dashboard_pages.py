@@ -168,7 +168,7 @@ def test_a_wrong_regular_expression_is_explained_beside_its_field(browser, clien
 def test_a_page_of_a_list_that_never_was_leads_to_the_first(browser, client):
     answer = browser.get("/jobs?queue=pins&state=failed&from=nonsense")
     assert answer.status_code == 400
-    assert 'href="/jobs?queue=pins&amp;state=failed">Begin again' in answer.text
+    assert 'href="/jobs?queue=pins&amp;state=failed">Back' in answer.text
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ from pinlater.dashboard.figures import (
     Spread,
 )
 from pinlater.dashboard.render import page
+from pinlater.dashboard.show import duration
 
 _MOST_SHARDS = 200
+_ABOUT_A_MINUTE_SECONDS = 55.0
 
 
 class Method(NamedTuple):
@@ -72,7 +74,7 @@ async def server(request: Request) -> Response:
         connections=now.gauges.get(CONNECTIONS),
         parked=now.gauges.get(PARKED),
         waiting=now.gauges.get(STORE_WAITING),
-        seconds=seconds,
+        span="minute" if not seconds or seconds > _ABOUT_A_MINUTE_SECONDS else duration(seconds),
         methods=_methods(seconds, first, last) if seconds else [],
         commits=_commits(seconds, first, last) if seconds else None,
         shards=[_shard(shard, seconds, first, last) for shard in shown],
