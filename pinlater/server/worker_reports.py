@@ -45,6 +45,7 @@ class WorkerReports:
         self._backend = backend
         self._max_bytes = max_bytes
         self._codec = Codec()
+        self._reading = asyncio.Lock()
 
     async def keep(self, arguments: Any) -> None:
         """Keep a report in the place of the worker's last one, or forget it.
@@ -68,6 +69,10 @@ class WorkerReports:
 
     async def read(self, _: Any) -> list[PinLaterWorker]:
         """Return the latest report of each worker, by host."""
+        async with self._reading:  # one at a time: large reports take many times their size when they are decoded
+            return await self._read_all()
+
+    async def _read_all(self) -> list[PinLaterWorker]:
         kept = await self._backend.reports(self._max_bytes)
         found: list[PinLaterWorker] = []
         size = 0
