@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any
 
 from pinlater_supervisor import Child
 
@@ -16,7 +15,7 @@ from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.server.listeners import address_of
 from pinlater.server.metrics import Metrics
-from pinlater.server.parts import Given, assemble, bell_of, chores, reporter_of
+from pinlater.server.parts import Given, Parts, assemble, bell_of, chores, reporter_of
 from pinlater.server.stores import open_store
 from pinlater.server.transport import Transport
 
@@ -65,18 +64,28 @@ async def _serve(child: Child, given: Given) -> None:
         reporter = reporter_of(given, parts)
         await reporter.start()
         stack.push_async_callback(reporter.close)
-        for chore in chores(given, parts):
-            await stack.enter_async_context(_running(chore))
-        await _listen(given, parts.transport)
-        child.ready()
-        scheme = "tls://" if given.certificates is not None else ""
-        address = address_of(given.listeners[0])
-        log.info("pinlater-server %s ready on %s%s (store %s)", __version__, scheme, address, store.description)
-        await until_stopped(child)
-        log.info("stopping: answering what is in flight")
-        parts.broker.end_waits()
-        await parts.transport.drain(asyncio.get_running_loop().time() + given.settings.drain_seconds)
+        # A chore that fails ends the process, loudly, and the supervisor starts another: without, say, its monitor
+        # this one would seem well.
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(chore) for chore in chores(given, parts)]
+            await _listen(given, parts.transport)
+            child.ready()
+            scheme = "tls://" if given.certificates is not None else ""
+            address = address_of(given.listeners[0])
+            log.info("pinlater-server %s ready on %s%s (store %s)", __version__, scheme, address, store.description)
+            try:
+                await until_stopped(child)
+            finally:
+                await _drain(parts, given.settings.drain_seconds)
+            for task in tasks:
+                task.cancel()
     log.info("stopped")
+
+
+async def _drain(parts: Parts, seconds: float) -> None:
+    log.info("stopping: answering what is in flight")
+    parts.broker.end_waits()
+    await parts.transport.drain(asyncio.get_running_loop().time() + seconds)
 
 
 async def _listen(given: Given, transport: Transport) -> None:
@@ -86,33 +95,17 @@ async def _listen(given: Given, transport: Transport) -> None:
         await transport.listen(*given.listeners)
 
 
-@contextlib.asynccontextmanager
-async def _running(work: Any) -> Any:
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 async def until_stopped(child: Child) -> None:
     """Show life from the loop that does the work, so that the supervisor notices when it hangs."""
-    stop = _stop_event(child)
-    while not stop.is_set():
-        child.beat()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await stop.wait()
-
-
-def _stop_event(child: Child) -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-
-    def heard() -> None:
+    # Removed afterwards, however it ends: uvloop waits for what is watched when it is closed.
+    loop.add_reader(child.wakeup_fd, stop.set)
+    try:
+        while not stop.is_set():
+            child.beat()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await stop.wait()
+    finally:
         loop.remove_reader(child.wakeup_fd)
-        stop.set()
-
-    loop.add_reader(child.wakeup_fd, heard)
-    return stop
