@@ -146,6 +146,11 @@ async def until(condition):
             await asyncio.sleep(0.001)
 
 
+def soonest(heard):
+    """Return the first time of each queue: on a busy machine, news need not go together."""
+    return {queue: min(due for other, due in heard if other == queue) for queue, _ in heard}
+
+
 def test_all_others_hear_of_jobs(bells):
     async def run():
         (one, heard_itself), (two, heard_two), (three, heard_three) = bells(), bells(), bells()
@@ -155,8 +160,10 @@ def test_all_others_hear_of_jobs(bells):
         one.tell("emails", 2000)
         one.tell("emails", 1000)
         one.tell("pins", 3000)
-        await until(lambda: len(heard_two) == len(heard_three) == 3)
-        assert heard_two == heard_three == [("emails", None), ("emails", 1000), ("pins", 3000)]
+        await until(lambda: all(("pins", 3000) in heard for heard in (heard_two, heard_three)))
+        for first, *others in (heard_two, heard_three):
+            assert first == ("emails", None)
+            assert soonest(others) == {"emails": 1000, "pins": 3000}
         assert heard_itself == []
         for bell in (one, two, three):
             bell.close()
