@@ -1,6 +1,7 @@
 """The dashboard of a real server: over TLS, before logging in and after, and when its settings do not do."""
 
 import contextlib
+import html
 import re
 import shutil
 import socket
@@ -12,7 +13,9 @@ import urllib.request
 
 import pytest
 
+from pinlater import Client, __version__
 from tests.support.server import PASSWORD, PASSWORD_HASH, ServerProcess, command, environment, wait_for
+from tests.system.worker_program import JOBS, Worker, put
 
 SECONDS = 30
 
@@ -79,6 +82,28 @@ def test_the_dashboard_is_where_metrics_and_health_are(start):
     wait_for(lambda: "createQueue" in server.page("/stats.txt")[1])
     wait_for(lambda: "takes calls" in server.page("/server")[1])
     assert "pinlater.db</td>" in server.page("/server")[1]  # the only shard
+
+
+def text_of(page):
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+def test_a_worker_is_seen_with_its_processes_and_since_when_its_job_runs(start, tmp_path):
+    server = start(ADMIN_PASSWORD_HASH="")
+    (tmp_path / "jobs.py").write_text(JOBS)
+    with Client(server.address) as client:
+        client.create_queue("sleeps")
+        descriptor = put(client, "Sleep", "sleeps", name="nap", seconds=60)
+    worker = Worker(tmp_path, "jobs", "--server", server.address, "--queue", "sleeps", "--processes", 2)
+    try:
+        process = rf"\d+ {descriptor} (\d+ s ago|now) 1 of \d+ sleeps 0 [\d.]+ MiB"
+        named = rf"Worker {worker.process.pid} {re.escape(__version__)} Python .* 1 of 2 busy"
+        seen = rf"{named} .*{process}.* \d+ idle sleeps 0"
+        wait_for(lambda: re.search(seen, text_of(server.page("/workers")[1])), seconds=60)
+        assert "Other claimants" not in server.page("/workers")[1]
+        wait_for(lambda: "Runs since" in server.page(f"/job?id={descriptor}")[1], seconds=60)
+    finally:
+        worker.end()
 
 
 def test_a_queue_is_deleted_with_the_password_given_once_more(start):
