@@ -17,6 +17,8 @@ import pytest
 
 from pinlater import Client
 from pinlater.client.records import Ack, NewJob
+from pinlater.client.tool.changes import Changes
+from pinlater.job import RawJob
 from pinlater.state import JobState
 from tests.integration.client_server import ROOT, RealServer
 from tests.support.server import wait_for
@@ -302,21 +304,79 @@ def test_tail_tells_of_every_change(client, environment, tmp_path):
             process.wait()
 
 
-def test_tail_ends_after_its_time_and_says_what_it_could_not_follow(tool, client):
-    import threading
+def test_tail_ends_after_its_time(tool, client):
+    client.create_queue("quiet")
+    assert tool("tail", "quiet", "--for", "0") == (0, "", "")
 
+
+@pytest.fixture
+def changes(client, monkeypatch):
+    """What tail finds in an empty queue; counts are asked for each time."""
+    monkeypatch.setattr("pinlater.client.tool.changes._COUNT_SECONDS", 0.0)
+    monkeypatch.setattr("pinlater.client.tool.changes._COUNT_REST", 0)
     client.create_queue("flood")
-    tool("tail", "flood", "--for", "0")
+    found = Changes(client, ["flood"])
+    assert list(found.look()) == []
+    yield found
+    client.delete_queue("flood", "open sesame")
 
-    def flood():
-        time.sleep(1.5)
-        client.enqueue_jobs("flood", [NewJob(b"x")] * 400)
 
-    thread = threading.Thread(target=flood)
-    thread.start()
-    status, out, error = tool("tail", "flood", "--for", "5", "--interval", "0.3", "--json")
-    thread.join()
-    assert status == 0
-    assert {json.loads(line)["state"] for line in out.splitlines()} == {"PENDING"}
-    assert len(out.splitlines()) >= 100
-    assert "flood: more happens than can be followed" in error
+def put(client, number):
+    for _ in range(0, number, 500):
+        client.enqueue_jobs("flood", [NewJob(b"x")] * 500)
+
+
+def end(client, number):
+    for _ in range(0, number, 500):
+        jobs = client.dequeue_jobs("flood", 500)
+        client.ack("flood", [Ack(job.descriptor, job.claim) for job in jobs])
+
+
+def test_tail_follows_thousands(client, changes):
+    put(client, 3000)
+    assert len({change.info.descriptor for change in changes.look()}) == 3000
+    end(client, 1000)  # those that were there first, deep in the list of what is due
+    assert [change.info.state for change in changes.look()] == [JobState.SUCCEEDED] * 1000
+    put(client, 1000)
+    end(client, 1500)
+    states = [(change.before, change.info.state) for change in changes.look()]
+    assert states.count((JobState.PENDING, JobState.SUCCEEDED)) == 1500
+    assert states.count((None, JobState.PENDING)) == 1000
+    assert (list(changes.look()), changes.unseen) == ([], {})
+
+
+def test_tail_says_how_many_it_has_missed(client, changes, monkeypatch):
+    monkeypatch.setattr("pinlater.client.tool.changes.MOST_OF_A_STATE", 1000)
+    put(client, 4000)
+    assert (len(list(changes.look())), changes.unseen) == (1100, {"flood": 2900})
+    assert (list(changes.look()), changes.unseen) == ([], {})
+    end(client, 4000)
+    ended = len(list(changes.look()))
+    assert 1100 <= ended < 4000
+    assert changes.unseen == {"flood": 4000 - ended}
+
+
+def test_tail_does_not_tell_of_old_ends_when_others_are_deleted(client, changes):
+    put(client, 1000)
+    end(client, 1000)
+    later = Changes(client, ["flood"])
+    assert list(later.look()) == []
+    names = [info.descriptor for info in client.scan("flood", JobState.SUCCEEDED, limit=300).jobs]
+    client.delete_these("flood", names, JobState.SUCCEEDED)
+    assert (list(later.look()), later.unseen) == ([], {})
+
+
+def test_tail_tells_on_stderr_of_what_it_could_not_follow(client, environment, tmp_path):
+    client.create_queue("torrent")
+    out = tmp_path / "out"
+    with out.open("w") as file:
+        words = ["tail", "torrent", "--interval", "0.1", "--json"]
+        process = subprocess.Popen([*TOOL, *words], stdout=file, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        wait_for(lambda: client.enqueue_jobs("torrent", [NewJob(b"x")]) and out.read_text())
+        client.enqueue_many((RawJob(body=b"x") for _ in range(20_000)), queue="torrent", attempts=1)
+        assert "torrent: more happens than can be followed; " in process.stderr.readline()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()

@@ -91,9 +91,11 @@ class _Interrupt:
         self._is_heard = False
 
     def __enter__(self) -> Self:
-        self._is_ours = threading.current_thread() is threading.main_thread()
+        self._before = signal.getsignal(signal.SIGINT)
+        # Of a program that was started in the background, the shell wants it to be ignored.
+        self._is_ours = self._before is not signal.SIG_IGN and threading.current_thread() is threading.main_thread()
         if self._is_ours:
-            self._before = signal.signal(signal.SIGINT, self._hear)
+            signal.signal(signal.SIGINT, self._hear)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -50,11 +50,28 @@ def test_an_interrupt_ends_after_the_batch_and_says_what_was_done(tool_run, serv
         return 500
 
     server.answer = answer
-    status, out, err = tool_run(*words, "--limit", "5000")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, it is ignored
+    try:
+        status, out, err = tool_run(*words, "--limit", "5000")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     past = "retried" if words[0] == "retry-failed" else "deleted"
     assert (status, out, err) == (130, "", f"pinlater: interrupted; 500 jobs were {past} before\n")
     assert len(server.calls) == 1
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_that_is_ignored_ends_nothing(tool_run, server):
+    def answer(_):
+        os.kill(os.getpid(), signal.SIGINT)
+        return 500
+
+    server.answer = answer
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert tool_run("retry-failed", "email", "--limit", "1500") == (0, "1500 jobs retried\n", "")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_error_says_what_was_done_before(tool_run, server):
