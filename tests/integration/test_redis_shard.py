@@ -19,6 +19,7 @@ from pinlater.server.backends.redis import Place, link
 from pinlater.server.backends.redis.place import Tls
 from pinlater.wire.messages import PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, new_job
+from tests.support.openssl import certificates
 from tests.support.redis_bench import CLAIM, RedisBench
 from tests.support.redis_service import RedisService, free_port, program
 
@@ -324,20 +325,6 @@ def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
     bench.run(shard.delete_queue(QUEUE))
     with service.client() as client:
         assert client.acl_log() == [], "nothing was refused"
-
-
-def certificates(folder):
-    """Make an authority and a certificate for 127.0.0.1; return the files."""
-
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
-
-    (folder / "extension").write_text("subjectAltName = IP:127.0.0.1")
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
-    openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=redis", "-keyout", "redis.key", "-out", "redis.csr")
-    signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "extension")
-    openssl("x509", "-req", "-in", "redis.csr", *signing, "-out", "redis.pem")
-    return [str(folder / name) for name in ("ca.pem", "redis.pem", "redis.key")]
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater import AsyncClient, Client, Job
-from tests.integration.test_independent_client import REJECTED, count, put, refused, take
+from tests.integration.independent import REJECTED, count, put, refused, take
 
 
 class Refresh(Job):

@@ -1,118 +1,16 @@
 """The keeper's duties, with a messenger that only takes notes; and what the master tells it."""
 
-import signal
 import time
-from collections import Counter
 
 import pytest
-from pinlater_supervisor import DUMP_SECONDS, MEMORY_CEILING, TIME_OUT, ChildExit
+from pinlater_supervisor import DUMP_SECONDS
 
-from pinlater.client.servers import ServerSet
 from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
-from pinlater.worker.board.board import Board
-from pinlater.worker.board.holding import ALONE, DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, Identity, team_layout
-from pinlater.worker.board.notices import Facts, Notices
-from pinlater.worker.board.tally import Tally
+from pinlater.worker.board.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
-from pinlater.worker.keeper.keeper import Keeper
-from pinlater.worker.master import keeper_hang_seconds, note_exit, was_interrupted
-from pinlater.worker.options import Options
-from pinlater.worker.pools import JobPool
-from pinlater.worker.shared import Shared
-from tests.unit.client_fakes import free_address
+from pinlater.worker.master import keeper_hang_seconds
+from tests.unit.keeper_bench import LONG_AGO_NS, Bench
 from tests.unit.worker_fakes import FakeChild, names
-
-LONG_AGO_NS = 60_000_000_000
-
-
-class FakeMessenger:
-    """Notes what it is to say; raises ``trouble`` instead."""
-
-    def __init__(self):
-        self.said = []
-        self.trouble = None
-        self.troubles = []
-        self.kept = {}
-        self.body = b"{}"
-
-    def _say(self, what, jobs):
-        if self.trouble:
-            raise self.trouble
-        if self.troubles and jobs and what != "renew":
-            raise self.troubles.pop(0)
-        if jobs:
-            self.said.append((what, jobs))
-
-    def renew(self, jobs):
-        self._say("renew", [descriptor for descriptor, _ in jobs])
-
-    def give_back(self, jobs):
-        self._say("give back", [descriptor for descriptor, _ in jobs])
-
-    def succeeded(self, jobs):
-        self._say("succeeded", [descriptor for descriptor, _ in jobs])
-
-    def failed(self, jobs):
-        self._say("failed", jobs)
-
-    def look(self, descriptor):
-        return self.kept.get(descriptor, ""), self.body
-
-    def note(self, job, text):
-        self._say("note", (job[0], text))
-
-    def release(self, queues, source):
-        self._say("release", (tuple(queues), source))
-        return Counter({queues[0]: 3})
-
-
-class Bench:
-    def __init__(self, child, places=1):
-        self.child = child
-        layout = ALONE if places == 1 else team_layout(places)
-        self.board = Board(4, layout)
-        self.notices = Notices(4, layout)
-        options = Options(modules=("m",), servers=ServerSet([free_address()]), lease_seconds=30.0)
-        self.tally = Tally(4)
-        self.keeper = Keeper(child, options, self.board, self.notices, self.tally.keeper)
-        self.messenger = self.keeper._messenger = FakeMessenger()
-        self.slot = self.board.slot(0)
-        self.slot.introduce(Identity("worker:me", ["mail", "web"], ["SendMail"], places))
-
-    def hold(self, *states, age_ns=0, claim="claim", run_ns=1_000_000):
-        area = self.slot.free_batch()
-        area.hold(claim, names(len(states)))
-        area.states[: len(states)] = bytes(states)
-        area._words[1] -= age_ns
-        for position, state in enumerate(states):
-            if state == RUNNING:
-                area.since_ns[position] = time.monotonic_ns() - run_ns
-        return area
-
-    def hold_each(self, *states, run_ns=1_000_000, first=1):
-        """Hold jobs as a process of many places does; return where they are."""
-        areas = []
-        for number, state in enumerate(states, first):
-            areas.append(self.slot.free_batch())
-            areas[-1].hold("claim", [f"mail:s1:p1:{number}"])
-            areas[-1].states[0] = state
-            areas[-1].since_ns[0] = time.monotonic_ns() - run_ns
-        return areas
-
-    def turn(self):
-        self.messenger.said.clear()
-        self.is_done = self.keeper._turn()
-        return self.messenger.said
-
-    def die(self, *, was_interrupted=False, died_ns=None):
-        facts = Facts(77, "killed by SIGSEGV, peak 9 MB", was_interrupted, died_ns or time.monotonic_ns())
-        assert self.notices.post(facts, self.slot.copy())
-        self.slot.clear()
-
-    def time_out(self):
-        facts = Facts(77, "killed by SIGKILL (time-out)", False, time.monotonic_ns(), is_timeout=True)
-        assert self.notices.post(facts, self.slot.copy())
-        self.slot.clear()
 
 
 @pytest.fixture
@@ -343,9 +241,6 @@ def test_a_stop_waits_for_estates_but_not_for_ever(bench, monkeypatch):
     assert bench.messenger.said == [("succeeded", names(1))]
 
 
-# Several jobs at once
-
-
 @pytest.fixture
 def crowd():
     child = FakeChild()
@@ -412,51 +307,3 @@ def test_a_stop_excuses_all_that_ran(crowd):
     crowd.hold_each(RUNNING, RUNNING)
     crowd.die(was_interrupted=True)
     assert crowd.turn() == [("give back", names(2))]
-
-
-# The master's side
-
-
-def ended(**facts):
-    usual = {"pool": "jobs", "slot": 0, "pid": 77, "generation": 0, "code": None, "signal": None}
-    usual |= {"peak_rss_bytes": 10**7, "run_seconds": 3.0, "was_ready": True, "stopping": False}
-    return ChildExit(**(usual | facts))
-
-
-@pytest.mark.parametrize(
-    ("facts", "interrupted"),
-    [
-        ({"signal": signal.SIGKILL}, False),
-        ({"signal": signal.SIGSEGV, "stopping": True}, False),
-        ({"code": 0}, False),
-        ({"code": 3, "stopping": True}, False),
-        ({"code": 0, "stopping": True}, True),
-        ({"signal": signal.SIGKILL, "stopping": True}, False),
-        ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": "drain deadline"}, True),
-        ({"signal": signal.SIGKILL, "killed_by_master": MEMORY_CEILING}, False),
-        ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": MEMORY_CEILING}, False),
-        ({"signal": signal.SIGTERM, "stopping": True}, True),
-        ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": TIME_OUT}, False),
-    ],
-)
-def test_only_a_stop_excuses_an_end(facts, interrupted):
-    assert was_interrupted(ended(**facts)) is interrupted
-
-
-def test_a_death_becomes_a_notice_and_the_slot_is_free():
-    shared = Shared.for_pools([JobPool()])
-    slot = shared.board.slot(0)
-    slot.introduce(Identity("worker:me", ["mail"], ["SendMail"]))
-    slot.free_batch().hold("claim", names(2))
-    note_exit(ended(signal=signal.SIGSEGV), shared)
-    [notice] = shared.notices.pending()
-    assert notice.facts.in_words == "killed by SIGSEGV, peak 10 MB, ran 3.0 s"
-    assert [job.descriptor for job in notice.holding.batches[0].jobs] == names(2)
-    assert slot.read().is_empty
-
-
-def test_an_end_with_empty_hands_is_no_news():
-    shared = Shared.for_pools([JobPool()])
-    shared.board.slot(0).introduce(Identity("worker:me", ["mail"], ["SendMail"]))
-    note_exit(ended(code=0), shared)
-    assert not shared.notices.are_pending
