@@ -11,7 +11,7 @@ from pinlater_supervisor import Child, rss_bytes
 from pinlater import __version__
 from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
-from pinlater.worker.modules import load_job_classes, make_codec, refuse_plain
+from pinlater.modules import load_job_classes, make_codec, refuse_plain
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import JobProcess

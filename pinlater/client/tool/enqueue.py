@@ -12,6 +12,7 @@ from pinlater.client.tool.backoffs import BACKOFF, parse_backoff
 from pinlater.client.tool.command import PRIORITY, Session, command
 from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import print_json, some_jobs
+from pinlater.errors import BodyInvalid
 from pinlater.job import RawJob
 
 if TYPE_CHECKING:
@@ -25,19 +26,29 @@ if TYPE_CHECKING:
     pinlater enqueue email --delay 3600 --priority 2 '{"job": "SendWelcomeEmail", "user_id": 42}'
     pinlater enqueue email --backoff exponential:first=2,cap=600 '{"job": "SendWelcomeEmail", "user_id": 42}'
     pinlater enqueue thumbnails --file photo.jpg
+    pinlater enqueue --app my_project.jobs '{"job": "SendWelcomeEmail", "user_id": 42}'
     zcat jobs.jsonl.gz | pinlater enqueue email --json-lines -
     """,
 )
-@click.argument("queue", shell_complete=complete_queues)
+@click.argument("queue", required=False, shell_complete=complete_queues)
 @click.argument("body", required=False)
 @click.option("--file", "file", type=click.File("rb"), help="The body is this file's content; - is stdin.")
 @click.option("--json-lines", type=click.File("rb"), help="Every line of this file is the body of a job; - is stdin.")
-@click.option("--priority", type=PRIORITY, default=1, show_default=True, help="1 is served first.")
+@click.option(
+    "--app",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Module, package or .py file with the job classes, as a worker loads it; may be repeated.",
+)
+@click.option("--priority", type=PRIORITY, help="1 is served first.  [default: 1; with --app, the class's]")
 @click.option(
     "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Do not run before this time has passed."
 )
 @click.option(
-    "--attempts", type=click.IntRange(min=1), default=4, show_default=True, help="Attempts in all, the first included."
+    "--attempts",
+    type=click.IntRange(min=1),
+    help="Attempts in all, the first included.  [default: 4; with --app, the class's]",
 )
 @click.option("--backoff", type=parse_backoff, metavar=BACKOFF, help="Delay before further attempts.  [default: class]")
 @click.option(
@@ -52,10 +63,11 @@ def enqueue(
     session: Session,
     /,
     *,
-    queue: str,
+    queue: str | None,
     body: str | None,
     file: BinaryIO | None,
     json_lines: BinaryIO | None,
+    modules: tuple[str, ...],
     unique: str | None,
     backoff: Backoff | None,
     job_timeout: float | None,
@@ -66,35 +78,50 @@ def enqueue(
     A job's body is the argument, a file, or each line of a JSON lines file. Prints the descriptor of a single job,
     the number of many. With --unique it may be the descriptor of a job that is there already. Many are sent in batches
     while the file is read; if that ends early, the message says how many were stored.
+
+    With --app, each body has to fit its job class, with no field that the class does not have; queue, priority and
+    attempts are those of the class, unless given. Without it, any bytes are taken.
     """
+    if modules and body is None and file is None and json_lines is None:
+        queue, body = None, queue
     if sum(given is not None for given in (body, file, json_lines)) != 1:
         raise click.UsageError("Give the body as an argument, or with --file or --json-lines; one of them.")
+    if queue is None and not modules:
+        raise click.UsageError("Missing argument 'QUEUE'; with --app, it is that of the job class.")
+    make = _maker(modules, queue, backoff, job_timeout)
     if json_lines is not None:
         if unique is not None:
             raise click.UsageError("--unique is the key of one job; it does not go with --json-lines.")
-        _enqueue_lines(session, queue, _with_policy(_checked(json_lines), backoff, job_timeout), options)
+        _enqueue_lines(session, queue, _of_lines(json_lines, make), options)
         return
-    given = file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape")
-    [content] = _with_policy([given], backoff, job_timeout)
+    job = make(file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape"))
     with session.client() as client:
-        descriptor = client.enqueue(RawJob(body=content), queue=queue, unique=unique, **options).descriptor
+        descriptor = client.enqueue(job, queue=queue, unique=unique, **options).descriptor
     if session.as_json:
         print_json({"descriptor": descriptor})
     else:
         click.echo(descriptor)
 
 
-def _with_policy(bodies: Iterable[bytes], backoff: Backoff | None, timeout: float | None) -> Iterator[bytes]:
-    """Yield bodies with what is said of their attempts; the tool knows no job classes, only what their bodies are."""
+def _maker(
+    modules: tuple[str, ...], queue: str | None, backoff: Backoff | None, timeout: float | None
+) -> Callable[[bytes], RawJob]:
+    """Return what makes jobs of bodies, with what is said of their attempts."""
+    from pinlater.client.tool.bodies import Bodies
     from pinlater.kept import with_policy
     from pinlater.policy import policy_of
 
     policy = policy_of(backoff, timeout)
-    yield from bodies if policy is None else (with_policy(body, policy) for body in bodies)
+    bodies = Bodies(modules, queue) if modules else None
+
+    def make(body: bytes) -> RawJob:
+        kind = RawJob if bodies is None else bodies.kind_of(body)
+        return kind(body=body if policy is None else with_policy(body, policy))
+
+    return make
 
 
-def _enqueue_lines(session: Session, queue: str, bodies: Iterable[bytes], options: dict[str, Any]) -> None:
-    jobs = (RawJob(body=body) for body in bodies)
+def _enqueue_lines(session: Session, queue: str | None, jobs: Iterable[RawJob], options: dict[str, Any]) -> None:
     with session.client() as client:
         number = client.enqueue_many(jobs, queue=queue, progress=_progress(), **options)
     if sys.stderr.isatty():
@@ -105,8 +132,8 @@ def _enqueue_lines(session: Session, queue: str, bodies: Iterable[bytes], option
         click.echo(f"{some_jobs(number)} enqueued")
 
 
-def _checked(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines that are not blank; a broken one would fail in every attempt of a worker."""
+def _of_lines(lines: Iterable[bytes], make: Callable[[bytes], RawJob]) -> Iterator[RawJob]:
+    """Yield the jobs of the lines that are not blank; a broken one would fail in every attempt of a worker."""
     import msgspec
 
     decode = msgspec.json.Decoder(msgspec.Raw).decode
@@ -115,9 +142,11 @@ def _checked(lines: Iterable[bytes]) -> Iterator[bytes]:
         if content:
             try:
                 decode(content)
+                yield make(content)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise click.ClickException(f"line {number} is no JSON: {error}") from error
-            yield content
+            except BodyInvalid as error:
+                raise click.ClickException(f"line {number}: {error}") from error
 
 
 def _progress() -> Callable[[int], None] | None:

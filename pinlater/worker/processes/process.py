@@ -17,6 +17,7 @@ from pinlater_supervisor import Child
 
 from pinlater.codec import JobCodec
 from pinlater.errors import CallError, ServerUnavailable, ServiceError
+from pinlater.modules import load_middleware
 from pinlater.wire.messages import RequestContext
 from pinlater.worker.board.burst import Burst
 from pinlater.worker.board.holding import DISCARDED, FAILED, SUCCEEDED, Identity
@@ -27,7 +28,6 @@ from pinlater.worker.exchange.fetcher import Fetcher
 from pinlater.worker.exchange.pipeline import Pipeline
 from pinlater.worker.exchange.settler import Settler
 from pinlater.worker.exchange.turns import Turns
-from pinlater.worker.modules import load_middleware
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.planter import Planter, Seeds

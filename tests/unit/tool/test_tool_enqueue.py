@@ -1,6 +1,7 @@
 """Jobs put into queues."""
 
 import json
+import sys
 
 import pytest
 
@@ -77,3 +78,77 @@ def test_a_line_that_is_no_json_is_named(tool_run, server, stdin):
     status, _, err = tool_run("enqueue", "email", "--json-lines", "-")
     assert status == 1
     assert "line 2 is no JSON" in err
+
+
+@pytest.fixture
+def app(tmp_path):
+    """A module with job classes, as an argument."""
+    file = tmp_path / "letters.py"
+    file.write_text(
+        "from pinlater import Job, RawJob\n"
+        "class SendLetter(Job, queue='letters', attempts=9, priority=3):\n"
+        "    user: int\n"
+        "    locale: str = 'en'\n"
+        "    def run(self, context): ...\n"
+        "class Scan(RawJob, queue='scans', attempts=2):\n"
+        "    def run(self, context): ...\n"
+    )
+    yield str(file)
+    sys.modules.pop("letters", None)
+
+
+LETTER = b'{"job": "SendLetter",  "user": 42}'
+
+
+def test_with_its_class_a_job_takes_its_options_and_its_body_stays_as_it_is(tool_run, server, app):
+    server.answer = enqueued
+    assert tool_run("enqueue", "--app", app, LETTER.decode())[0] == 0
+    assert tool_run("enqueue", "--app", app, "other", LETTER.decode(), "--priority", "1", "--attempts", "2")[0] == 0
+    assert tool_run("enqueue", "--app", app, "scans", "any bytes")[0] == 0
+    sent = [(request(server, number).queueName, request(server, number).jobs[0]) for number in range(3)]
+    assert [(queue, job.body, job.priority, job.numAttemptsAllowed) for queue, job in sent] == [
+        ("letters", LETTER, 3, 9),
+        ("other", LETTER, 1, 2),
+        ("scans", b"any bytes", 1, 2),
+    ]
+
+
+def test_lines_go_to_the_queues_of_their_classes(tool_run, server, app, stdin):
+    server.answer = enqueued
+    stdin(LETTER + b"\n" + LETTER + b"\n")
+    assert tool_run("enqueue", "--app", app, "--json-lines", "-", "--backoff", "constant:seconds=5")[0] == 0
+    assert (request(server).queueName, len(request(server).jobs)) == ("letters", 2)
+    assert json.loads(request(server).jobs[1].body)["$policy"]["backoff"]["seconds"] == 5
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("{}", 'the body has to name its class, such as {"job": "Scan"}, of Scan, SendLetter'),
+        ('{"job": "SendMail"}', "no job class is named 'SendMail' here (known: Scan, SendLetter)"),
+        ('{"job": "SendLetter"}', "missing required field `user`"),
+        ('{"job": "SendLetter", "user": "x"}', "Expected `int`"),
+        ('{"job": "SendLetter", "user": 1, "local": "de"}', "no field local; its fields are user, locale"),
+    ],
+)
+def test_a_body_that_does_not_fit_is_not_sent(tool_run, server, app, stdin, case):
+    body, text = case
+    status, _, err = tool_run("enqueue", "--app", app, body)
+    assert (status, server.calls) == (1, [])
+    assert text in err
+    stdin(b"\n" + body.encode() + b"\n")
+    status, _, err = tool_run("enqueue", "--app", app, "--json-lines", "-")
+    assert (status, server.calls) == (1, [])
+    assert err.startswith("pinlater: line 2: ")
+
+
+def test_a_module_that_cannot_be_loaded_is_wrong_configuration(tool_run, server):
+    status, _, err = tool_run("enqueue", "--app", "no_such_module", "{}")
+    assert (status, server.calls) == (78, [])
+    assert "cannot load no_such_module" in err
+
+
+def test_without_a_class_the_queue_has_to_be_named(tool_run, server):
+    status, _, err = tool_run("enqueue", "--file", "-")
+    assert (status, server.calls) == (2, [])
+    assert "Missing argument 'QUEUE'" in err

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.worker.modules import ModulesInvalid, load_job_classes, load_middleware, make_codec, refuse_plain
+from pinlater.modules import ModulesInvalid, load_job_classes, load_middleware, make_codec, refuse_plain
 
 JOB = "from pinlater import Job\nclass {name}(Job{options}):\n    def run(self, context): pass\n"
 

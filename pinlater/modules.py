@@ -1,4 +1,4 @@
-"""Loading the modules that a worker was given, and finding job classes and middleware in them."""
+"""Loading the modules that a worker, or the tool, was given, and finding job classes and middleware in them."""
 
 from __future__ import annotations
 
