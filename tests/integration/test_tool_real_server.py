@@ -61,7 +61,7 @@ def test_pause_limit_and_resume(tool):
     assert tool("limit", "held", "--rate", "0")[0] == 0
     assert tool("limit")[1].splitlines()[1].split() == ["held", "open", "-", "3", "store"]
     assert tool("pause", "nowhere")[0] == 1
-    assert tool("limit", "nowhere")[0] == 2
+    assert tool("limit", "nowhere")[0] == 1
     assert tool("limit", "--rate", "1")[0] == 2
     tool("delete-queue", "held")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pinlater.client.client import Client
     from pinlater.client.servers import ServerSet
 
+COMMON = ("servers", "tls_ca", "tls_cert", "tls_key", "timeout", "as_json")
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -93,14 +94,24 @@ def _common_options() -> list[click.Option]:
 
 
 class Command(click.Command):
-    """A command with the common options, and examples at the end of its help."""
+    """A command with the common options, in a section of their own, and examples at the end of its help."""
 
-    def __init__(self, *args: Any, examples: str = "", common: bool = True, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: str = "", common: Collection[str] = COMMON, **kwargs: Any) -> None:
         kwargs.setdefault("context_settings", _SETTINGS)
         super().__init__(*args, **kwargs)
         self._examples = examples
-        if common:
-            self.params.extend(_common_options())
+        self._common = [option for option in _common_options() if option.name in common]
+        self.params.extend(self._common)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of the command, then those that all have."""
+        for title, is_common in (("Options", False), ("Server and output", True)):
+            parameters = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+            options = [each for each in parameters if (each in self._common) is is_common]
+            records = [record for each in options if (record := each.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write the examples."""
@@ -134,8 +145,10 @@ def write_examples(text: str, formatter: click.HelpFormatter) -> None:
             formatter.write(textwrap.indent(textwrap.dedent(text).strip("\n"), "  ").rstrip() + "\n")
 
 
-def command(name: str, *, examples: str, common: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a function a command; ``common`` adds the options for server, time-out and JSON."""
+def command(
+    name: str, *, examples: str, common: Collection[str] = COMMON
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a function a command; ``common`` are those of the options for server, time-out and JSON that it has."""
     return click.command(name, cls=Command, examples=examples, common=common)
 
 

@@ -13,7 +13,7 @@ _SECONDS = 1.0
 
 @command(
     "completion",
-    common=False,
+    common=(),
     examples="""
     pinlater completion fish > ~/.config/fish/completions/pinlater.fish
     eval "$(pinlater completion bash)"                                     # in ~/.bashrc

@@ -8,24 +8,42 @@ from pinlater.client.records import QueueSettings
 from pinlater.client.tool.command import Session, command
 from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import Table, print_json
+from pinlater.errors import QueueNotFound
 
 
-@command("pause", examples="pinlater pause email")
+@command(
+    "pause",
+    examples="""
+    pinlater pause email
+    pinlater pause email reports --json
+    """,
+)
 @click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
 @click.pass_obj
 def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
     """Hand out no more jobs of some queues.
 
-    Jobs that run go on, and enqueues are taken as ever. All servers of the store heed it within a second.
+    Jobs that run go on, and enqueues are taken as ever. All servers of the store heed it within a second. It lasts
+    until "pinlater resume", over restarts, too. Shows what holds the queues back then.
     """
     _change(session, queues, paused=True)
 
 
-@command("resume", examples="pinlater resume email")
+@command(
+    "resume",
+    examples="""
+    pinlater resume email
+    pinlater resume email reports
+    """,
+)
 @click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
 @click.pass_obj
 def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
-    """Hand out jobs of paused queues again."""
+    """Hand out jobs of paused queues again.
+
+    Limits of the queues stay as they are. A queue that is paused by the server's file of rate limits stays paused;
+    the last column of what is shown says so.
+    """
     _change(session, queues, paused=False)
 
 
@@ -44,7 +62,8 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
 def limit(session: Session, /, *, queue: str | None, rate: float | None, running: int | None) -> None:
     """Limit a queue, or show what limits there are.
 
-    Limits are those of all servers and workers together.
+    Limits are those of all servers and workers together; they stay until they are changed. Without options, it shows
+    what holds a queue back, or each queue.
     """
     if queue is None and (rate is not None or running is not None):
         raise click.UsageError("Say which queue is to be limited.")
@@ -54,7 +73,7 @@ def limit(session: Session, /, *, queue: str | None, rate: float | None, running
     with session.client() as client:
         settings = client.queue_settings()
     if queue is not None and queue not in settings:
-        raise click.UsageError(f"There is no queue {queue}.")
+        raise QueueNotFound(f"there is no queue {queue!r}")
     _print(session, settings if queue is None else {queue: settings[queue]})
 
 

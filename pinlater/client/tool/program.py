@@ -26,7 +26,8 @@ from pinlater.client.tool import (
     top,
     workers,
 )
-from pinlater.client.tool.command import Group
+from pinlater.client.tool.command import Group, Session
+from pinlater.client.tool.near import near_queues
 from pinlater.errors import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
@@ -61,8 +62,12 @@ def tool() -> None:
     Servers are named by --server, or PINLATER_SERVERS in the environment, or else are expected on this machine.
     Results go to stdout, messages to stderr.
 
-    Exit status: 0 done; 1 the server refused, or has no such job; 2 wrong usage; 69 no server could be reached, or
-    it did not answer in time; 78 wrong configuration.
+    Every command explains itself: pinlater COMMAND --help. With --json, each prints JSON: one document, or one a line
+    where jobs are listed.
+
+    Exit status: 0 done; 1 the server refused, there is no such queue or job, or the answer was no; 2 wrong usage; 69
+    no server could be reached, or it did not answer in time; 78 wrong configuration; 130 interrupted; 141 the reader
+    of the output has gone.
     """
 
 
@@ -103,9 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit status. Errors become one line on stderr."""
+    session = Session()
     try:
         # Not tool.main: it would make a closed pipe an exit status of 1, which here means a refusal.
         with tool.make_context("pinlater", list(arguments)) as context:
+            session = context.ensure_object(Session)
             status = tool.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as end:  # after --help and --version
@@ -117,14 +124,15 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(f"pinlater: interrupted{_notes(end)}", err=True)
         return _EXIT_INTERRUPTED
     except (click.ClickException, PinLaterError, ValueError, OSError) as error:
-        text, exit_status = describe(error)
+        near = near_queues(session, str(error)) if isinstance(error, QueueNotFound) else []
+        text, exit_status = describe(error, near)
         click.echo(f"pinlater: {' '.join(text.split())}", err=True)
         return exit_status
     return status if isinstance(status, int) else 0
 
 
-def describe(error: Exception) -> tuple[str, int]:
-    """Return what to say of an error, and the exit status."""
+def describe(error: Exception, near: Sequence[str] = ()) -> tuple[str, int]:
+    """Return what to say of an error, and the exit status; ``near`` are queues whose names come near a wrong one."""
     notes = _notes(error)
     match error:
         case click.UsageError():
@@ -134,6 +142,8 @@ def describe(error: Exception) -> tuple[str, int]:
             return error.format_message(), error.exit_code
         case ConfigError():
             return str(error), EXIT_CONFIG
+        case QueueNotFound() if near:
+            return f"{str(error).partition(';')[0]}; did you mean {' or '.join(near)}?{notes}", EXIT_REFUSED
         case QueueNotFound():
             hint = "" if "create-queue" in str(error) else "; create it with: pinlater create-queue NAME"
             return f"{error}{hint}{notes}", EXIT_REFUSED

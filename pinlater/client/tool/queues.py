@@ -15,13 +15,20 @@ from pinlater.state import JobState
 PASSWORD_KEY = "PINLATER_ADMIN_PASSWORD"  # noqa: S105 - the name of a variable
 
 
-@command("create-queue", examples="pinlater create-queue email")
+@command(
+    "create-queue",
+    examples="""
+    pinlater create-queue email
+    pinlater create-queue email_bulk --server queue1.example.com:9010
+    """,
+)
 @click.argument("queue")
 @click.pass_obj
 def create_queue(session: Session, /, *, queue: str) -> None:
     """Create a queue; it is no error if it is there.
 
-    A name has letters, digits and underscores.
+    A name has letters, digits and underscores, at most 58. Jobs can be enqueued at once, on all servers of the store;
+    prints nothing.
     """
     with session.client() as client:
         client.create_queue(queue)
@@ -43,7 +50,7 @@ def delete_queue(session: Session, /, *, queue: str, password_file: str | None) 
     """Delete a queue with all its jobs.
 
     Needs the server's admin password: from --password-file, from PINLATER_ADMIN_PASSWORD in the environment, or
-    typed in.
+    typed in. Prints nothing; a queue that is not there is no error, and a message says so.
     """
     password = _known_password(password_file)
     if password is None:
@@ -51,7 +58,10 @@ def delete_queue(session: Session, /, *, queue: str, password_file: str | None) 
             raise click.UsageError(f"No admin password: use --password-file or {PASSWORD_KEY}.")
         password = click.prompt(f"Admin password, to delete {queue} and all its jobs", hide_input=True, err=True)
     with session.client() as client:
+        is_there = queue in client.queue_names()
         client.delete_queue(queue, password)
+    if not is_there:
+        click.echo(f"there was no queue {queue}", err=True)
     if session.as_json:
         print_json({"deleted": queue})
 
@@ -68,10 +78,20 @@ def _known_password(path: str | None) -> str | None:
     return os.environ.get(PASSWORD_KEY) or None
 
 
-@command("queues", examples="pinlater queues")
+@command(
+    "queues",
+    examples="""
+    pinlater queues
+    pinlater queues --json
+    """,
+)
 @click.pass_obj
 def queues(session: Session) -> None:
-    """List the queues, one a line."""
+    """List the queues, one a line.
+
+    They are in the order of the alphabet. With --json it is one list of names. "pinlater top --once" shows what is in
+    them.
+    """
     with session.client() as client:
         names = sorted(client.queue_names())
     if session.as_json:
@@ -106,7 +126,8 @@ def count(
 ) -> None:
     """Count the jobs of a queue, state by state.
 
-    With --state it is one number. SCHEDULED are the pending jobs that are not due yet.
+    With --state it is one number. SCHEDULED are the pending jobs that are not due yet. A server counts no further
+    than its COUNT_LIMIT for each priority.
     """
     if future and state is None:
         state = JobState.PENDING
@@ -134,14 +155,15 @@ def _all_kinds() -> list[tuple[str, JobState, bool]]:
 
 @command(
     "hash-password",
-    common=False,
+    common=("as_json",),
     examples="""
     pinlater hash-password
     pinlater hash-password --password-file admin-password
     """,
 )
 @click.option("--password-file", type=click.Path(exists=True, dir_okay=False), help="Take the file's first line.")
-def hash_admin_password(password_file: str | None) -> None:
+@click.pass_obj
+def hash_admin_password(session: Session, /, *, password_file: str | None) -> None:
     """Print the hash of an admin password.
 
     It is what a server keeps of the password, in its setting ADMIN_PASSWORD_HASH. The password is typed in twice, or
@@ -157,4 +179,8 @@ def hash_admin_password(password_file: str | None) -> None:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise click.UsageError("An empty password protects nothing.")
-    click.echo(hash_password(password))
+    hashed = hash_password(password)
+    if session.as_json:
+        print_json({"hash": hashed})
+    else:
+        click.echo(hashed)

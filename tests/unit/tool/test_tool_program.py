@@ -105,6 +105,33 @@ def test_a_server_that_gives_the_hint_itself_is_not_repeated(tool_run, server):
     assert tool_run("count", "email")[2] == "pinlater: no queue email (pinlater create-queue email)\n"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("emial", "there is no queue 'emial'; did you mean email?"),
+        ("Email_Big", "there is no queue 'Email_Big'; did you mean email_big or email?"),
+        ("zzz", "there is no queue 'zzz'; create it first (pinlater create-queue zzz)"),
+    ],
+)
+def test_a_wrong_queue_is_answered_with_near_names(tool_run, server, wrong, hint):
+    refusal = QueueNotFound(f"there is no queue {wrong!r}; create it first (pinlater create-queue {wrong})")
+    server.answer = lambda call: {"email", "reports", "email_big"} if call.method == "getQueueNames" else refusal
+    assert tool_run("count", wrong) == (1, "", f"pinlater: {hint}\n")
+
+
+def test_near_names_that_cannot_be_had_change_nothing(tool_run, server):
+    refusal = QueueNotFound("there is no queue 'emial'")
+    server.answer = lambda call: "hang up" if call.method == "getQueueNames" else refusal
+    assert tool_run("count", "emial")[:2] == (1, "")
+
+
+@pytest.mark.parametrize("name", sorted(set(tool.commands) - {"completion"}))
+def test_every_command_gives_json(tool_run, name):
+    out = tool_run(name, "--help")[1]
+    assert "\nServer and output:\n" in out
+    assert "--json" in out.partition("\nServer and output:\n")[2]
+
+
 def test_common_options_stand_before_or_after_the_command(tool_run, server, monkeypatch):
     server.answer = lambda _: {"email"}
     monkeypatch.delenv("PINLATER_SERVERS")

@@ -18,16 +18,24 @@ def test_queues_are_listed_in_order(tool_run, server):
 
 
 def test_delete_queue_takes_the_password_of_the_environment_or_a_file(tool_run, server, monkeypatch, tmp_path):
+    server.answer = lambda call: {"email"} if call.method == "getQueueNames" else None
     monkeypatch.setenv("PINLATER_ADMIN_PASSWORD", "one")
     (tmp_path / "password").write_text("two\n")
     assert tool_run("delete-queue", "email")[0] == 0
     assert tool_run("delete-queue", "email", "--password-file", str(tmp_path / "password"))[0] == 0
-    assert [call.arguments.password for call in server.calls] == ["one", "two"]
+    deletions = [call.arguments for call in server.calls if call.method == "deleteQueue"]
+    assert [deletion.password for deletion in deletions] == ["one", "two"]
+
+
+def test_delete_queue_says_that_there_was_none(tool_run, server, monkeypatch):
+    monkeypatch.setenv("PINLATER_ADMIN_PASSWORD", "one")
+    server.answer = lambda call: {"email"} if call.method == "getQueueNames" else None
+    assert tool_run("delete-queue", "emial") == (0, "", "there was no queue emial\n")
 
 
 def test_a_wrong_password_is_refused(tool_run, server, monkeypatch):
     monkeypatch.setenv("PINLATER_ADMIN_PASSWORD", "one")
-    server.answer = lambda _: PasswordInvalid("wrong password")
+    server.answer = lambda call: {"email"} if call.method == "getQueueNames" else PasswordInvalid("wrong password")
     status, _, err = tool_run("delete-queue", "email")
     assert (status, err) == (1, "pinlater: the server refused: wrong password (PASSWORD_INVALID)\n")
 
@@ -37,6 +45,8 @@ def test_hash_password_reads_a_pipe(tool_run, stdin):
     status, out, _ = tool_run("hash-password")
     assert status == 0
     assert verify_password("secret", out.strip())
+    stdin(b"secret\n")
+    assert verify_password("secret", json.loads(tool_run("hash-password", "--json")[1])["hash"])
 
 
 def test_count_shows_all_states(tool_run, server):
