@@ -216,6 +216,7 @@ def test_once(tool, client):
     assert row.split()[:5] == ["topped", "3", "0", "2", "0"]
     assert row.endswith("7/s")
     assert tool("top", "absent", "--once")[0] == 1
+    assert len(json.loads(tool("top", "topped", "--json")[1])) == 1
     assert tool("top")[0] == 2  # no terminal
 
 

@@ -41,7 +41,7 @@ _REST = 4
     metavar="SECONDS",
     help="Time between two looks; with very many queues it is longer.",
 )
-@click.option("--once", is_flag=True, help="Look once, print it and end: for scripts.")
+@click.option("--once", is_flag=True, help="Look once, print it and end: for scripts; --json implies it.")
 @click.pass_obj
 def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: bool) -> None:
     """Watch queues live.
@@ -50,6 +50,7 @@ def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: 
     first. q or ^C ends it. Counts go no further than the server's COUNT_LIMIT for a priority, and ENDED/S is made of
     their changes.
     """
+    once = once or session.as_json
     if not once and not sys.stdout.isatty():
         raise click.UsageError("Nobody is there to watch; add --once.")
     if once:
