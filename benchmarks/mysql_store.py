@@ -8,17 +8,15 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import asyncmy
 
 from benchmarks.bare_mysql import BareMysql
+from benchmarks.database import Database
 from benchmarks.finished import Finished
 from benchmarks.programs import ProgramFailed, free_ports
-
-START_SECONDS = 60.0
 
 _USER, _PASSWORD = "pinlater", "bench"
 _OPTIONS = (
@@ -41,14 +39,18 @@ class MysqlStores:
 
     def __init__(self) -> None:
         self._ports: dict[Path, int] = {}
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.databases: list[Database] = []
 
-    def settings(self, folder: Path) -> list[str]:
-        """Start a MariaDB; return what makes a server use it."""
-        port = self._start(folder)
-        entry = {"master": {"host": "127.0.0.1", "port": port}, "user": _USER, "passwd": _PASSWORD}
+    def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:  # noqa: ARG002 - it always is
+        """Start a MariaDB for each shard; return what makes a server use them."""
+        folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1))]
+        masters = [{"host": "127.0.0.1", "port": self._start(one)} for one in folders]
+        named = {
+            f"shard{number}": {"master": master, "user": _USER, "passwd": _PASSWORD}
+            for number, master in enumerate(masters, 1)
+        }
         file = folder / "mysql.local.json"
-        file.write_text(json.dumps({"shard1": entry}))
+        file.write_text(json.dumps(named))
         return ["PINLATER_BACKEND=mysql", f"BACKEND_CONFIG={file}"]
 
     def finished(self, folder: Path, since_ms: int) -> Finished:
@@ -61,32 +63,26 @@ class MysqlStores:
 
     def close(self) -> None:
         """End all servers."""
-        for process in self._processes:
-            process.kill()
-            process.wait()
+        for database in self.databases:
+            database.kill()
 
     def _start(self, folder: Path) -> int:
         program, install = (shutil.which(name) or f"/usr/sbin/{name}" for name in ("mariadbd", "mariadb-install-db"))
         if not Path(program).exists() or not Path(install).exists():
             raise ProgramFailed("there is no mariadbd here; install MariaDB's server")
+        folder.mkdir(exist_ok=True)
         [port] = free_ports(1)
         as_root = ["--user=root"] if os.getuid() == 0 else []
         data, start = f"--datadir={folder / 'mysql'}", folder / "start.sql"
-        start.write_text(f"CREATE USER {_USER}@'%' IDENTIFIED BY '{_PASSWORD}';\nGRANT ALL ON *.* TO {_USER}@'%';\n")
+        start.write_text(
+            f"CREATE USER IF NOT EXISTS {_USER}@'%' IDENTIFIED BY '{_PASSWORD}';\nGRANT ALL ON *.* TO {_USER}@'%';\n"
+        )
         with (folder / "mariadb.log").open("wb") as log:
             made = [install, "--no-defaults", *as_root, data, "--skip-test-db"]
             subprocess.run(made, stdout=log, stderr=log, check=True)
-            arguments = [f"--port={port}", "--bind-address=127.0.0.1", "--socket=socket"]
-            arguments += [f"--init-file={start}", f"--pid-file={folder / 'pid'}", *_OPTIONS]
-            self._processes.append(
-                subprocess.Popen(
-                    [program, "--no-defaults", *as_root, data, *arguments],
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            )
-        _await_answer(port, folder / "mariadb.log")
+        command = [program, "--no-defaults", *as_root, data, f"--port={port}", "--bind-address=127.0.0.1"]
+        command += ["--socket=socket", f"--init-file={start}", f"--pid-file={folder / 'pid'}", *_OPTIONS]
+        self.databases.append(Database(command, folder / "mariadb.log", lambda: _answers(port)))
         self._ports[folder] = port
         return port
 
@@ -100,15 +96,9 @@ async def _finished(port: int, since_ms: int) -> Finished:
     return Finished(*row)
 
 
-def _await_answer(port: int, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as peer:
-                if peer.recv(1):
-                    return
-        except OSError:
-            pass
-        if time.monotonic() > deadline:
-            raise ProgramFailed(f"mariadbd did not start: {log.read_text(errors='replace')[-500:]}")
-        time.sleep(0.05)
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as peer:
+            return bool(peer.recv(1))
+    except OSError:
+        return False

@@ -116,9 +116,9 @@ class Server(_Program):
                     return
         raise self._failed(f"gave no answer in {START_SECONDS:g} s")
 
-    def client(self) -> Client:
+    def client(self, *, retries: int = 3) -> Client:
         """Return a client with time enough for large things."""
-        return Client(str(self.address), timeout=60.0)
+        return Client(str(self.address), timeout=60.0, retries=retries)
 
     def connection(self) -> Connection:
         """Return a connection, for calls that follow each other closely."""

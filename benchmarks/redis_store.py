@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import time
 from pathlib import Path
 
 import redis
 
 from benchmarks.bare_redis import BareRedis
+from benchmarks.database import Database
 from benchmarks.finished import Finished
 from benchmarks.programs import ProgramFailed, free_ports
 
-START_SECONDS = 30.0
-
-_OPTIONS = {"bind": "127.0.0.1", "appendonly": "yes", "appendfsync": "everysec", "save": ""}
+_OPTIONS = {"bind": "127.0.0.1", "appendonly": "yes", "save": ""}
 _SUCCEEDED = "pinlater:{1:nothing}:*:S"
 
 
@@ -28,14 +25,17 @@ class RedisStores:
 
     def __init__(self) -> None:
         self._clients: dict[Path, redis.Redis] = {}
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.databases: list[Database] = []
 
-    def settings(self, folder: Path) -> list[str]:
-        """Start a Redis; return what makes a server use it."""
-        port = self._start(folder)
-        shards = [{"name": "1", "shardConfig": {"master": {"host": "127.0.0.1", "port": port}}}]
+    def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:
+        """Start a Redis for each shard; return what makes a server use them."""
+        sync = "always" if is_safe else "everysec"
+        folders = [folder, *(folder / f"shard{number}" for number in range(2, shards + 1))]
+        ports = [self._start(one, sync) for one in folders]
+        masters = [{"host": "127.0.0.1", "port": port} for port in ports]
+        named = [{"name": str(number), "shardConfig": {"master": one}} for number, one in enumerate(masters, 1)]
         file = folder / "shards.json"
-        file.write_text(json.dumps({"shards": shards}))
+        file.write_text(json.dumps({"shards": named}))
         return ["PINLATER_BACKEND=redis", f"BACKEND_CONFIG={file}"]
 
     def finished(self, folder: Path, since_ms: int) -> Finished:
@@ -54,33 +54,24 @@ class RedisStores:
 
     def close(self) -> None:
         """End all servers."""
-        for process in self._processes:
-            process.kill()
-            process.wait()
+        for database in self.databases:
+            database.kill()
 
-    def _start(self, folder: Path) -> int:
+    def _start(self, folder: Path, sync: str = "everysec") -> int:
         program = shutil.which("redis-server") or shutil.which("valkey-server")
         if program is None:
             raise ProgramFailed("there is neither redis-server nor valkey-server here; install one")
         [port] = free_ports(1)
-        options = {**_OPTIONS, "dir": str(folder), "port": str(port)}
+        folder.mkdir(exist_ok=True)
+        options = {**_OPTIONS, "appendfsync": sync, "dir": str(folder), "port": str(port)}
         arguments = [part for key, value in options.items() for part in (f"--{key}", value)]
-        with (folder / "redis.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen([program, *arguments], stdout=log, stderr=log, start_new_session=True)
-            )
-        self._clients[folder] = redis.Redis(port=port)
-        self._await_answer(self._clients[folder], folder / "redis.log")
+        client = self._clients[folder] = redis.Redis(port=port)
+        self.databases.append(Database([program, *arguments], folder / "redis.log", lambda: _answers(client)))
         return port
 
-    def _await_answer(self, client: redis.Redis, log: Path) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                client.ping()
-            except redis.ConnectionError:
-                if time.monotonic() > deadline:
-                    raise ProgramFailed(f"redis-server did not start: {log.read_text()[-500:]}") from None
-                time.sleep(0.02)
-            else:
-                return
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.RedisError:
+        return False

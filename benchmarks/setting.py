@@ -36,6 +36,12 @@ class Setting:
         folder.mkdir()
         return Server(folder, self.stores.settings(folder))
 
+    def safe_server(self, name: str, shards: int) -> Server:
+        """Start a server with an empty store of several shards, which keeps on disk whatever it confirms."""
+        folder = self.folder / name
+        folder.mkdir()
+        return Server(folder, self.stores.settings(folder, shards=shards, is_safe=True))
+
     def servers(self, count: int, name: str) -> list[Server]:
         """Start servers with one empty store that they share."""
         folder = self.folder / name

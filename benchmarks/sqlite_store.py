@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 from benchmarks.bare import BareStore
+from benchmarks.database import Database
 from benchmarks.finished import Finished
 
 _WHEN_DONE = """SELECT min(updated_at), max(updated_at), count(*) FROM jobs INDEXED BY jobs_settled
@@ -19,8 +21,10 @@ class SqliteStores:
     driver = "sqlite3"
     is_shared = False
 
-    def settings(self, folder: Path) -> list[str]:  # noqa: ARG002 - the file is where a server has it by default
-        """Return nothing: this is the default."""
+    databases: Sequence[Database] = ()
+
+    def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:  # noqa: ARG002 - see below
+        """Return nothing: a file at its default place, safe, and never several shards."""
         return []
 
     def finished(self, folder: Path, since_ms: int) -> Finished:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.database import Database
 from benchmarks.finished import Finished
 from benchmarks.mysql_store import MysqlStores
 from benchmarks.redis_store import RedisStores
@@ -32,8 +33,17 @@ class Stores(Protocol):
     is_shared: bool
     """Whether several servers may use one store."""
 
-    def settings(self, folder: Path) -> list[str]:
-        """Make a store; return what its server has to be set to."""
+    databases: Sequence[Database]
+    """The servers of all stores that were made so far, in the order of shards; none where there are no servers."""
+
+    def settings(self, folder: Path, *, shards: int = 1, is_safe: bool = False) -> list[str]:
+        """Make a store; return what its server has to be set to.
+
+        Args:
+            folder: where it goes.
+            shards: of a store that can have several.
+            is_safe: what is confirmed shall be on disk, whatever that costs.
+        """
 
     def finished(self, folder: Path, since_ms: int) -> Finished:
         """Look into a store: which jobs have succeeded since."""

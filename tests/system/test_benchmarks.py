@@ -25,6 +25,7 @@ FIGURES = {
         "dashboard_dequeue_p50",
         "dashboard_dequeue_p99",
     },
+    "outages": set(),  # of the server of a store
 }
 WITH_NOTHING_TO_COMPARE = {
     "bulk_enqueue_cpu",
@@ -79,6 +80,21 @@ def test_shared_stores_are_measured_beside_their_drivers(name, store, tmp_path):
     assert document["store"] == store
     assert {figure["name"] for figure in document["figures"]} == FIGURES[name]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store", ["mysql", "redis"])
+def test_a_database_that_dies_hangs_and_comes_back_costs_no_job(store, tmp_path):
+    {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()  # or skip
+    done = run_benchmarks("outages", "--json", "--store", store, tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
+    for trouble in ("killed", "held", "dead"):
+        assert figures[f"{trouble}_confirmed"] > 0
+        assert figures[f"{trouble}_lost"] == 0
+        assert figures[f"{trouble}_call_longest"] < 15
+        assert figures[f"{trouble}_wait_longest"] < 30
+    assert figures["killed_refused"] > 0, "nobody noticed"
 
 
 @pytest.mark.timeout(180)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
+from pinlater.errors import DequeueRateLimited, NoHealthyShards, QueueNotFound, UnknownError
 from pinlater.wire.messages import RequestContext
 from pinlater.worker.board.board import Board
 from pinlater.worker.board.holding import ALONE, Identity, Layout
@@ -158,14 +158,18 @@ def test_a_release_that_fails_stays_to_be_done(bench):
     assert list(bench.slot.read().unread) == [1]
 
 
-def test_refusals_are_met_with_growing_patience(bench, monkeypatch):
+@pytest.mark.parametrize(
+    ("refusal", "last"),
+    [(DequeueRateLimited("paused"), [3.2, 5.0, 5.0]), (NoHealthyShards("none answers"), [2.0, 2.0, 2.0])],
+)
+def test_refusals_are_met_with_growing_patience(bench, monkeypatch, refusal, last):
     monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: 100.0)
     held = []
     for _ in range(8):
         bench.fetcher.ask(0.0)
-        bench.pipeline.answer(DequeueRateLimited("paused"))
+        bench.pipeline.answer(refusal)
         held.append(round(bench.fetcher.held_seconds, 3))
-    assert held == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert held == [0.1, 0.2, 0.4, 0.8, 1.6, *last]
     bench.fetch()
     bench.fetcher.ask(0.0)
     bench.pipeline.answer(DequeueRateLimited("paused"))

@@ -53,6 +53,10 @@ class FakePipeline:
     def answer(self, reply=None):
         self._waiting.popleft()(reply)
 
+    def wait(self, seconds=None):
+        """Return whether there is a reply: not before the test answers."""
+        return False
+
     def lose(self):
         self.is_open = False
         while self._waiting:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import Any
 
-from pinlater.errors import CallError, DequeueRateLimited, QueueNotFound, ServerUnavailable, ServiceError
+from pinlater.errors import CallError, DequeueRateLimited, QueueNotFound, ServerError, ServerUnavailable, ServiceError
 from pinlater.wire.messages import (
     PinLaterDequeueRequest,
     PinLaterReleaseClaimsRequest,
@@ -27,6 +27,8 @@ _AHEAD = 2
 """Batches fetched or asked for while one runs: with one only, the server would be idle while we run it."""
 _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
+_LONGEST_TROUBLE_SECONDS = 2.0
+"""Where the store is in trouble, which may end at any time; nobody shall wait for a job for longer than needed then."""
 
 _dequeue_of = arguments_of("dequeueJobs")
 _release_of = arguments_of("releaseClaims")
@@ -191,7 +193,8 @@ class Fetcher:
         return batch
 
     def _refused(self, error: ServiceError) -> None:
-        self._backoff_seconds = min(max(2 * self._backoff_seconds, _FIRST_BACKOFF_SECONDS), _LONGEST_BACKOFF_SECONDS)
+        longest = _LONGEST_TROUBLE_SECONDS if isinstance(error, ServerError) else _LONGEST_BACKOFF_SECONDS
+        self._backoff_seconds = min(max(2 * self._backoff_seconds, _FIRST_BACKOFF_SECONDS), longest)
         self._backoff_until = time.monotonic() + self._backoff_seconds
         self.misses_queue = isinstance(error, QueueNotFound)
         if not isinstance(error, DequeueRateLimited) and self._complaint != str(error):

@@ -26,7 +26,7 @@ from pinlater.worker.exchange.pipeline import OnReply, Pipeline
 from pinlater.worker.running.outcome import Failure, Interruption
 
 _FIRST_HOLD_SECONDS = 0.1
-_LONGEST_HOLD_SECONDS = 5.0
+_LONGEST_HOLD_SECONDS = 2.0
 
 _acks_of = arguments_of("ackDequeuedJobs")
 _checkpoints_of = arguments_of("checkpointJobs")

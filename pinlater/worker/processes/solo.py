@@ -51,16 +51,18 @@ class SoloProcess(JobProcess):
     def _fetch(self) -> None:
         """Keep a dequeue waiting, and take the next reply to anything."""
         held = self._fetcher.held_seconds
-        if held:
+        if held or not (self._fetcher.in_flight or self._ask()):
+            # Nothing takes the acks along; and what they wait for may be the room that their own jobs still have.
             self._settler.flush()
-        elif not self._fetcher.in_flight:
-            self._fetcher.ask(POLL_SECONDS if self._burst is None else self._look(self._burst))
         if not self._pipeline.in_flight:
             self._pause(held or self._settler.held_seconds or 0.05)
         elif self._pipeline.wait(held or None):
             self._pipeline.receive()
             if self._burst is not None and self._fetcher.came_back_empty and not self._fetcher.in_flight:
                 self._burst.note_empty()
+
+    def _ask(self) -> bool:
+        return self._fetcher.ask(POLL_SECONDS if self._burst is None else self._look(self._burst))
 
     def _run(self, batch: Batch) -> None:
         """Run a batch, as far as nothing speaks against it; what is left goes back."""

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-REST_SECONDS = (0.25, 2.0)
+REST_SECONDS = (0.25, 1.0)
 """Pause before an ill shard is looked at for the first time, and the longest one: it doubles in between."""
 
 FAREWELL_SECONDS = 10.0

@@ -1,0 +1,123 @@
+"""Databases that die, stand still and come back under load: what is lost (nothing), and how long everybody waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from benchmarks.database import Database
+from benchmarks.figures import Figure
+from benchmarks.jobs import Nothing
+from benchmarks.producers import AWAY, Producers
+from benchmarks.programs import ProgramFailed, Server
+from benchmarks.setting import Setting
+from pinlater import Client, JobState
+
+KILLS = 10
+AWAY_SECONDS = 1.0
+HELD_SECONDS = 60.0
+DEAD_SECONDS = 60.0
+PROCESSES = 2
+PATIENCE_SECONDS = 120.0
+"""For all that was confirmed to be done at the end: what a worker held when a claim was lost waits for its lease."""
+
+_LOOKUP_SIZE = 500
+_PAUSE_SECONDS = 0.05
+
+Trouble = Callable[[Setting, Sequence[Database], Client], list[float]]
+"""Makes trouble; returns after how many seconds each time a new job was stored and done."""
+
+
+def measure(setting: Setting) -> list[Figure]:
+    """Measure three kinds of trouble; a store without a server of its own has none."""
+    if not setting.stores.is_shared:
+        return []
+    return [
+        *_figures(setting, "killed", "killed and started again", 1, _kill),
+        *_figures(setting, "held", "standing still", 1, _hold),
+        *_figures(setting, "dead", "one of three dead", 3, _lose_one),
+    ]
+
+
+def _kill(setting: Setting, databases: Sequence[Database], client: Client) -> list[float]:
+    waits = []
+    for _ in range(setting.amount(KILLS)):
+        databases[0].kill()
+        time.sleep(AWAY_SECONDS)
+        databases[0].start()
+        waits.append(_until_done(client))
+    return waits
+
+
+def _hold(setting: Setting, databases: Sequence[Database], client: Client) -> list[float]:
+    databases[0].hold()
+    time.sleep(max(HELD_SECONDS * setting.scale, AWAY_SECONDS))
+    databases[0].go_on()
+    return [_until_done(client)]
+
+
+def _lose_one(setting: Setting, databases: Sequence[Database], client: Client) -> list[float]:
+    """What counts is how long the others are in trouble, not when the dead one is back."""
+    databases[0].kill()
+    waits = []
+    end = time.monotonic() + max(DEAD_SECONDS * setting.scale, AWAY_SECONDS)
+    while time.monotonic() < end:
+        waits.append(_until_done(client))
+        time.sleep(_PAUSE_SECONDS)
+    databases[0].start()
+    return waits
+
+
+def _figures(setting: Setting, name: str, title: str, shards: int, trouble: Trouble) -> list[Figure]:
+    known = len(setting.stores.databases)
+    with setting.safe_server(name, shards) as server:
+        server.create_queue("nothing")
+        with setting.worker(server, processes=PROCESSES), server.client(retries=0) as client:
+            with Producers(server) as producers:
+                _until_done(client)
+                waits = trouble(setting, setting.stores.databases[known:], client)
+            lost = _lost(server, producers.confirmed)
+    return [
+        Figure(f"{name}_wait", f"{title}: until a new job is done", "s", waits),
+        Figure(f"{name}_wait_longest", "  the longest of these", "s", [max(waits)]),
+        Figure(f"{name}_call_longest", "  the longest call", "s", [producers.longest_seconds]),
+        Figure(f"{name}_refused", "  calls refused", "", [producers.refusals]),
+        Figure(f"{name}_confirmed", "  jobs confirmed", "", [len(producers.confirmed)]),
+        Figure(f"{name}_lost", "  of these lost", "", [lost]),
+    ]
+
+
+def _until_done(client: Client) -> float:
+    """Return after how many seconds a job that is enqueued from now on was stored and done."""
+    started = time.monotonic()
+    handle = None
+    while time.monotonic() - started < PATIENCE_SECONDS:
+        with suppress(*AWAY):
+            handle = handle or client.enqueue(Nothing(number=0))
+            if handle.status().state.is_final:
+                return time.monotonic() - started
+        time.sleep(0.01)
+    raise ProgramFailed(f"no new job was done within {PATIENCE_SECONDS:g} s")
+
+
+def _lost(server: Server, confirmed: Sequence[str]) -> int:
+    """Return how many of the jobs are not there, or not done in time."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    waiting = list(confirmed)
+    with server.client() as client:
+        while True:
+            with suppress(*AWAY):  # a shard that has just been started again
+                done = _done(client, waiting)
+                waiting = [name for name in waiting if name not in done]
+            if not waiting or time.monotonic() > deadline:
+                return len(waiting)
+            time.sleep(0.5)
+
+
+def _done(client: Client, names: Sequence[str]) -> set[str]:
+    done: set[str] = set()
+    for start in range(0, len(names), _LOOKUP_SIZE):
+        found = client.lookup(names[start : start + _LOOKUP_SIZE])
+        done |= {name for name, job in found.items() if job.state is JobState.SUCCEEDED}
+    return done
