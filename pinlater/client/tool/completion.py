@@ -21,17 +21,16 @@ _SECONDS = 1.0
     """,
 )
 @click.argument("shell", type=click.Choice(_SHELLS))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
     """Print the script that lets a shell complete names.
 
     It completes commands, options, states and the names of queues. These are asked of the server of --server or
     PINLATER_SERVERS; without an answer within a second there are none.
     """
-    from pinlater.client.tool.program import tool
-
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(tool, {}, "pinlater", "_PINLATER_COMPLETE").source())
+    click.echo(kind(context.find_root().command, {}, "pinlater", "_PINLATER_COMPLETE").source())
 
 
 def complete_queues(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
