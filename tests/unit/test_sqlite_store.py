@@ -189,3 +189,27 @@ def test_a_network_file_system_is_refused(path, monkeypatch):
     monkeypatch.setattr(store_module.psutil, "disk_partitions", lambda **_: [Mount])
     with pytest.raises(ConfigError, match="network file system"):
         Store(path)
+
+
+def test_nobody_else_on_the_machine_can_read_the_jobs(tmp_path):
+    before = os.umask(0o022)
+    try:
+        store = Store(tmp_path / "data" / "pinlater.db")
+        writer = store.writer()
+        writer.execute("CREATE TABLE written (something)")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()}
+        writer.close()
+        store.close()
+    finally:
+        os.umask(before)
+    assert {"pinlater.db", "pinlater.db-wal", "pinlater.db-shm"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+
+
+def test_who_may_read_a_store_that_is_there_is_left_as_it_is(tmp_path):
+    path = tmp_path / "pinlater.db"
+    Store(path).close()
+    path.chmod(0o640)
+    Store(path).close()
+    assert path.stat().st_mode & 0o777 == 0o640

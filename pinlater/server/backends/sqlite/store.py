@@ -38,10 +38,12 @@ class Store:
         self.path = path
         self._synchronous = synchronous
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _refuse_network_file_system(path)
             self._lock = _lock(path)
             try:
+                # Bodies are nobody else's business. What SQLite puts beside a file, it makes with the file's own mode.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 self._migrate()
             except BaseException:
                 self.close()
