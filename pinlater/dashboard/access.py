@@ -65,6 +65,8 @@ class Access:
         path, method = request.url.path, request.method
         if method not in _METHODS:
             raise Refused(405, "use GET or POST")
+        if "transfer-encoding" in request.headers and "content-length" in request.headers:
+            raise Refused(400, "a request has one length")  # a proxy might believe the other one
         if path in HEALTH:
             return None
         self._check_host(request)

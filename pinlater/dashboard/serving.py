@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pinlater.dashboard.app import make_app
 from pinlater.dashboard.options import Options
@@ -37,7 +39,7 @@ async def serve(
     """
     config = uvicorn.Config(
         make_app(options),
-        http="h11",
+        http=_Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -45,7 +47,7 @@ async def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS + 1,  # more are there only if all are being answered
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
@@ -61,6 +63,31 @@ async def serve(
         server.should_exit = True
         sweeping.cancel()
         await asyncio.wait([serving, sweeping])
+
+
+class _Protocol(H11Protocol):
+    """One connection; when there are too many, the one that has asked for nothing for longest goes.
+
+    Otherwise a few that are opened and left alone would keep everybody out, health checks included.
+    """
+
+    heard_at = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Make room, if need be."""
+        super().connection_made(transport)
+        self.heard_at = self.loop.time()
+        if len(self.connections) > MAX_CONNECTIONS:
+            idle = [one for one in self.connections if one is not self and _is_reading(one)]
+            if idle:
+                eldest: Any = min(idle, key=attrgetter("heard_at"))
+                self.connections.discard(eldest)
+                eldest.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Note that something came."""
+        self.heard_at = self.loop.time()
+        super().data_received(data)
 
 
 class _Server(uvicorn.Server):

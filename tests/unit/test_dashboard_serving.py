@@ -81,18 +81,28 @@ def test_a_connection_that_is_used_stays():
     assert serving(test, read_seconds=0.3)
 
 
-def test_many_connections_are_bounded_and_health_comes_back():
+def test_connections_that_ask_for_nothing_keep_nobody_out():
     async def test(port):
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_CONNECTIONS + 5)]
-        held[-1][1].write(REQUEST)
-        refused = await held[-1][0].readline()
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_CONNECTIONS * 2)]
+        for _, writer in held[::2]:
+            writer.write(REQUEST[:10])
+        asked = await answers(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        gone = [await held[0][0].read(-1) for _ in range(2)]
         for _, writer in held:
             writer.close()
-        while b" 200 " not in (await answers(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))):
-            await asyncio.sleep(0.05)
-        return refused
+        return asked, gone
 
-    assert b" 503 " in serving(test)
+    asked, gone = serving(test)
+    assert asked.startswith(b"HTTP/1.1 200 ")
+    assert gone == [b"", b""]
+
+
+def test_a_request_with_two_lengths_is_refused_and_nothing_behind_it_is_believed():
+    smuggled = b"0\r\n\r\n" + REQUEST
+    head = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = serving(lambda port: answers(port, head + smuggled))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_it_ends_though_somebody_is_connected():

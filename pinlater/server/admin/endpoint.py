@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from typing import cast
 
 from pinlater.server.admin.http import BadRequest, Request, Response, end_of_head, parse_head
 from pinlater.server.admin.pages import MachinePages
@@ -49,6 +50,7 @@ class AdminEndpoint:
         self._server: asyncio.Server | None = None
         self._port = 0
         self._answering: set[asyncio.Task[None]] = set()
+        self._reading: dict[asyncio.Task[None], None] = {}  # those that have not asked yet, in order of arrival
         self._pages: dict[str, Callable[[], Awaitable[Response]]] = {"/": self._index, **MachinePages(look).by_path}
 
     @property
@@ -76,12 +78,26 @@ class AdminEndpoint:
     # One connection
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._answering) >= MAX_CONNECTIONS:
+        if len(self._answering) >= MAX_CONNECTIONS and not self._make_room():
             writer.transport.abort()
             return
         task = asyncio.create_task(self._serve(reader, writer))
         self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._reading[task] = None
+        task.add_done_callback(self._forget)
+
+    def _make_room(self) -> bool:
+        """Let go of who has asked for nothing for longest: a few that only connect are not to keep out everybody."""
+        eldest = next(iter(self._reading), None)
+        if eldest is None:
+            return False
+        self._forget(eldest)
+        eldest.cancel()
+        return True
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._answering.discard(task)
+        self._reading.pop(task, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -108,6 +124,7 @@ class AdminEndpoint:
             return None, Response(HTTPStatus.REQUEST_TIMEOUT)
         except BadRequest:
             return None, Response(HTTPStatus.BAD_REQUEST)
+        self._reading.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
         return request, await self._page(request)
 
     async def _page(self, request: Request) -> Response:
