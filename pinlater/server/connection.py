@@ -13,6 +13,7 @@ from pinlater.server.broker import Caller
 from pinlater.server.calls import CallRefused
 from pinlater.server.room import FREE_BYTES
 from pinlater.server.secure import HandshakeFailed, SecureTransport, speaks_tls
+from pinlater.server.seldom import Seldom
 from pinlater.server.service import Answer
 from pinlater.wire.codec import Call, Codec
 from pinlater.wire.framing import FrameSplitter, FrameTooLarge
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pinlater.server.transport import Transport
 
 log = logging.getLogger(__name__)
+log.addFilter(Seldom())
 
 MAX_FRAMES_AHEAD = 16
 """Calls that one connection may have sent ahead of their answers before it is not read any more."""
@@ -212,6 +214,7 @@ class Connection(asyncio.Protocol):
     async def _serve(self) -> None:
         """Answer frames until none is left."""
         try:
+            answered = 0
             while self._frames:
                 frame = self._frames.popleft()
                 size = len(frame)
@@ -227,8 +230,11 @@ class Connection(asyncio.Protocol):
                         del call
                 self._frames_bytes -= size
                 self._ask_for_room()
+                answered += 1
                 if self._writable is not None:
                     await self._writable
+                elif answered % MAX_FRAMES_AHEAD == 0:
+                    await asyncio.sleep(0)  # calls that wait for nothing would leave no turn to others
         except MalformedMessage as error:
             self._refuse(str(error))
         except Exception:

@@ -16,6 +16,7 @@ from pinlater.server.connection import Connection
 from pinlater.server.metrics import Metrics
 from pinlater.server.peers import Peer, Peers
 from pinlater.server.room import ROOM_BYTES, AnswerRoom, CallRoom
+from pinlater.server.seldom import Seldom
 from pinlater.server.service import Service
 from pinlater.server.settings import Settings
 from pinlater.server.siblings.acceptor import Acceptor
@@ -23,6 +24,7 @@ from pinlater.server.siblings.turns import Turns
 from pinlater.wire.codec import Codec
 
 log = logging.getLogger(__name__)
+log.addFilter(Seldom())
 
 _KEEP_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 """The next server process listens at the same path."""

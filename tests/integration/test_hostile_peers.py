@@ -4,6 +4,7 @@ import resource
 import select
 import socket
 import struct
+import threading
 import time
 
 import pytest
@@ -173,6 +174,27 @@ def test_a_call_that_is_slow_to_decode_holds_up_nobody_else(shared_server, clien
             answered += 1
         assert read_frame(peer)  # unknown fields are no fault
     assert answered > 3
+
+
+def test_thousands_of_calls_in_a_row_leave_others_their_turn(shared_server, client, queue):
+    with shared_server.socket() as peer:
+        sender = threading.Thread(target=peer.sendall, args=(names_call() * 20_000,))
+        sender.start()
+        read, done = 0, threading.Event()
+
+        def read_all():
+            for _ in range(20_000):
+                read_frame(peer)
+            done.set()
+
+        reader = threading.Thread(target=read_all)
+        reader.start()
+        while not done.is_set():
+            client.getQueueNames()
+            read += 1
+        sender.join()
+        reader.join()
+    assert read > 50
 
 
 def is_readable(sock):

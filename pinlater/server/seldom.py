@@ -1,0 +1,40 @@
+"""Log records that strangers can cause: so many a second, so that nobody fills the disk with them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+MOST_A_SECOND = 20
+
+
+class Seldom(logging.Filter):
+    """Lets some records of a logger through; the first one after a gap says how many are missing.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._second = -1
+        self._passed = 0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written. Errors always are: they are our own."""
+        if record.levelno >= logging.ERROR:
+            return True
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._passed = second, 0
+        if self._passed >= MOST_A_SECOND:
+            self._left_out += 1
+            return False
+        self._passed += 1
+        if self._left_out:
+            record.msg, record.args = f"{record.getMessage()} ({self._left_out} records before this were left out)", ()
+            self._left_out = 0
+        return True
