@@ -1,5 +1,8 @@
 """The kept form of the admin password."""
 
+import hashlib
+import hmac
+
 import pytest
 
 from pinlater.password import hash_password, verify_password
@@ -58,3 +61,15 @@ def test_a_hash_of_another_program_is_verified():
 )
 def test_what_is_no_hash_matches_nothing(stored):
     assert not verify_password("pw", stored)
+
+
+@pytest.mark.parametrize("guess", ["", "o", "open sesam", "open sesame!", "x" * 100_000, "\ud800", "\0"])
+def test_how_wrong_a_password_is_decides_nothing(guess, kept, monkeypatch):
+    """Every guess costs one hash, and one comparison of whole digests that takes the same time wherever it fails."""
+    hashed, compared = [], []
+    scrypt, compare = hashlib.scrypt, hmac.compare_digest
+    monkeypatch.setattr(hashlib, "scrypt", lambda *args, **options: hashed.append(options) or scrypt(*args, **options))
+    monkeypatch.setattr(hmac, "compare_digest", lambda *digests: compared.append(digests) or compare(*digests))
+    assert not verify_password(guess, kept)
+    assert [(options["n"], options["r"]) for options in hashed] == [(1 << 17, 8)]
+    assert [(len(found), len(expected)) for found, expected in compared] == [(32, 32)]

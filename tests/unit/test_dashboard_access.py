@@ -422,6 +422,21 @@ def test_paths_lead_to_our_files_only(browser, path):
     assert browser.get(path).status_code == 404
 
 
+OVERSIZED = ("/?q=", "/?page=", "/jobs?queue=", "/jobs?queue=pins&state=", "/jobs?queue=pins&priority=")
+OVERSIZED += ("/jobs?queue=pins&body=", "/jobs?queue=pins&from=", "/job?id=", "/failed?queue=", "/workers?queue=")
+OVERSIZED += ("/charts?queue=", "/find?q=", "/queues/", "/plans/", "/queues/pins?done=")
+
+
+@pytest.mark.parametrize("path", OVERSIZED)
+@pytest.mark.parametrize(
+    "value", ["x" * 12_000, "9" * 12_000, "%00" * 3000, "%ff%ed%a0%80" * 900], ids=["x", "9", "0", "f"]
+)
+def test_what_is_far_too_long_is_refused_with_a_sentence(browser, path, value):
+    answer = browser.get(path + value)
+    assert 400 <= answer.status_code < 500
+    assert len(answer.text) < 20_000
+
+
 def test_changes_are_logged(browser, client, caplog):
     client.enqueue_jobs("pins", [NewJob(b"{}")])
     csrf = token_in(browser.get("/queues/pins"))
