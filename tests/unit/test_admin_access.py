@@ -5,7 +5,7 @@ import pytest
 from pinlater.errors import ConfigError
 from pinlater.server.admin import access
 from pinlater.server.settings import load_settings
-from tests.unit.dashboard_app import ADMIN_HASH, READER_HASH
+from tests.unit.dashboard.app import ADMIN_HASH, READER_HASH
 
 TLS = {"ADMIN_TLS_CERT": "/c.pem", "ADMIN_TLS_KEY": "/k.pem"}
 

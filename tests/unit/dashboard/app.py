@@ -16,6 +16,8 @@ ADMIN_HASH = "scrypt$1024$8$1$MDEyMzQ1Njc4OWFiY2RlZg==$qrn7ZhlST3jO5Auifbc3xCWPa
 READER_HASH = "scrypt$1024$8$1$ZmVkY2JhOTg3NjU0MzIxMA==$vHsiRWVGqIrYQaQRG2nngiNQYfgO/gsyyIGM1RegzWA="
 ADMIN, READER = "open sesame", "just looking"
 
+LOCKED = {"admin_hash": ADMIN_HASH, "reader_hash": READER_HASH}
+
 HERE = "http://127.0.0.1:9999"
 
 
@@ -50,3 +52,7 @@ def post(browser, path, csrf=None, origin=HERE, headers=(), **fields):
     """Send a form, as a browser does from our own pages."""
     sent = {"origin": origin} if origin else {}
     return browser.post(path, data=fields | ({"csrf": csrf} if csrf else {}), headers=sent | dict(headers))
+
+
+def log_in(browser, password=ADMIN):
+    return post(browser, "/login", password=password)

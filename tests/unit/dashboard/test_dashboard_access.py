@@ -1,60 +1,14 @@
 """Who may look at the dashboard, and who may change something through it."""
 
 import logging
-import re
 import ssl
-from ipaddress import ip_network
 
 import pytest
 
 from pinlater.client.records import NewJob
 from pinlater.dashboard.access import own_path
 from pinlater.dashboard.forms import MAX_FORM_BYTES
-from pinlater.dashboard.sessions import (
-    IDLE_SECONDS,
-    LONGEST_SECONDS,
-    MOST_SESSIONS,
-    Doorkeeper,
-    Role,
-    Sessions,
-    TooManyGuesses,
-)
-from tests.unit.dashboard_app import (
-    ADMIN,
-    ADMIN_HASH,
-    HERE,
-    READER,
-    READER_HASH,
-    dashboard,
-    post,
-    token_in,
-)
-
-LOCKED = {"admin_hash": ADMIN_HASH, "reader_hash": READER_HASH}
-
-
-@pytest.fixture
-def client(local_server):
-    client = local_server.client()
-    client.create_queue("pins")
-    return client
-
-
-@pytest.fixture
-def browser(local_server, client):
-    with dashboard(local_server.address) as browser:
-        yield browser
-
-
-@pytest.fixture
-def locked(local_server, client):
-    with dashboard(local_server.address, **LOCKED) as browser:
-        yield browser
-
-
-def log_in(browser, password=ADMIN):
-    return post(browser, "/login", password=password)
-
+from tests.unit.dashboard.app import ADMIN, HERE, LOCKED, READER, dashboard, log_in, post, token_in
 
 # Without a password
 
@@ -261,114 +215,6 @@ def test_a_log_in_leads_where_one_wanted_to_go(locked):
     assert answer.headers["location"] == "/jobs?queue=pins&state=failed"
 
 
-# Behind a proxy
-
-PROXY = tuple(map(ip_network, ("10.0.0.1", "127.0.0.0/8")))
-SITE = "https://jobs.example.com"
-FROM_OUTSIDE = {"host": "jobs.example.com", "x-forwarded-for": "203.0.113.7", "x-forwarded-proto": "https"}
-
-
-@pytest.fixture
-def proxied(local_server, client):
-    with dashboard(local_server.address, base_path="/jobs", trusted_proxies=PROXY, **LOCKED) as browser:
-        browser.headers.update(FROM_OUTSIDE)
-        yield browser
-
-
-def test_all_that_a_browser_is_led_to_is_under_the_base_path(proxied, client, local_server):
-    [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}")])
-    for page in ("/jobs", "/jobs/", "/jobs/job?id=x", "/failed"):
-        answer = proxied.get(page)
-        assert (answer.status_code, answer.headers["location"][:11]) == (303, "/jobs/login"), page
-    assert proxied.get("/jobs/", headers={"hx-request": "true"}).headers["hx-redirect"] == "/jobs/login"
-    with dashboard(local_server.address, base_path="/jobs") as browser:
-        for page in (
-            "",
-            "queues/pins",
-            "jobs?queue=pins",
-            f"job?id={descriptor}",
-            "failed",
-            "workers",
-            "server",
-            "find?q=x",
-        ):
-            text = browser.get(f"/jobs/{page}").text
-            targets = re.findall(r' (?:href|src|action|hx-get|data-chart)="([^"]*)"', text)
-            assert len(targets) > 10
-            assert {target for target in targets if not target.startswith("/jobs/")} == {"#main"}, page
-            for target in set(re.findall(r'(?:src|href)="([^"]+/static/[^"]+)"', text)):
-                assert browser.get(target).status_code == 200
-        answer = post(browser, "/jobs/queues/pins", token_in(browser.get("/jobs/queues/pins")), action="pause")
-        assert answer.headers["location"] == "/jobs/queues/pins?done=paused"
-        assert browser.get("/livez").text == "ok\n"
-        assert browser.get("/jobsx").status_code == 404
-
-
-def test_behind_tls_of_a_proxy_the_session_travels_under_tls_and_the_base_path_only(proxied, client, caplog):
-    with caplog.at_level(logging.INFO, "pinlater.audit"):
-        answer = post(proxied, "/jobs/login", origin=SITE, password=ADMIN, next="/queues/pins")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/jobs/queues/pins")
-    cookie = answer.headers["set-cookie"]
-    assert cookie.startswith("__Secure-pinlater")
-    assert "Secure;" in f"{cookie};"
-    assert "Path=/jobs/;" in f"{cookie};"
-    assert caplog.records[-1].getMessage() == "who=admin@203.0.113.7 action=login subject=dashboard"
-    sent = {"cookie": cookie.partition(";")[0]}
-    csrf = token_in(proxied.get("/jobs/queues/pins", headers=sent))
-    assert post(proxied, "/jobs/queues/pins", csrf, "https://evil.example", sent, action="pause").status_code == 403
-    assert post(proxied, "/jobs/queues/pins", csrf, SITE, sent, action="pause").status_code == 303
-    assert client.queue_settings()["pins"].is_paused
-
-
-@pytest.mark.parametrize(
-    ("peer", "said", "client_address"),
-    [
-        ("127.0.0.1", "203.0.113.7", "203.0.113.7"),
-        ("127.0.0.1", "6.6.6.6, 203.0.113.7, 10.0.0.1", "203.0.113.7"),  # the first is the client's own invention
-        ("127.0.0.1", "6.6.6.6, nonsense, 10.0.0.1", "10.0.0.1"),
-        ("127.0.0.1", "[2001:db8::1]:443", "2001:db8::1"),
-        ("127.0.0.1", "203.0.113.7:51234", "203.0.113.7"),
-        ("127.0.0.1", "::ffff:203.0.113.7", "203.0.113.7"),
-        ("127.0.0.1", "", "127.0.0.1"),
-        ("198.51.100.9", "203.0.113.7", "198.51.100.9"),
-    ],
-)
-def test_whose_word_is_taken_for_where_a_request_comes_from(local_server, caplog, peer, said, client_address):
-    options = {"trusted_proxies": PROXY, "is_loopback": False} | LOCKED
-    with dashboard(local_server.address, peer=peer, **options) as browser, caplog.at_level("INFO", "pinlater.audit"):
-        headers = {"host": "jobs.example.com", "x-forwarded-for": said}
-        post(browser, "/login", origin=SITE, headers=headers, password=ADMIN)
-    assert caplog.records[-1].getMessage().startswith(f"who=admin@{client_address} ")
-
-
-def test_without_a_setting_no_proxy_is_believed(local_server, caplog):
-    with dashboard(local_server.address, **LOCKED) as browser, caplog.at_level("INFO", "pinlater.audit"):
-        answer = post(browser, "/login", origin=SITE, headers=FROM_OUTSIDE, password=ADMIN)
-    assert "Secure" not in answer.headers["set-cookie"]
-    assert caplog.records[-1].getMessage().startswith("who=admin@127.0.0.1 ")
-
-
-@pytest.mark.parametrize("trusted", [(), PROXY])
-def test_without_a_password_nobody_comes_in_through_a_proxy(local_server, trusted):
-    with dashboard(local_server.address, trusted_proxies=trusted) as browser:
-        for headers in (FROM_OUTSIDE, FROM_OUTSIDE | {"host": "localhost"}):
-            answer = browser.get("/", headers=headers)
-            assert answer.status_code == 421
-            assert "ADMIN_PASSWORD_HASH" in answer.text
-        assert browser.get("/").status_code == 200
-    with dashboard(local_server.address) as browser:
-        for sign in ("x-real-ip", "forwarded", "via", "x-forwarded-host"):
-            assert browser.get("/", headers={sign: "127.0.0.1"}).status_code == 421, sign
-
-
-def test_metrics_of_this_machine_are_not_for_those_behind_its_proxy(local_server):
-    with dashboard(local_server.address, trusted_proxies=PROXY, **LOCKED) as browser:
-        assert browser.get("/metrics").status_code == 200
-        assert browser.get("/metrics", headers=FROM_OUTSIDE).status_code == 401
-        assert browser.get("/metrics", headers={"host": "jobs.example.com"}).status_code == 401
-        assert browser.get("/livez", headers=FROM_OUTSIDE).status_code == 200
-
-
 # What every answer carries, and what is too much
 
 
@@ -447,67 +293,3 @@ def test_changes_are_logged(browser, client, caplog):
         "who=admin@127.0.0.1 action=limit(rate=2.5,running=none) subject=pins",
         "who=admin@127.0.0.1 action=delete subject=pins:s1:p1:1 jobs=1",
     ]
-
-
-# Sessions by themselves
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-def test_a_session_ends_when_nobody_does_anything():
-    clock = Clock()
-    sessions = Sessions(clock)
-    token = sessions.begin(Role.ADMIN)
-    clock.now = IDLE_SECONDS - 1
-    assert sessions.find(token, is_used=False)
-    clock.now = IDLE_SECONDS + 1
-    assert sessions.find(token, is_used=True) is None
-
-
-def test_a_session_that_is_used_ends_all_the_same_after_half_a_day():
-    clock = Clock()
-    sessions = Sessions(clock)
-    token = sessions.begin(Role.ADMIN)
-    while clock.now <= LONGEST_SECONDS:
-        assert sessions.find(token, is_used=True)
-        clock.now += IDLE_SECONDS / 2
-    assert sessions.find(token, is_used=True) is None
-
-
-def test_sessions_are_bounded():
-    sessions = Sessions()
-    tokens = [sessions.begin(Role.READER) for _ in range(MOST_SESSIONS + 1)]
-    assert sessions.find(tokens[0], is_used=True) is None
-    assert sessions.find(tokens[-1], is_used=True)
-    assert sessions.find(None, is_used=True) is None
-    assert sessions.find("", is_used=True) is None
-
-
-async def guess(doorkeeper, password, peer="1.2.3.4"):
-    try:
-        return await doorkeeper.role_of(password, peer)
-    except TooManyGuesses as error:
-        return round(error.seconds)
-
-
-def test_guessing_gets_slower_and_the_right_password_ends_that():
-    import asyncio
-
-    clock = Clock()
-    doorkeeper = Doorkeeper({Role.ADMIN: ADMIN_HASH, Role.READER: READER_HASH}, clock)
-
-    async def main():
-        found = []
-        for _ in range(4):
-            found += [await guess(doorkeeper, "x"), await guess(doorkeeper, ADMIN)]
-            clock.now += 8
-        assert await guess(doorkeeper, ADMIN, "5.6.7.8") is Role.ADMIN  # of another peer
-        found += [await guess(doorkeeper, READER), await guess(doorkeeper, "x")]
-        return found
-
-    assert asyncio.run(main()) == [None, 1, None, 2, None, 4, None, 8, Role.READER, None]

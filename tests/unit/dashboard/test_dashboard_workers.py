@@ -12,7 +12,6 @@ from pinlater.dashboard.crews import Claims, Crew, Running
 from pinlater.dashboard.holders import Holder
 from pinlater.dashboard.workforce import run_of, workforce_of
 from pinlater.state import JobState
-from tests.unit.dashboard_app import dashboard
 
 
 def ago_ms(hours):
@@ -132,12 +131,6 @@ def client(local_server):
     with Client(local_server.address, source="worker:web1:42:0a1b2c3d.7") as client:
         client.create_queue("pins")
         yield client
-
-
-@pytest.fixture
-def browser(local_server, client):
-    with dashboard(local_server.address) as browser:
-        yield browser
 
 
 def text_of(page):

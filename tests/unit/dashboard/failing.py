@@ -1,0 +1,27 @@
+"""Failed jobs, as our workers leave them."""
+
+import time
+
+from pinlater.client.records import Ack, NewJob
+from pinlater.status import block, place, room_of
+
+
+def failed_status(error, attempt=1, allowed=1):
+    header = f"attempt {attempt}/{allowed} {place('web1', 42, time.time())} 0.52 s"
+    return block(
+        header, error, ['  File "/srv/jobs.py", line 12, in run\n    mailer.send()'], room_of(attempt, allowed)
+    )
+
+
+def fail(client, *errors, queue="pins", body=b"{}"):
+    """Leave one failed job for each error."""
+    descriptors = client.enqueue_jobs(queue, [NewJob(body, attempts=1) for _ in errors])
+    claimed = client.dequeue_jobs(queue, len(errors))
+    assert {job.descriptor for job in claimed} == set(descriptors)
+    client.ack(
+        queue,
+        failed=[
+            Ack(job.descriptor, job.claim, failed_status(error)) for job, error in zip(claimed, errors, strict=True)
+        ],
+    )
+    return descriptors

@@ -1,0 +1,112 @@
+"""Changes of many jobs: their number first, then their progress."""
+
+import html
+import time
+
+import pytest
+
+from pinlater.client.records import NewJob
+from pinlater.state import JobState
+from tests.unit.dashboard.app import post, token_in
+from tests.unit.dashboard.failing import fail
+
+
+def plan(browser, csrf, **fields):
+    answer = post(browser, "/plans", csrf, **fields)
+    assert answer.status_code == 303, answer.text
+    return answer.headers["location"]
+
+
+def carried_out(browser, csrf, path, **fields):
+    post(browser, f"{path}/start", csrf, **fields)
+    deadline = time.monotonic() + 20
+    while "Done:" not in (text := browser.get(path).text):
+        assert time.monotonic() < deadline, text
+        time.sleep(0.02)
+    return text
+
+
+def group_in(page, error):
+    row = next(part for part in page.text.split("<tr")[1:] if error in html.unescape(part))
+    return row.partition('name="group" value="')[2].partition('"')[0]
+
+
+def test_failures_are_grouped_and_a_group_is_retried_after_its_number_was_seen(browser, client):
+    refused = [f"OSError: [Errno 111] port {number} refused" for number in range(150)]
+    descriptors = fail(client, *refused, "KeyError: 'locale'")
+    page = browser.get("/failed")
+    assert "151 jobs in 2 groups" in page.text
+    csrf = token_in(page)
+    path = plan(
+        browser, csrf, group=group_in(page, "Errno 111"), queue="", action="retry", state="FAILED", back="/failed"
+    )
+    assert "Retry 150 jobs?" in browser.get(path).text
+    assert client.count("pins", JobState.FAILED) == 151  # nothing has happened yet
+    assert "150 jobs retried" in carried_out(browser, csrf, path, attempts="2")
+    states = {descriptor: info.state for descriptor, info in client.lookup(descriptors).items()}
+    assert [descriptor for descriptor, state in states.items() if state is JobState.FAILED] == [descriptors[-1]]
+
+
+def test_failures_that_differ_in_numbers_ids_or_addresses_are_one_group(browser, client):
+    fail(
+        client,
+        *[f"Refused: 550 {name}@{name}.example.com: 0x{number:04x}" for number, name in enumerate(("ada", "grace"))],
+    )
+    assert "2 jobs in 1 group" in browser.get("/failed").text
+
+
+def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client):
+    first, second, third = fail(client, "OSError: 1", "OSError: 2", "OSError: 3")
+    csrf = token_in(browser.get("/jobs?queue=pins&state=failed"))
+    path = plan(browser, csrf, id=[first, second], action="delete", state="FAILED", back="//evil.example")
+    assert 'href="/"' in browser.get(path).text
+    client.retry_these("pins", [first])
+    assert "1 job deleted, 1 had changed meanwhile" in carried_out(browser, csrf, path)
+    assert set(client.lookup([first, second, third])) == {first, third}
+
+
+@pytest.mark.parametrize(("attempts", "state"), [("", JobState.FAILED), ("2", JobState.PENDING)])
+def test_failed_jobs_are_moved_to_another_queue_to_stay_so_or_to_be_tried_again(browser, client, attempts, state):
+    client.create_queue("rescue")
+    descriptors = fail(client, "OSError: 1", "OSError: 2", "KeyError: 3")
+    page = browser.get("/failed")
+    csrf = token_in(page)
+    path = plan(browser, csrf, group=group_in(page, "OSError"), queue="", action="move", state="FAILED", back="/failed")
+    assert "Move 2 jobs?" in browser.get(path).text
+    assert "<option>rescue</option>" in browser.get(path).text
+    assert "<option>pins</option>" not in browser.get(path).text
+    for wrong in ("pins", "nothing", ""):
+        assert post(browser, f"{path}/start", csrf, to=wrong).status_code == 400
+    assert client.count("pins", JobState.FAILED) == 3  # nothing has happened yet
+    assert "2 jobs moved to" in carried_out(browser, csrf, path, to="rescue", attempts=attempts)
+    moved = client.scan("rescue", state, future=state is JobState.PENDING).jobs
+    assert len(moved) == 2
+    assert list(client.lookup(descriptors)) == descriptors[2:]
+
+
+def test_ticked_pending_jobs_are_moved(browser, client, caplog):
+    client.create_queue("email")
+    first, second = client.enqueue_jobs("pins", [NewJob(b"1"), NewJob(b"2")])
+    csrf = token_in(browser.get("/jobs?queue=pins"))
+    path = plan(browser, csrf, id=[first], action="move", state="PENDING", back="/jobs?queue=pins")
+    assert "Attempts" not in browser.get(path).text
+    with caplog.at_level("INFO", "pinlater.audit"):
+        assert "1 job moved to" in carried_out(browser, csrf, path, to="email")
+    assert caplog.records[-1].getMessage() == "who=admin@127.0.0.1 action=move-many(to=email) subject=pins jobs=1"
+    assert set(client.lookup([first, second])) == {second}
+    assert client.count("email", JobState.PENDING, future=True) == 1
+
+
+def test_plans_that_make_no_sense_are_refused(browser, client):
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}")])
+    csrf = token_in(browser.get("/queues/pins"))
+    for fields in (
+        {"action": "delete", "state": "FAILED"},
+        {"action": "explode", "state": "FAILED", "id": descriptor},
+        {"action": "retry", "state": "PENDING", "id": descriptor},
+        {"action": "delete", "state": "ASLEEP", "id": descriptor},
+        {"action": "move", "state": "SUCCEEDED", "id": descriptor},
+        {"action": "delete", "state": "FAILED", "id": "nonsense"},
+    ):
+        assert post(browser, "/plans", csrf, **fields).status_code == 400, fields
+    assert post(browser, "/plans", csrf, action="delete", state="FAILED", group="gone", queue="").status_code == 409

@@ -1,0 +1,78 @@
+"""Sessions and passwords, by themselves."""
+
+from pinlater.dashboard.sessions import (
+    IDLE_SECONDS,
+    LONGEST_SECONDS,
+    MOST_SESSIONS,
+    Doorkeeper,
+    Role,
+    Sessions,
+    TooManyGuesses,
+)
+from tests.unit.dashboard.app import (
+    ADMIN,
+    ADMIN_HASH,
+    READER,
+    READER_HASH,
+)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_session_ends_when_nobody_does_anything():
+    clock = Clock()
+    sessions = Sessions(clock)
+    token = sessions.begin(Role.ADMIN)
+    clock.now = IDLE_SECONDS - 1
+    assert sessions.find(token, is_used=False)
+    clock.now = IDLE_SECONDS + 1
+    assert sessions.find(token, is_used=True) is None
+
+
+def test_a_session_that_is_used_ends_all_the_same_after_half_a_day():
+    clock = Clock()
+    sessions = Sessions(clock)
+    token = sessions.begin(Role.ADMIN)
+    while clock.now <= LONGEST_SECONDS:
+        assert sessions.find(token, is_used=True)
+        clock.now += IDLE_SECONDS / 2
+    assert sessions.find(token, is_used=True) is None
+
+
+def test_sessions_are_bounded():
+    sessions = Sessions()
+    tokens = [sessions.begin(Role.READER) for _ in range(MOST_SESSIONS + 1)]
+    assert sessions.find(tokens[0], is_used=True) is None
+    assert sessions.find(tokens[-1], is_used=True)
+    assert sessions.find(None, is_used=True) is None
+    assert sessions.find("", is_used=True) is None
+
+
+async def guess(doorkeeper, password, peer="1.2.3.4"):
+    try:
+        return await doorkeeper.role_of(password, peer)
+    except TooManyGuesses as error:
+        return round(error.seconds)
+
+
+def test_guessing_gets_slower_and_the_right_password_ends_that():
+    import asyncio
+
+    clock = Clock()
+    doorkeeper = Doorkeeper({Role.ADMIN: ADMIN_HASH, Role.READER: READER_HASH}, clock)
+
+    async def main():
+        found = []
+        for _ in range(4):
+            found += [await guess(doorkeeper, "x"), await guess(doorkeeper, ADMIN)]
+            clock.now += 8
+        assert await guess(doorkeeper, ADMIN, "5.6.7.8") is Role.ADMIN  # of another peer
+        found += [await guess(doorkeeper, READER), await guess(doorkeeper, "x")]
+        return found
+
+    assert asyncio.run(main()) == [None, 1, None, 2, None, 4, None, 8, Role.READER, None]
