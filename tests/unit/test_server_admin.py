@@ -1,6 +1,7 @@
 """The admin port: pages, refusals, and peers that behave badly; on both event loops."""
 
 import asyncio
+import contextlib
 import os
 import socket
 
@@ -211,6 +212,30 @@ def test_connections_that_ask_for_nothing_keep_nobody_out(run):
     assert b" 200 " in extra
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert eldest == b""
+
+
+def test_of_many_that_connect_at_once_those_that_go_are_closed(run):
+    async def test(endpoint):
+        with contextlib.ExitStack() as stack:
+            held = [stack.enter_context(socket.socket()) for _ in range(MAX_CONNECTIONS + 20)]
+            for one in held:
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", endpoint.port))
+            open_ones = held
+            while len(open_ones) > MAX_CONNECTIONS:
+                await asyncio.sleep(0.01)
+                open_ones = [one for one in open_ones if not is_closed(one)]
+
+    run(test, read_seconds=10 * PATIENCE_SECONDS)
+
+
+def is_closed(connection):
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def test_it_serves_on_a_socket_that_listens_already():

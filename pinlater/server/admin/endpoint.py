@@ -50,7 +50,7 @@ class AdminEndpoint:
         self._server: asyncio.Server | None = None
         self._port = 0
         self._answering: set[asyncio.Task[None]] = set()
-        self._reading: dict[asyncio.Task[None], None] = {}  # those that have not asked yet, in order of arrival
+        self._reading: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # who has not asked yet, in order of arrival
         self._pages: dict[str, Callable[[], Awaitable[Response]]] = {"/": self._index, **MachinePages(look).by_path}
 
     @property
@@ -83,16 +83,17 @@ class AdminEndpoint:
             return
         task = asyncio.create_task(self._serve(reader, writer))
         self._answering.add(task)
-        self._reading[task] = None
+        self._reading[task] = writer
         task.add_done_callback(self._forget)
 
     def _make_room(self) -> bool:
         """Let go of who has asked for nothing for longest: a few that only connect are not to keep out everybody."""
-        eldest = next(iter(self._reading), None)
-        if eldest is None:
+        if not self._reading:
             return False
+        eldest, writer = next(iter(self._reading.items()))
         self._forget(eldest)
         eldest.cancel()
+        writer.transport.abort()  # not left to the task: of many that come at once, it may not have begun
         return True
 
     def _forget(self, task: asyncio.Task[None]) -> None:
