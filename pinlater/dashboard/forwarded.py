@@ -38,30 +38,34 @@ class Forwarded:
         """Pass a request on."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            is_trusted = self._trusts(_address(scope["client"][0])) if scope.get("client") else False
-            scope = {**scope, "is_hidden": not is_trusted and any(sign in headers for sign in _SIGNS)}
-            if is_trusted:
-                scope |= {"client": (self._origin(scope["client"][0], headers), 0), "scheme": _scheme(scope, headers)}
+            scope, is_told = {**scope}, False
+            if scope.get("client") and self._trusts(_address(scope["client"][0])):
+                origin, is_told = self._origin(scope["client"][0], headers)
+                scope |= {"client": (origin, 0), "scheme": _scheme(scope, headers)}
+            scope["is_hidden"] = not is_told and any(sign in headers for sign in _SIGNS)
         await self._app(scope, receive, send)
 
     def _trusts(self, address: _Address | None) -> bool:
         return address is not None and any(address in network for network in self._trusted)
 
-    def _origin(self, peer: str, headers: Headers) -> str:
-        """Return the nearest address that is none of the proxies'; what is no address ends the search."""
+    def _origin(self, peer: str, headers: Headers) -> tuple[str, bool]:
+        """Return the nearest address that is none of the proxies', and whether that is where a request comes from.
+
+        What is no address ends the search: then a proxy's own is the nearest that is known.
+        """
         hops = ",".join(headers.getlist("x-forwarded-for")).split(",")[-_MOST_HOPS:]
         for hop in reversed(hops):
             address = _address(hop.strip())
             if address is None:
-                break
+                return peer, False
             peer = str(address)
             if not self._trusts(address):
                 break
-        return peer
+        return peer, True
 
 
 def is_hidden(request: Request) -> bool:
-    """Whether a request came through a proxy that is not trusted, so that nobody knows where it comes from."""
+    """Whether a request came through a proxy that is not trusted, or does not tell, where it comes from."""
     return bool(request.scope.get("is_hidden"))
 
 

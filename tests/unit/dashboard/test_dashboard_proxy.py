@@ -107,6 +107,18 @@ def test_without_a_password_nobody_comes_in_through_a_proxy(local_server, truste
             assert browser.get("/", headers={sign: "127.0.0.1"}).status_code == 421, sign
 
 
+def test_without_a_password_a_trusted_proxy_has_to_say_whom_it_lets_in(local_server):
+    with dashboard(local_server.address, trusted_proxies=PROXY) as browser:
+        for headers in (
+            {"x-real-ip": "203.0.113.7"},
+            {"x-forwarded-host": "jobs.example.com"},
+            {"x-forwarded-for": "unknown"},
+            {"x-forwarded-for": "203.0.113.7, unknown, 10.0.0.1"},
+        ):
+            assert browser.get("/", headers=headers).status_code == 421, headers
+        assert browser.get("/", headers={"x-forwarded-for": "127.0.0.1"}).status_code == 200
+
+
 def test_metrics_of_this_machine_are_not_for_those_behind_its_proxy(local_server):
     with dashboard(local_server.address, trusted_proxies=PROXY, **LOCKED) as browser:
         assert browser.get("/metrics").status_code == 200
