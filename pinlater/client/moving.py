@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pinlater.client.calls import Call, Calls
 from pinlater.client.parcels import Portions, keyed, parcels
 from pinlater.client.records import JobInfo
-from pinlater.errors import CallError, PinLaterError
+from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.state import JobState
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class Move:
 
     def _carry(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, None]:
         copies = yield from self._store(calls, jobs)
-        deleted = yield from self._delete(calls, list(copies))
+        deleted, refusal = yield from self._delete(calls, list(copies))
         if deleted < len(copies):
             there = yield calls.lookup(copies)
             if there:
@@ -93,6 +93,8 @@ class Move:
             deleted = len(copies) - len(there)
         self.moved += deleted
         self.left += len(jobs) - deleted
+        if refusal is not None:
+            raise refusal
 
     def _store(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, dict[str, str]]:
         """Store copies; return where they are. Where another job has the key of one, there is none."""
@@ -114,15 +116,19 @@ class Move:
                     del copies[name]
         return copies
 
-    def _delete(self, calls: Calls, descriptors: list[str]) -> Generator[Call[Any], Any, int]:
-        """Delete the originals; return how many, at least."""
+    def _delete(
+        self, calls: Calls, descriptors: list[str]
+    ) -> Generator[Call[Any], Any, tuple[int, ServerError | None]]:
+        """Delete the originals; return how many, at least, and why not all, if the server could not."""
         if not descriptors:
-            return 0
+            return 0, None
         try:
             deleted: int = yield calls.delete_these(self.queue, descriptors, self.state)
         except CallError:  # the answer was lost; a look at them will tell
-            return 0
-        return deleted
+            return 0, None
+        except ServerError as error:  # likewise, and no copy of those that are still there is to run
+            return 0, error
+        return deleted, None
 
     def _find_failed(self, calls: Calls) -> Generator[Call[Any], Any, dict[str, str]]:
         """Return what an earlier move has left in the new queue: old descriptor -> new one."""

@@ -9,7 +9,7 @@ import pytest
 
 from pinlater import AsyncClient, Client, JobState
 from pinlater.client import Ack, Move, NewJob
-from pinlater.errors import CallTimeout, QueueNotFound
+from pinlater.errors import CallTimeout, QueueNotFound, UnknownError
 from tests.support.server import ServerProcess
 from tests.support.shared_stores import SHARED_STORES
 
@@ -129,6 +129,23 @@ def test_a_lost_answer_to_the_deletion_does_no_harm(client):
     client._execute = lose
     assert client.move_these(Move(OLD, NEW, PENDING), names) == 5
     assert (client.count(OLD, PENDING), len(bodies_in(client, NEW, PENDING, future=True))) == (0, 5)
+
+
+def test_a_store_that_cannot_delete_has_no_copies_left(client):
+    names = client.enqueue_jobs(OLD, [NewJob(b"%d" % number) for number in range(5)])
+
+    def fail():
+        client.delete_these(OLD, names[:2], PENDING)  # as of several shards, some may have done their part
+        raise UnknownError("other transactions are in the way")
+
+    before(client, "deleteJobs", fail)
+    move = Move(OLD, NEW, PENDING)
+    with pytest.raises(UnknownError, match="in the way"):
+        client.move_these(move, names)
+    assert (move.moved, move.left) == (2, 3)
+    assert bodies_in(client, OLD, PENDING) == [b"2", b"3", b"4"]
+    assert bodies_in(client, NEW, PENDING, future=True) == [b"0", b"1"]
+    assert client.move_these(move, names[2:]) == 3
 
 
 def before(client, method, act):
