@@ -50,9 +50,9 @@ async def start(request: Request) -> Response:
     """Carry it out."""
     plan, form = _plan(request), form_of(request)
     attempts = form.number("attempts", 1, 10_000, int)
-    if not plan.is_started:
-        if plan.action is Action.MOVE:
-            plan.to = await _target(request, plan)
+    to = await _target(request, plan) if plan.action is Action.MOVE and not plan.is_started else ""
+    if not plan.is_started:  # a second click may have come while the queues were asked for
+        plan.to = to
         plan.attempts = int(attempts) if attempts and plan.state is JobState.FAILED else None
         board_of(request).plans.start(plan, who(request))
     return RedirectResponse(f"/plans/{plan.key}", 303)

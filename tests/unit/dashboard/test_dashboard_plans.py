@@ -1,7 +1,10 @@
 """Changes of many jobs: their number first, then their progress."""
 
+import asyncio
 import html
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -110,3 +113,29 @@ def test_plans_that_make_no_sense_are_refused(browser, client):
     ):
         assert post(browser, "/plans", csrf, **fields).status_code == 400, fields
     assert post(browser, "/plans", csrf, action="delete", state="FAILED", group="gone", queue="").status_code == 409
+
+
+def test_of_two_who_say_yes_at_once_the_first_one_chooses_the_queue(browser, client):
+    for queue in ("rescue", "attic"):
+        client.create_queue(queue)
+    descriptors = fail(client, "OSError: 1")
+    csrf = token_in(browser.get("/failed"))
+    path = plan(browser, csrf, id=descriptors, action="move", state="FAILED", back="/failed")
+    asking = browser.app.state.board.client
+    queue_names, is_asked, may_go_on = asking.queue_names, threading.Event(), threading.Event()
+
+    async def slow_names():
+        asking.queue_names = queue_names
+        is_asked.set()
+        await asyncio.to_thread(may_go_on.wait, 20)
+        return await queue_names()
+
+    asking.queue_names = slow_names
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(post, browser, f"{path}/start", csrf, to="attic")
+        assert is_asked.wait(20)
+        text = carried_out(browser, csrf, path, to="rescue")
+        may_go_on.set()
+        assert second.result().headers["location"] == path
+    assert browser.get(path).text == text
+    assert client.count("rescue", JobState.FAILED) == 1
