@@ -38,6 +38,7 @@ class StoredLimits:
         self._files = files
         self._is_known = False
         self._was_missed = False
+        self._reading = asyncio.Lock()
 
     async def learn(self) -> None:
         """Read them for the first time, before anybody can ask for jobs.
@@ -81,7 +82,8 @@ class StoredLimits:
 
     async def refresh(self) -> None:
         """Read them now. Raises what the store raises."""
-        self._files.store_says(await self._backend.queue_settings())
+        async with self._reading:  # of two readings under way, the older one might come last, and stay in force
+            self._files.store_says(await self._backend.queue_settings())
         self._is_known = True
         if self._was_missed:
             self._was_missed = False

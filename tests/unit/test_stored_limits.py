@@ -65,3 +65,33 @@ def test_a_store_that_is_away_fails_no_start(limits, store, caplog, monkeypatch,
         asyncio.run(limits.refresh())
     limits.check_known()
     assert caplog.text.count("jobs are handed out") == 1
+
+
+def test_of_two_changes_at_once_the_later_reading_stays_in_force():
+    class Slow:
+        """Its first reading takes longer than those after it."""
+
+        def __init__(self):
+            self.settings, self.readings, self.gate = {}, 0, asyncio.Event()
+
+        async def change_queue_settings(self, queue, change):
+            self.settings |= {queue: change}
+
+        async def queue_settings(self):
+            self.readings += 1
+            found = dict(self.settings)
+            if self.readings == 1:
+                await self.gate.wait()
+            return found
+
+    async def main():
+        store, files = Slow(), Files()
+        limits = StoredLimits(store, files)
+        changes = [asyncio.create_task(limits.change(queue, QueueSettings(is_paused=True))) for queue in ("a", "b")]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        store.gate.set()
+        await asyncio.gather(*changes)
+        assert set(files.said[-1]) == {"a", "b"}
+
+    asyncio.run(main())
