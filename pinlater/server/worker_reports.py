@@ -12,6 +12,7 @@ from pinlater.errors import UnknownError
 from pinlater.server.backends.contract import MAX_WORKER_ID_CHARACTERS, Backend, KeptReport
 from pinlater.server.calls import require
 from pinlater.server.rules import check_queue_name
+from pinlater.server.turnstile import Turnstile
 from pinlater.wire.codec import Codec
 from pinlater.wire.guard import MalformedMessage
 from pinlater.wire.messages import PinLaterWorker, PinLaterWorkerProcess
@@ -32,6 +33,9 @@ _TIME_BYTES = 11
 _DECODED_AT_ONCE = 50
 """Then the event loop sees to others."""
 
+_MOST_WAITING = 16
+"""Looks at the workers that wait for one to end, each of which may take as long as the slowest shard."""
+
 
 class WorkerReports:
     """The calls of workers about themselves, and of those who look at them.
@@ -45,7 +49,7 @@ class WorkerReports:
         self._backend = backend
         self._max_bytes = max_bytes
         self._codec = Codec()
-        self._reading = asyncio.Lock()
+        self._reading = Turnstile("a look at the workers", _MOST_WAITING)
 
     async def keep(self, arguments: Any) -> None:
         """Keep a report in the place of the worker's last one, or forget it.
@@ -68,8 +72,12 @@ class WorkerReports:
         await self._backend.keep_report(worker.workerId, report, keep_ms)
 
     async def read(self, _: Any) -> list[PinLaterWorker]:
-        """Return the latest report of each worker, by host."""
-        async with self._reading:  # one at a time: large reports take many times their size when they are decoded
+        """Return the latest report of each worker, by host.
+
+        Raises:
+            NoHealthyShards: too many look already, or no shard answers.
+        """
+        async with self._reading.passed():  # large reports take many times their size when they are decoded
             return await self._read_all()
 
     async def _read_all(self) -> list[PinLaterWorker]:

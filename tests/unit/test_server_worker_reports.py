@@ -1,0 +1,38 @@
+"""Looks at the workers: they take turns, and fill no server."""
+
+import asyncio
+
+import pytest
+
+from pinlater.errors import NoHealthyShards
+from pinlater.server.worker_reports import WorkerReports
+
+
+class SlowBackend:
+    """Has no reports, and says so when it is let."""
+
+    def __init__(self):
+        self.gate, self.asked, self.most = asyncio.Event(), 0, 0
+
+    async def reports(self, max_bytes):
+        self.asked += 1
+        self.most = max(self.most, self.asked)
+        await self.gate.wait()
+        self.asked -= 1
+        return []
+
+
+def test_looks_take_turns_and_of_too_many_some_are_refused():
+    async def main():
+        backend = SlowBackend()
+        reports = WorkerReports(backend, 1000)
+        looks = [asyncio.create_task(reports.read(None)) for _ in range(17)]
+        await asyncio.sleep(0)
+        with pytest.raises(NoHealthyShards, match="a look at the workers"):
+            await reports.read(None)
+        backend.gate.set()
+        assert await asyncio.gather(*looks) == [[]] * 17
+        assert backend.most == 1
+        assert await reports.read(None) == []
+
+    asyncio.run(main())
