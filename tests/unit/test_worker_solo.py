@@ -52,3 +52,23 @@ def test_acks_do_not_wait_for_a_dequeue_that_waits_for_their_room(process, pipel
     assert pipeline.methods[ALONE.batches :] == ["ackDequeuedJobs"]
     pipeline.answer()
     assert fetcher.ask(0.0)
+
+
+def test_acks_do_not_wait_for_the_end_of_a_long_job(process, pipeline, monkeypatch):
+    """Where no dequeue that could take them along is sent before it, since there seems to be no more to fetch."""
+    fetcher, said = process._fetcher, []
+
+    def run(batch):
+        said.append(pipeline.methods[2:])
+        if len(said) == 2:
+            process._child.drain()
+        run_really(batch)
+
+    run_really = process._run
+    monkeypatch.setattr(process, "_run", run)
+    monkeypatch.setattr(process, "_leave", lambda: None)
+    for name in names(2):
+        assert fetcher.ask(0.0, 2)
+        pipeline.answer(reply(name, bodies=[BODY]))
+    process.work()
+    assert said == [[], ["ackDequeuedJobs"]]

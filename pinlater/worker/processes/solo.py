@@ -38,6 +38,7 @@ class SoloProcess(JobProcess):
             batch = self._fetcher.next_batch()
             if batch is not None:
                 self._fetcher.prefetch()
+                self._settler.flush()  # what no dequeue took along: the next job may take long
                 self._run(batch)
             elif delay := self._reach():
                 self._pause(delay)
