@@ -119,7 +119,7 @@ def _in_words(count: Counts) -> str:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0][:160] or "none"
+    return text.strip().split("\n", 1)[0] or "none"
 
 
 def _stopped(worker: Program, server: Program) -> Claim:
