@@ -109,3 +109,14 @@ def test_reports_that_arrive_together(backend):
     ]
     assert backend.together(*calls) == [None] * 50
     assert sorted(kept(backend)) == ["w0", "w1", "w2", "w3", "w4"]
+
+
+def test_reports_that_arrive_together_while_others_end(backend):
+    for number in range(0, 60, 2):
+        backend.keep_report(f"w{number}", b"old", 1)
+    backend.clock.now_ms += 10
+    calls = [
+        lambda number=number: backend.backend.keep_report(f"w{number % 60}", b"%d" % number, number % 3 and 30_000)
+        for number in range(600)
+    ]
+    assert backend.together(*calls) == [None] * 600

@@ -246,9 +246,13 @@ ON DUPLICATE KEY UPDATE reported_at = :now, expires_at = :expires_at, report_byt
 -- name: forget_report
 DELETE FROM {db}.reports WHERE worker_id = :worker
 
--- name: forget_expired_reports
+-- name: expired_reports
 -- Not all at once, should there be many.
-DELETE FROM {db}.reports WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
+SELECT worker_id FROM {db}.reports FORCE INDEX (reports_expiring) WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
+
+-- name: forget_expired_reports
+-- Along the primary key, as those that keep reports lock them: along the other index, both would wait for each other.
+DELETE FROM {db}.reports WHERE worker_id IN (:workers) AND expires_at <= :now
 
 -- name: sizes_of_reports
 SELECT worker_id, report_bytes FROM {db}.reports FORCE INDEX (reports_expiring)

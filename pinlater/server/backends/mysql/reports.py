@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.server.backends.contract import MAX_REPORTS, KeptReport
-from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.connection import Connection, Result
 from pinlater.server.backends.mysql.database import Database
 
 _FORGOTTEN_AT_ONCE = 100
@@ -28,8 +28,13 @@ class Reports:
             )
         else:
             change = bind("forget_report", worker=worker)
-        tidy = bind("forget_expired_reports", now=now, limit=_FORGOTTEN_AT_ONCE)
-        await self._database.change(lambda transaction: transaction.run_to_end(change, tidy), is_repeatable=True)
+        look = bind("expired_reports", now=now, limit=_FORGOTTEN_AT_ONCE)
+        [(expired, _, _), _] = await self._run(look, change)
+        if expired:  # by a transaction that holds nothing else, or two might wait for each other
+            await self._run(bind("forget_expired_reports", workers=[worker for (worker,) in expired], now=now))
+
+    async def _run(self, *statements: bytes) -> list[Result]:
+        return await self._database.change(lambda transaction: transaction.run_to_end(*statements), is_repeatable=True)
 
     async def read(self, max_bytes: int) -> list[KeptReport]:
         """Return the reports that have not expired, as far as they fit."""
