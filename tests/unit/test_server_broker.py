@@ -71,6 +71,20 @@ def bodies(dequeued) -> list[bytes]:
     return [claimed.body for jobs in dequeued.values() for claimed in jobs]
 
 
+def test_a_dequeue_that_waits_for_several_queues_counts_once(on_bench):
+    async def scenario(bench):
+        both, one = await bench.parked("q", "r"), await bench.parked("r", name="b")
+        assert bench.broker.parked_dequeues == 2
+        await bench.broker.enqueue("q", [job()])
+        assert bodies(await both) == [b"x"]
+        assert bench.broker.parked_dequeues == 1
+        bench.broker.end_waits()
+        await one
+        assert bench.broker.parked_dequeues == 0
+
+    on_bench(scenario)
+
+
 def test_a_waiting_dequeue_gets_the_job_in_the_transaction_that_stores_it(on_bench):
     async def scenario(bench):
         waiting = await bench.parked()

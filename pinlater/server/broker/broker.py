@@ -75,12 +75,13 @@ class Broker:
         self._now_ms = now_ms
         self._observe = observe
         self._parked: dict[str, ParkedQueue] = {}
+        self._parked_dequeues = 0
         self._is_closing = False
 
     @property
     def parked_dequeues(self) -> int:
-        """How many dequeues wait now."""
-        return sum(len(parked) for parked in self._parked.values())
+        """How many dequeues wait now; one that waits for several queues is one."""
+        return self._parked_dequeues
 
     def _at(self, queue: str) -> ParkedQueue:
         parked = self._parked.get(queue)
@@ -199,9 +200,11 @@ class Broker:
         for queue in parked:
             queue.add(wait)
         alarm = None if seconds is None else asyncio.get_running_loop().call_later(seconds, wait.wake)
+        self._parked_dequeues += 1
         try:
             await wait()
         finally:
+            self._parked_dequeues -= 1
             if alarm is not None:
                 alarm.cancel()
             for queue in parked:

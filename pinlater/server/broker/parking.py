@@ -91,9 +91,6 @@ class ParkedQueue:
         self._due_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        return len(self._waits)
-
     @property
     def is_known_empty(self) -> bool:
         """Whether nothing has become claimable since a claim came back short."""
