@@ -31,14 +31,14 @@ class Deed(NamedTuple):
     present: str
     past: str
 
-    def confirmed(self, number: str, wanted: Wanted) -> bool:
-        """Ask whether it is to be done; with an empty ``number``, say that there is nothing to do."""
+    def confirmed(self, number: str, wanted: Wanted, to: str = "") -> bool:
+        """Ask whether it is to be done, to which queue; with an empty ``number``, say that there is nothing to do."""
         level = "" if wanted.which.priority is None else f" of priority {wanted.which.priority}"
         what = f"{wanted.state.name} jobs{level} in {wanted.queue}"
         if not number:
             click.echo(f"there are no {what}{'' if wanted.which.is_for_server else ' that match'}", err=True)
             return False
-        return click.confirm(f"{self.name.capitalize()} {number} {what}?", err=True)
+        return click.confirm(f"{self.name.capitalize()} {number} {what}{to and f' to {to}'}?", err=True)
 
     def report(self, number: int, *, dry_run: bool, as_json: bool, **more: int) -> None:
         """Print to how many jobs it was done; ``more`` is for programs."""

@@ -79,7 +79,7 @@ def move_jobs(
         if to not in client.queue_names():
             raise QueueNotFound(f"there is no queue {to!r}; create it first (pinlater create-queue {to})")
         found = wanted.find(client, limit)
-        if not (dry_run or yes) and not _MOVE.confirmed(str(len(found)) if found else "", wanted):
+        if not (dry_run or yes) and not _MOVE.confirmed(str(len(found)) if found else "", wanted, to):
             return 1
         if not dry_run:
             _MOVE.do_in_batches(found[::-1], lambda part: client.move_these(move, part))

@@ -7,7 +7,11 @@ import sys
 
 import pytest
 
+from pinlater.client.tool.bulk import Deed
+from pinlater.client.tool.chosen import Wanted
+from pinlater.client.tool.filters import Filter
 from pinlater.errors import PasswordInvalid
+from pinlater.state import JobState
 from tests.unit.tool.answers import request
 
 
@@ -31,6 +35,13 @@ def test_delete_jobs_counts_and_asks(tool_run, server, monkeypatch, answer, stat
     assert found == status
     assert "Delete 7 of 10 PENDING jobs of priority 1 in email?" in err
     assert ("deleteJobs" in server.methods) is (answer == "y")
+
+
+def test_the_question_of_a_move_names_both_queues(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    wanted = Wanted("email", JobState.FAILED, Filter())
+    assert Deed("move", "moving", "moved").confirmed("3", wanted, "email_big")
+    assert "Move 3 FAILED jobs in email to email_big?" in capsys.readouterr().err
 
 
 def test_delete_jobs_with_yes_does_not_ask(tool_run, server):
