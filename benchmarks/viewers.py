@@ -6,6 +6,7 @@ A program of its own, so that what is measured meanwhile does not wait for it: `
 from __future__ import annotations
 
 import http.client
+import os
 import queue
 import re
 import sys
@@ -62,6 +63,7 @@ class Browser:
 
 def main() -> None:
     """Look on until told to end; with status 1 and a line if there is an error to see."""
+    os.nice(19)  # people's browsers are on machines of their own
     port, count, *paths = sys.argv[1:]
     failed: queue.Queue[str] = queue.Queue()
     for number in range(int(count)):
