@@ -1,9 +1,13 @@
-"""One server for the tests that do not need settings of their own; each test has its own queue."""
+"""One server for the tests that do not need settings of their own; each test has its own queue.
+
+And one for each module whose tests use our own client.
+"""
 
 import itertools
 
 import pytest
 
+from tests.integration.client_server import RealServer
 from tests.support.server import ServerProcess
 
 _numbers = itertools.count(1)
@@ -30,3 +34,10 @@ def queue(client):
     name = f"queue_{next(_numbers)}"
     client.createQueue(name=name)
     return name
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = RealServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.stop()

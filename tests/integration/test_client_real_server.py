@@ -21,13 +21,6 @@ class Pong(Job, queue="pongs"):
     number: int = 0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("server"))
-    yield server
-    server.stop()
-
-
 @pytest.fixture
 def client(server):
     with Client(server.address) as client:

@@ -9,16 +9,9 @@ import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
-from tests.integration.client_server import ROOT, RealServer
+from tests.integration.client_server import ROOT
 
 PENDING, FAILED = JobState.PENDING, JobState.FAILED
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("server"))
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -20,18 +20,11 @@ from pinlater.client.records import Ack, NewJob
 from pinlater.client.tool.changes import Changes
 from pinlater.job import RawJob
 from pinlater.state import JobState
-from tests.integration.client_server import ROOT, RealServer
+from tests.integration.client_server import ROOT
 from tests.support.server import wait_for
 
 TOOL = [sys.executable, "-m", "pinlater.client.tool"]
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("server"))
-    yield server
-    server.stop()
 
 
 @pytest.fixture

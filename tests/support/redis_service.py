@@ -1,11 +1,13 @@
 """A private Redis server of a test: on a free port, in a folder of its own; killed, stopped, started at will."""
 
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,16 @@ class RedisService:
         """End it, whatever state it is in."""
         if self._process.poll() is None:
             self.kill()
+
+
+def shard_file(folder: Path, services: Sequence[RedisService], *, dequeue_only: Sequence[bool] = ()) -> Path:
+    """Write the file of a store whose shards are these; each may be one that takes no new jobs."""
+    file = folder / "shards.json"
+    shards = [
+        {"name": str(number), "shardConfig": {"master": {"host": "127.0.0.1", "port": service.port}}}
+        for number, service in enumerate(services, 1)
+    ]
+    for shard, is_dequeue_only in zip(shards, dequeue_only, strict=False):
+        shard["shardConfig"]["dequeueOnly"] = is_dequeue_only
+    file.write_text(json.dumps({"shards": shards}))
+    return file

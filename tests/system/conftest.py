@@ -4,6 +4,7 @@ import pytest
 
 from pinlater import Client
 from tests.integration.client_server import RealServer
+from tests.support.redis_service import RedisService
 from tests.system.worker_program import JOBS, Worker
 
 QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "overdue")
@@ -20,6 +21,15 @@ def server(tmp_path_factory):
 def client(server):
     with Client(server.address) as client:
         yield client
+
+
+@pytest.fixture
+def two_shards(tmp_path):
+    """Two Redis servers, which may be killed and started again."""
+    services = [RedisService(tmp_path / f"redis{number}", appendonly="yes") for number in (1, 2)]
+    yield services
+    for service in services:
+        service.close()
 
 
 @pytest.fixture

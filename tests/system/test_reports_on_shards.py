@@ -1,11 +1,9 @@
 """Reports of workers in a store of two Redis shards: seen while one of them is dead, hangs, or is back."""
 
-import json
-
 import pytest
 
 from pinlater.client import Client, WorkerReport
-from tests.support.redis_service import RedisService
+from tests.support.redis_service import shard_file
 from tests.support.server import ServerProcess, wait_for
 
 WORKERS = {f"w{number}" for number in range(8)}
@@ -13,21 +11,8 @@ WORKERS = {f"w{number}" for number in range(8)}
 
 
 @pytest.fixture
-def services(tmp_path):
-    services = [RedisService(tmp_path / f"redis{number}", appendonly="yes") for number in (1, 2)]
-    yield services
-    for service in services:
-        service.close()
-
-
-@pytest.fixture
-def client(tmp_path, services):
-    shards = [
-        {"name": str(number), "shardConfig": {"master": {"host": "127.0.0.1", "port": service.port}}}
-        for number, service in enumerate(services, 1)
-    ]
-    file = tmp_path / "shards.json"
-    file.write_text(json.dumps({"shards": shards}))
+def client(tmp_path, two_shards):
+    file = shard_file(tmp_path, two_shards)
     server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
     with Client(server.address, timeout=30) as client:
         yield client
@@ -44,13 +29,13 @@ def seen(client):
 
 
 @pytest.mark.parametrize("trouble", ["kill", "stop"])
-def test_a_shard_that_is_away_makes_nothing_fail(client, services, trouble):
+def test_a_shard_that_is_away_makes_nothing_fail(client, two_shards, trouble):
     report_all(client, 1)
     assert seen(client) == dict.fromkeys(WORKERS, 1)
-    getattr(services[0], trouble)()
+    getattr(two_shards[0], trouble)()
     report_all(client, 2)
     assert seen(client) == dict.fromkeys(WORKERS, 2)
-    services[0].start() if trouble == "kill" else services[0].go_on()
+    two_shards[0].start() if trouble == "kill" else two_shards[0].go_on()
     wait_for(lambda: seen(client) == dict.fromkeys(WORKERS, 2), seconds=60)
     report_all(client, 3)
     assert seen(client) == dict.fromkeys(WORKERS, 3)

@@ -1,33 +1,18 @@
 """A store of two Redis shards, one of which dies: what the admin port says of each."""
 
-import json
 import re
 
 import psutil
 import pytest
 
 from pinlater import __version__
-from tests.support.redis_service import RedisService
+from tests.support.redis_service import shard_file
 from tests.support.server import ServerProcess, wait_for
 
 
 @pytest.fixture
-def services(tmp_path):
-    services = [RedisService(tmp_path / f"redis{number}", appendonly="yes") for number in (1, 2)]
-    yield services
-    for service in services:
-        service.close()
-
-
-@pytest.fixture
-def server(tmp_path, services):
-    shards = [
-        {"name": str(number), "shardConfig": {"master": {"host": "127.0.0.1", "port": service.port}}}
-        for number, service in enumerate(services, 1)
-    ]
-    shards[0]["shardConfig"]["dequeueOnly"] = True
-    file = tmp_path / "shards.json"
-    file.write_text(json.dumps({"shards": shards}))
+def server(tmp_path, two_shards):
+    file = shard_file(tmp_path, two_shards, dequeue_only=[True, False])
     settings = {"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": str(file), "SERVER_PROCESSES": "2"}
     server = ServerProcess(tmp_path / "server", ADMIN_PASSWORD_HASH="", **settings)
     yield server
@@ -55,9 +40,9 @@ def used(server):
             client.getJobCount(queueName="pins", jobState=0)
 
 
-def test_each_shard_is_shown_and_one_that_dies_is_named(server, services):
+def test_each_shard_is_shown_and_one_that_dies_is_named(server, two_shards):
     used(server)
-    places = [f"127.0.0.1:{service.port}" for service in services]
+    places = [f"127.0.0.1:{service.port}" for service in two_shards]
     shown = rows(server)
     assert [place in shown[name] for name, place in zip("12", places, strict=True)] == [True, True]
     assert ["answers" in row for row in shown.values()] == [True, True]
@@ -65,7 +50,7 @@ def test_each_shard_is_shown_and_one_that_dies_is_named(server, services):
     assert samples(server, "pinlater_shard_ill") == {"1": 0, "2": 0}
     assert min(samples(server, "pinlater_shard_call_seconds_count").values()) > 0
 
-    services[1].kill()
+    two_shards[1].kill()
     wait_for(lambda: used(server) or samples(server, "pinlater_shard_ill") == {"1": 0, "2": 1}, seconds=60)
     assert samples(server, "pinlater_shard_failures_total")["2"] >= 3
     page = server.page("/server")[1]
@@ -74,7 +59,7 @@ def test_each_shard_is_shown_and_one_that_dies_is_named(server, services):
     assert "does not answer" in rows(server)["2"]
     assert f"shard 2 at {places[1]}" in page  # why
 
-    services[1].start()
+    two_shards[1].start()
     wait_for(lambda: samples(server, "pinlater_shard_ill") == {"1": 0, "2": 0}, seconds=60)
     assert "answers" in rows(server)["2"]
 
@@ -93,15 +78,15 @@ def test_each_process_of_the_server_is_shown(server):
     assert all(psutil.pid_exists(pid) for pid in pids)
 
 
-def test_a_store_that_is_away_is_named_and_looked_at_again(server, services):
+def test_a_store_that_is_away_is_named_and_looked_at_again(server, two_shards):
     used(server)
-    for service in services:
+    for service in two_shards:
         service.kill()
     wait_for(lambda: server.page("/queues/pins")[0] == 503)
     page = server.page("/queues/pins")[1]
     assert "The store is away" in page
     assert 'http-equiv="refresh"' in page
     assert server.page("/server")[0] == 200
-    for service in services:
+    for service in two_shards:
         service.start()
     wait_for(lambda: server.page("/queues/pins")[0] == 200, seconds=60)
