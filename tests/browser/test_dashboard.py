@@ -188,6 +188,8 @@ def test_by_keyboard(page, client):
     page.get_by_role("heading", name="keys").wait_for()
     page.goto("/queues/keys")
     page.get_by_role("button", name="Limits…").press("Enter")
+    page.keyboard.type("7")
+    assert page.get_by_label("Jobs handed out a second").input_value() == "7"
     page.keyboard.press("Escape")
     assert not page.get_by_label("Jobs that run at once").is_visible()
 
