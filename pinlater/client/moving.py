@@ -108,13 +108,17 @@ class Move:
             is_keyed = self.state_there is JobState.PENDING
             stored = yield replace(call, safe_to_repeat=is_keyed)
             copies |= {job.descriptor: name for job, name in zip(new, stored, strict=True)}
-        if own_keys := [job.descriptor for job in new if job.unique is not None]:
-            there = yield calls.lookup([copies[name] for name in own_keys])
-            for name in own_keys:
-                job_there = there.get(copies[name])
-                if job_there is None or _origin(job_there) != name:
-                    del copies[name]
+            if is_keyed:
+                yield from self._leave_out_others(calls, copies)
         return copies
+
+    @staticmethod
+    def _leave_out_others(calls: Calls, copies: dict[str, str]) -> Generator[Call[Any], Any, None]:
+        """Take out what is no copy, but another job that has the key."""
+        there = yield calls.lookup(copies.values())
+        for name, copy in list(copies.items()):
+            if copy not in there or _origin(there[copy]) != name:
+                del copies[name]
 
     def _delete(
         self, calls: Calls, descriptors: list[str]

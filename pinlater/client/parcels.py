@@ -12,7 +12,8 @@ PARCEL_BYTES = 4 << 20
 _FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 50
 """Bodies are asked for so many at once, before their size is known, and at most: a scan does not tell sizes."""
 
-_MOST_KEY_CHARACTERS = 200
+_MOST_ADDRESS_CHARACTERS = 170
+"""Of a key, which has 200; a longer address is cut at its beginning, for the id is at its end."""
 
 
 class Portions:
@@ -51,5 +52,10 @@ def parcels(jobs: Iterable[JobInfo]) -> Iterator[list[JobInfo]]:
 
 
 def keyed(job: JobInfo) -> JobInfo:
-    """Return the job with a key by which it is known again elsewhere: its own, or one of its address."""
-    return job if job.unique is not None else job._replace(unique=f"moved:{job.descriptor}"[:_MOST_KEY_CHARACTERS])
+    """Return the job with a key by which it is known again elsewhere: its own, or one of its address and age.
+
+    The address alone would not do: each store begins its ids anew, so the jobs of two stores have the same ones.
+    """
+    if job.unique is not None:
+        return job
+    return job._replace(unique=f"moved:{job.created_at_ms}:{job.descriptor[-_MOST_ADDRESS_CHARACTERS:]}")

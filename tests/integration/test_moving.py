@@ -9,6 +9,7 @@ import pytest
 
 from pinlater import AsyncClient, Client, JobState
 from pinlater.client import Ack, Move, NewJob
+from pinlater.client.parcels import keyed
 from pinlater.errors import CallTimeout, QueueNotFound, UnknownError
 from tests.support.server import ServerProcess
 from tests.support.shared_stores import SHARED_STORES
@@ -163,6 +164,17 @@ def before(client, method, act):
 def test_a_job_whose_unique_key_is_taken_stays(client):
     names = client.enqueue_jobs(OLD, [NewJob(b"ours", unique="nightly"), NewJob(b"other")])
     client.enqueue_jobs(NEW, [NewJob(b"theirs", unique="nightly")])
+    move = Move(OLD, NEW, PENDING)
+    assert client.move_these(move, names) == 1
+    assert (move.left, bodies_in(client, OLD, PENDING)) == (1, [b"ours"])
+    assert bodies_in(client, NEW, PENDING) == [b"theirs"]
+
+
+def test_a_job_whose_made_up_key_is_taken_stays_too(client):
+    names = client.enqueue_jobs(OLD, [NewJob(b"ours"), NewJob(b"other")])
+    known = client.lookup(names)
+    # As of a job that came from another store, where it had the same address.
+    client.enqueue_jobs(NEW, [NewJob(b"theirs", unique=keyed(known[names[0]]).unique)])
     move = Move(OLD, NEW, PENDING)
     assert client.move_these(move, names) == 1
     assert (move.left, bodies_in(client, OLD, PENDING)) == (1, [b"ours"])
