@@ -233,6 +233,22 @@ def test_trouble_passes(server, shared, monkeypatch, trouble, caplog):
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
 
 
+def test_an_error_of_its_own_is_told_and_ends_nothing(server, shared, monkeypatch, caplog):
+    monkeypatch.setattr(reporter_module, "ASK_AGAIN_SECONDS", 0.05)
+    troubles = [ValueError("half of a process")]
+
+    def report(shared):
+        if troubles:
+            raise troubles.pop()
+        return report_of(shared)
+
+    monkeypatch.setattr(reporter_module, "report_of", report)
+    with reporter_of(shared, server):
+        wait_until(lambda: server.reports)
+    [record] = [record for record in caplog.records if record.name == reporter_module.__name__]
+    assert "half of a process" in str(record.exc_info[1])
+
+
 def test_another_server_will_do(server, shared):
     with reporter_of(shared, free_address(), server):
         wait_until(lambda: server.reports)

@@ -23,7 +23,7 @@ REPORT_SECONDS = 5.0
 KEEP_SECONDS = 30.0
 """How long servers keep a report; a worker that was killed is seen that much longer."""
 ASK_AGAIN_SECONDS = 300.0
-"""After a server has not known the call."""
+"""After a server has not known the call, or there was an error of ours."""
 _LOOK_SECONDS = 1.0
 _CONNECT_SECONDS = 1.0
 _CALL_SECONDS = 2.0
@@ -78,10 +78,12 @@ class Reporter:
         while not self._closing.is_set:
             try:
                 self._look()
-            except Exception:
-                log.exception("the worker cannot report itself")
-                return
-            self._wait()
+            except Exception:  # what was read amid a change of processes may make no sense
+                log.exception("the worker cannot report itself; it tries again in %.0f s", ASK_AGAIN_SECONDS)
+                self._wait(ASK_AGAIN_SECONDS)
+            else:
+                seconds = min(_LOOK_SECONDS, max(self._due_at - time.monotonic(), 0.0))
+                self._wait(seconds, *([] if self._seen[1] else [self._shared.stopping]))
 
     def _look(self) -> None:
         """Report, if that is due, or something has changed."""
@@ -90,12 +92,12 @@ class Reporter:
         if now >= self._due_at or (self._is_listed and self._seen != known):
             self._due_at = now + self._say(self._keep_seconds, _CALL_SECONDS)
 
-    def _wait(self) -> None:
+    def _wait(self, seconds: float, *news: Latch) -> None:
+        """Wait for so long; no longer than until this is closed, or there is news."""
         poll = select.poll()
-        poll.register(self._closing, select.POLLIN)
-        if not self._seen[1]:
-            poll.register(self._shared.stopping, select.POLLIN)
-        poll.poll(1000 * min(_LOOK_SECONDS, max(self._due_at - time.monotonic(), 0.0)))
+        for latch in (self._closing, *news):
+            poll.register(latch, select.POLLIN)
+        poll.poll(1000 * seconds)
 
     def _say(self, keep_seconds: float, patience_seconds: float) -> float:
         """Send a report; return after how many seconds the next one is due."""
