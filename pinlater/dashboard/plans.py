@@ -147,6 +147,8 @@ class Plans:
         except PinLaterError as error:
             plan.error = str(error)
         finally:
+            if moves:  # also those of a step that was not done to its end
+                plan.changed = sum(move.moved for move in moves.values())
             action = f"{plan.action}-many" + (f"(to={plan.to})" if plan.to else "")
             audit.write(name, action, ",".join(plan.jobs)[:200], plan.changed)
 

@@ -29,6 +29,7 @@ from pinlater.dashboard.fresh import Fresh
 from pinlater.dashboard.history import LENGTH, MOST_QUEUES, History
 from pinlater.dashboard.holders import Holder, Sightings, holder_of
 from pinlater.dashboard.plans import MOST_PLANS, Action, Plan, Plans
+from pinlater.errors import NoHealthyShards
 from pinlater.server.admin.figures import figures_of
 from pinlater.server.admin.reports import View
 from pinlater.server.metrics import Metrics
@@ -310,6 +311,27 @@ def test_plans_are_bounded(monkeypatch):
     asyncio.run(main())
 
 
+class FailingClient:
+    """Moves some of a hundred jobs, then fails."""
+
+    async def move_these(self, move, descriptors):
+        move.moved += 30
+        raise NoHealthyShards("all ill")
+
+
+def test_what_was_moved_before_an_error_is_counted():
+    async def main():
+        plans = Plans(FailingClient(), lambda queue: None)
+        jobs = {"pins": [f"pins:s1:p1:{number}" for number in range(100)]}
+        plan = Plan(action=Action.MOVE, state=JobState.PENDING, jobs=jobs, reason="", back="/", to="email")
+        plans.add(plan)
+        plans.start(plan, "admin@x")
+        await asyncio.wait([plan.task])
+        return plan.changed, plan.error
+
+    assert asyncio.run(main()) == (30, "all ill")
+
+
 class GatedClient:
     """Moves nothing before it is let, and counts what it has moved to an end."""
 
@@ -319,6 +341,7 @@ class GatedClient:
     async def move_these(self, move, descriptors):
         await self.gate.wait()
         self.moved += len(descriptors)
+        move.moved += len(descriptors)
         return len(descriptors)
 
 
