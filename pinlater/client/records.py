@@ -179,6 +179,10 @@ class QueueSettings(NamedTuple):
     is_from_file: bool = False
 
 
+SILENT_SECONDS = 12.0
+"""Workers report every 5 s; one that has missed two of them says nothing any more."""
+
+
 class RunningJob(NamedTuple):
     """A job that a worker says it runs.
 

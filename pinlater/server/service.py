@@ -80,10 +80,8 @@ class Service:
         self._now_ms = now_ms
         self._password = AdminPassword(settings.admin_password_hash)
         max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
-        reports, inspection = (
-            WorkerReports(backend, max_bytes),
-            Inspection(backend, settings.priority_levels, max_bytes),
-        )
+        reports = WorkerReports(backend, max_bytes)
+        inspection = Inspection(backend, settings.priority_levels, max_bytes)
         self._calls: dict[str, Callable[..., Awaitable[Answer]]] = {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,

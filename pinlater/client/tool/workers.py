@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 _HEADERS = ("HOST", "WORKER", "VERSION", "UP SINCE", "STATE", "POOL", "PROCESS", "MEMORY", "ENDED", "RUNS")
 _NUMBERS = (1, 6, 7, 8)
 
-_SILENT_SECONDS = 12.0
-"""Workers report every 5 s; one that has missed two of them says nothing any more."""
-
 _MOST_JOBS = 3
 
 
@@ -103,8 +100,10 @@ def _rows(report: WorkerReport, now_ms: float) -> Iterator[list[str]]:
 
 
 def _state(report: WorkerReport, now_ms: float) -> str:
+    from pinlater.client.records import SILENT_SECONDS
+
     silent_seconds = 0.0 if report.reported_ms is None else (now_ms - report.reported_ms) / 1000
-    if silent_seconds > _SILENT_SECONDS:
+    if silent_seconds > SILENT_SECONDS:
         return f"silent for {duration(silent_seconds)}"
     return "draining" if report.is_draining else "up"
 

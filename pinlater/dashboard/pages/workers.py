@@ -8,6 +8,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from pinlater.client.records import SILENT_SECONDS
 from pinlater.dashboard.board import board_of, known_queue
 from pinlater.dashboard.crews import MOST_JOBS
 from pinlater.dashboard.figures import PARKED
@@ -20,8 +21,6 @@ _MOST_PROCESSES = 200
 _MOST_WORKERS = 200
 _MOST_SHOWN = 20
 """Jobs of one process."""
-_SILENT_MS = 15_000
-"""Workers report every few seconds; one that has not for so long is away, or busy beyond measure."""
 
 
 class _Total(NamedTuple):
@@ -61,6 +60,6 @@ async def workers(request: Request) -> Response:
         most_processes=_MOST_PROCESSES,
         most_shown=_MOST_SHOWN,
         most_jobs=MOST_JOBS,
-        silent_ms=int(time.time() * 1000) - _SILENT_MS,
+        silent_ms=int((time.time() - SILENT_SECONDS) * 1000),
         parked=None if recent is None else int(recent[2].gauges.get(PARKED, 0)),
     )
