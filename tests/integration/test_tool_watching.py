@@ -251,6 +251,14 @@ def test_live_it_ends_on_a_signal_and_leaves_the_terminal_as_it_was(client, envi
         assert screen.modes_now() == screen.modes
 
 
+def test_a_terminal_that_does_not_know_its_size_is_taken_for_an_ordinary_one(client, environment):
+    client.create_queue("sizeless")
+    with Screen([*TOOL, "top", "sizeless"], environment, rows=0, columns=0) as screen:
+        wait_for(lambda: any(line.startswith("sizeless ") for line in screen.frame()))
+        screen.press(b"q")
+        assert screen.status() == 0
+
+
 def test_live_it_says_that_the_server_is_away_and_ends_all_the_same(environment):
     away = environment | {"PINLATER_SERVERS": "127.0.0.1:1"}
     with Screen([*TOOL, "top", "--timeout", "1"], away) as screen:

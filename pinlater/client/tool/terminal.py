@@ -72,10 +72,11 @@ class Terminal:
 
 def _window() -> os.terminal_size:
     """Return the size of the window as it is now; what COLUMNS and LINES say was true when the shell set them."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno())
-    except OSError:
-        return shutil.get_terminal_size()
+    with contextlib.suppress(OSError):
+        size = os.get_terminal_size(sys.stdout.fileno())
+        if size.columns and size.lines:  # a serial line, or a container, says 0
+            return size
+    return shutil.get_terminal_size()
 
 
 @contextlib.contextmanager
