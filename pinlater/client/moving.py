@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pinlater.client.calls import Call, Calls
 from pinlater.client.parcels import Portions, keyed, parcels
@@ -23,6 +23,23 @@ HOLD_SECONDS = 10.0
 _MARK = re.compile(r"^moved from (\w+:s[^\s:]+:p\d+:\d+)\n", re.MULTILINE | re.ASCII)
 _MOST_LOOKED_AT = 10_000
 _PAGE_SIZE = 500
+
+
+class _Origin(NamedTuple):
+    """What tells a job from all others: an address alone is also that of a job of another store."""
+
+    descriptor: str
+    created_at_ms: int | None
+
+    @classmethod
+    def of(cls, job: JobInfo) -> Self:
+        return cls(job.descriptor, job.created_at_ms)
+
+    @classmethod
+    def before_move(cls, job: JobInfo) -> Self | None:
+        """Return that of the job that this one is a copy of; None if it is no copy."""
+        match = _MARK.search(job.status)
+        return cls(match[1], job.created_at_ms) if match else None
 
 
 @dataclass(slots=True)
@@ -56,7 +73,7 @@ class Move:
     moved: int = 0
     left: int = 0
     _portions: Portions = field(default_factory=Portions)
-    _failed_there: dict[str, str] | None = None
+    _failed_there: dict[_Origin, str] | None = None
 
     def __post_init__(self) -> None:
         if self.queue == self.to:
@@ -101,24 +118,20 @@ class Move:
         if self.state_there is JobState.FAILED and self._failed_there is None:
             self._failed_there = yield from self._find_failed(calls)
         known = self._failed_there or {}
-        new = [job for job in jobs if job.descriptor not in known]
-        copies = {job.descriptor: known[job.descriptor] for job in jobs if job.descriptor in known}
+        copies = {job.descriptor: known[found] for job in jobs if (found := _Origin.of(job)) in known}
+        new = [job for job in jobs if job.descriptor not in copies]
         if new:
             call = calls.import_jobs(self.to, map(self._copy, new))
             is_keyed = self.state_there is JobState.PENDING
             stored = yield replace(call, safe_to_repeat=is_keyed)
             copies |= {job.descriptor: name for job, name in zip(new, stored, strict=True)}
             if is_keyed:
-                yield from self._leave_out_others(calls, copies)
+                there = yield calls.lookup(copies.values())
+                origins = {name: _Origin.before_move(job) for name, job in there.items()}
+                for job in new:  # another one may have the key
+                    if origins.get(copies[job.descriptor]) != _Origin.of(job):
+                        del copies[job.descriptor]
         return copies
-
-    @staticmethod
-    def _leave_out_others(calls: Calls, copies: dict[str, str]) -> Generator[Call[Any], Any, None]:
-        """Take out what is no copy, but another job that has the key."""
-        there = yield calls.lookup(copies.values())
-        for name, copy in list(copies.items()):
-            if copy not in there or _origin(there[copy]) != name:
-                del copies[name]
 
     def _delete(
         self, calls: Calls, descriptors: list[str]
@@ -134,13 +147,13 @@ class Move:
             return 0, error
         return deleted, None
 
-    def _find_failed(self, calls: Calls) -> Generator[Call[Any], Any, dict[str, str]]:
-        """Return what an earlier move has left in the new queue: old descriptor -> new one."""
-        found: dict[str, str] = {}
+    def _find_failed(self, calls: Calls) -> Generator[Call[Any], Any, dict[_Origin, str]]:
+        """Return the descriptors of what an earlier move has left in the new queue."""
+        found: dict[_Origin, str] = {}
         continuation = None
         for _ in range(_MOST_LOOKED_AT // _PAGE_SIZE):
             page = yield calls.scan(self.to, JobState.FAILED, limit=_PAGE_SIZE, continuation=continuation)
-            found |= {origin: info.descriptor for info in page.jobs if (origin := _origin(info))}
+            found |= {origin: info.descriptor for info in page.jobs if (origin := _Origin.before_move(info))}
             continuation = page.continuation
             if continuation is None:
                 break
@@ -157,12 +170,6 @@ class Move:
             allowed = max(job.attempts_allowed, self.attempts)
             copy = copy._replace(attempts_allowed=allowed, attempts_remaining=self.attempts)
         return copy
-
-
-def _origin(job: JobInfo) -> str | None:
-    """Return the descriptor that a job had before it was moved."""
-    match = _MARK.search(job.status)
-    return match[1] if match else None
 
 
 def carry_out(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Any]) -> T:

@@ -181,6 +181,16 @@ def test_a_job_whose_made_up_key_is_taken_stays_too(client):
     assert bodies_in(client, NEW, PENDING) == [b"theirs"]
 
 
+def test_a_failed_job_that_another_store_moved_is_no_copy(client):
+    names = failed(client, [b"ours"])
+    (job,) = client.lookup(names, include_body=True).values()
+    # Moved in the store that it came from, where a job had the same address.
+    theirs = job._replace(body=b"theirs", created_at_ms=job.created_at_ms - 1, status=f"moved from {names[0]}\nwhy")
+    client.import_jobs(NEW, [theirs])
+    assert client.move_these(Move(OLD, NEW, FAILED), names) == 1
+    assert bodies_in(client, NEW, FAILED) == [b"ours", b"theirs"]
+
+
 @pytest.mark.parametrize(("state", "attempts"), [(PENDING, None), (FAILED, None), (FAILED, 2)])
 def test_a_mover_that_is_killed_and_repeated_doubles_and_loses_nothing(server, client, state, attempts):
     bodies = [b"%d" % number for number in range(200)]
