@@ -143,6 +143,8 @@ def workforce_of(reports: Iterable[WorkerReport], claims: Claims, queue: str = "
         queue: leave out who neither serves it nor holds a job of it; empty: all.
     """
     crews = {(crew.holder.host, crew.holder.pid): crew for crew in claims.crews.values() if crew.holder.host}
+    # A process may have the number of one that is gone, whose claims have not ended yet.
+    unreported = [crew for crew in claims.crews.values() if crews.get((crew.holder.host, crew.holder.pid)) is not crew]
     hosts: defaultdict[str, list[Worker]] = defaultdict(list)
     for report in sorted(reports, key=lambda report: (report.host, report.started_ms or 0, report.id)):
         processes = [
@@ -156,7 +158,7 @@ def workforce_of(reports: Iterable[WorkerReport], claims: Claims, queue: str = "
         if processes or not queue:
             processes.sort(key=lambda one: (not one.jobs, one.jobs[0].since_ms or 0 if one.jobs else 0, one.about.pid))
             hosts[report.host].append(Worker(report, processes))
-    unreported = [crew for crew in claims.crews.values() if not crew.holder.host] + list(crews.values())
+    unreported += crews.values()
     for crew in unreported:
         crew.jobs.sort(key=_begin)
     unreported.sort(key=lambda crew: crew.holder)

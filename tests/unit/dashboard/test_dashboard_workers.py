@@ -71,6 +71,15 @@ def test_where_not_all_claims_were_seen_the_report_says_what_runs():
     assert runs_of(workforce_of([report(processes=processes)], claims_by(has_more=True), "email")) == {}
 
 
+def test_claims_of_a_process_that_had_the_same_number_are_not_hidden():
+    claims = claims_by(web1_42=claimed(1))
+    gone = Holder("worker:web1:42:before", "web1", 42)
+    claims = claims._replace(crews={gone: Crew(gone, claimed(2)), **claims.crews})
+    force = workforce_of([report(processes=[WorkerProcess(42)])], claims)
+    assert runs_of(force) == {42: [(job(1), 500, False)]}
+    assert [(crew.holder, [one.descriptor for one in crew.jobs]) for crew in force.others] == [(gone, [job(2)])]
+
+
 def test_claims_of_nobody_who_reports_come_by_themselves():
     force = workforce_of(
         [report(processes=[WorkerProcess(42)])], claims_by(web1_42=claimed(1), web2_42=claimed(2), script=claimed(3))
