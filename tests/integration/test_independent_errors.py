@@ -1,6 +1,6 @@
 """The errors of the service, each with its code; to a client that shares no code with it, whose connection goes on."""
 
-import time
+import select
 
 import pytest
 
@@ -207,10 +207,9 @@ def test_a_pattern_that_explodes_slows_nobody_down(client, queue, shared_server)
     with shared_server.client() as other:
         arguments = {"queueName": queue, "jobState": 0, "bodyRegexToMatch": "(a+)+$"}
         other.send("getJobCount", {"context": {"source": "x"}, "request": arguments})
-        began = time.monotonic()
         for n in range(20):
             put(client, queue, b"%d" % n)
-        assert time.monotonic() - began < 1.5  # the pattern is given up after two seconds
+        assert not select.select([other.socket.handle], [], [], 0)[0], "the search should still be under way"
         with refused(UNKNOWN, "took longer"):
             other.read("getJobCount")
 
