@@ -5,9 +5,9 @@ import sys
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
 
 from pinlater import Client, Job
+from tests.support.spans import exporting, named
 from tests.system.worker_program import wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -39,14 +39,14 @@ class Touch(Job, queue="touch"):
 def test_a_run_is_part_of_the_trace_of_its_enqueue(start, server, folder, several):
     (folder / "telemetry.py").write_text(TELEMETRY)
     worker = start("--processes", 1, "--middleware", "telemetry:traced", *several)
-    tracer = TracerProvider().get_tracer("test")
-    with Client(server.address, tracing=True) as client, tracer.start_as_current_span("sign up") as origin:
+    with exporting() as sent, Client(server.address, tracing=True) as client:
         handle = client.enqueue(Touch(number=1))
         handle.wait(timeout=20)
+        origin = named(sent, "send touch")
     spans = folder / "spans.jsonl"
     wait_for(lambda: spans.exists() and spans.read_text().endswith("\n"), what=lambda: worker.log)
     [span] = [json.loads(line) for line in spans.read_text().splitlines()]
-    assert span["parent_id"] == f"0x{trace.format_span_id(origin.get_span_context().span_id)}"
-    assert span["context"]["trace_id"] == f"0x{trace.format_trace_id(origin.get_span_context().trace_id)}"
+    assert span["parent_id"] == f"0x{trace.format_span_id(origin.context.span_id)}"
+    assert span["context"]["trace_id"] == f"0x{trace.format_trace_id(origin.context.trace_id)}"
     assert span["attributes"]["messaging.message.id"] == handle.descriptor
     assert worker.stop() == 0

@@ -13,7 +13,7 @@ def local_server(tmp_path):
 
 @pytest.fixture
 def exporter():
-    from tests.unit.spans import exporting  # few tests need OpenTelemetry
+    from tests.support.spans import exporting  # few tests need OpenTelemetry
 
     with exporting() as exporter:
         yield exporter

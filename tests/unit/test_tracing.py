@@ -13,7 +13,7 @@ from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid
 from pinlater.kept import kept_in, with_progress
 from pinlater.testing import run_inline
-from tests.unit.spans import named
+from tests.support.spans import named
 from tests.unit.test_layers import ROOT
 
 seen: list[trace.SpanContext] = []

@@ -15,8 +15,8 @@ from pinlater.testing import run_inline
 from pinlater.wire.messages import PinLaterEnqueueResponse
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
+from tests.support.spans import named
 from tests.unit.client_fakes import FakeServer
-from tests.unit.spans import named
 from tests.unit.worker_fakes import batch_of, new_slot
 
 TICK_MS = 1_800_000_000_000
