@@ -8,7 +8,7 @@ import pytest
 from pinlater.client.records import NewJob
 from pinlater.dashboard.access import own_path
 from pinlater.dashboard.forms import MAX_FORM_BYTES
-from tests.unit.dashboard.app import ADMIN, HERE, LOCKED, READER, dashboard, log_in, post, token_in
+from tests.unit.dashboard.app import ADMIN, HERE, LOCKED, PAGES, READER, dashboard, log_in, post, token_in
 
 # Without a password
 
@@ -84,18 +84,7 @@ def test_without_a_password_no_queue_can_be_deleted(browser, client):
 
 
 def test_with_a_password_nothing_is_shown_without_it(locked):
-    for path in (
-        "/",
-        "/queues/pins",
-        "/jobs?queue=pins",
-        "/job?id=pins:s1:p1:1",
-        "/failed",
-        "/workers",
-        "/server",
-        "/charts",
-        "/find?q=x",
-        "/nothing",
-    ):
+    for path in (*PAGES, "/server", "/charts", "/nothing"):
         answer = locked.get(path)
         assert answer.status_code == 303, path
         assert answer.headers["location"].startswith("/login")
@@ -230,16 +219,7 @@ def test_headers_of_every_answer(browser):
 
 def test_pages_have_no_script_and_no_style_in_line(browser, client):
     client.enqueue_jobs("pins", [NewJob(b"{}")])
-    for path in (
-        "/",
-        "/queues/pins",
-        "/jobs?queue=pins",
-        "/job?id=pins:s1:p1:1",
-        "/failed",
-        "/workers",
-        "/server",
-        "/find?q=x",
-    ):
+    for path in (*PAGES, "/server"):
         text = browser.get(path).text
         assert " style=" not in text, path
         assert "<style" not in text, path

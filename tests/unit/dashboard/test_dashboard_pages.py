@@ -10,7 +10,7 @@ import pytest
 from pinlater import Job
 from pinlater.client.records import Ack, NewJob
 from pinlater.state import JobState
-from tests.unit.dashboard.app import dashboard, post, token_in
+from tests.unit.dashboard.app import PAGES, dashboard, post, token_in
 from tests.unit.dashboard.failing import fail, failed_status
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\x00\u202e\ud800"
@@ -300,15 +300,7 @@ def test_a_server_that_is_away_is_named_and_found_again(tmp_path):
 
     [port] = free_ports(1)
     with dashboard(f"127.0.0.1:{port}") as browser:
-        for path in (
-            "/",
-            "/queues/pins",
-            "/jobs?queue=pins",
-            "/job?id=pins:s1:p1:1",
-            "/failed",
-            "/workers",
-            "/find?q=x",
-        ):
+        for path in PAGES:
             answer = browser.get(path)
             assert answer.status_code == 503, path
             assert "The server is away" in answer.text
