@@ -19,6 +19,8 @@ AWAY_SECONDS = 1.0
 HELD_SECONDS = 60.0
 DEAD_SECONDS = 60.0
 PROCESSES = 2
+LEASE_SECONDS = 5
+"""Of the worker. A claim whose answer was lost costs a whole lease, which is not what is measured."""
 PATIENCE_SECONDS = 120.0
 """For all that was confirmed to be done at the end: what a worker held when a claim was lost waits for its lease."""
 
@@ -73,7 +75,10 @@ def _figures(setting: Setting, name: str, title: str, shards: int, trouble: Trou
     known = len(setting.stores.databases)
     with setting.safe_server(name, shards) as server:
         server.create_queue("nothing")
-        with setting.worker(server, processes=PROCESSES), server.client(retries=0) as client:
+        with (
+            setting.worker(server, processes=PROCESSES, lease_seconds=LEASE_SECONDS),
+            server.client(retries=0) as client,
+        ):
             with Producers(server) as producers:
                 _until_done(client)
                 waits = trouble(setting, setting.stores.databases[known:], client)

@@ -134,8 +134,10 @@ class Server(_Program):
 class Worker(_Program):
     """``pinlater-worker`` with the jobs of this package."""
 
-    def __init__(self, folder: Path, server: Server, *, processes: int, burst: bool) -> None:
+    def __init__(self, folder: Path, server: Server, *, processes: int, burst: bool, lease_seconds: int | None) -> None:
         arguments = ["benchmarks.jobs", "--server", str(server.address), "--processes", str(processes)]
+        if lease_seconds is not None:
+            arguments += ["--lease", str(lease_seconds)]
         super().__init__("pinlater.worker.program", arguments + ["--burst"] * burst, folder / "worker.log")
 
     def finish(self, timeout_seconds: float) -> None:

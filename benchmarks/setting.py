@@ -56,9 +56,11 @@ class Setting:
         """Look into a server's store: which jobs have succeeded since."""
         return self.stores.finished(self.folder / name, since_ms)
 
-    def worker(self, server: Server, *, processes: int, burst: bool = False) -> Worker:
+    def worker(
+        self, server: Server, *, processes: int, burst: bool = False, lease_seconds: int | None = None
+    ) -> Worker:
         """Start a worker with the jobs of this package."""
-        return Worker(self.folder, server, processes=processes, burst=burst)
+        return Worker(self.folder, server, processes=processes, burst=burst, lease_seconds=lease_seconds)
 
     def viewers(self, server: Server, paths: Sequence[str], count: int) -> Viewers:
         """Let people look at the dashboard of a server."""
