@@ -44,9 +44,14 @@ MYSQL_COLUMNS = (*COLUMNS[:3], "partitions", *COLUMNS[3:9], "filtered", "Extra")
 
 
 class Filled:
-    """A database with a long history and a long future; two queues share it."""
+    """A database with a history and a future; two queues share it.
 
-    def __init__(self):
+    Args:
+        rows: how many jobs of each kind.
+    """
+
+    def __init__(self, rows):
+        self._rows = rows
         service = shared_service()
         self.queries = Queries(fresh_prefix() + "plans")
         self._runner = asyncio.Runner()
@@ -67,9 +72,9 @@ class Filled:
             ("claimed", 1, NOW),
             ("finished", 2, NOW - 100_000),
         ):
-            values = {"first": first, "state": state, "run_after": run_after, "rows": ROWS[kind]}
+            values = {"first": first, "state": state, "run_after": run_after, "rows": self._rows[kind]}
             await connection.run(FILL.format(db=self.queries.database, numbers=NUMBERS, **values).encode())
-            first += ROWS[kind]
+            first += self._rows[kind]
         await connection.run(FILL_REPORTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         await connection.run(f"ANALYZE TABLE {self.queries.database}.jobs, {self.queries.database}.reports".encode())
         return connection
@@ -101,9 +106,18 @@ class Filled:
 
 @pytest.fixture(scope="module")
 def filled():
-    filled = Filled()
+    """With a long history and a long future."""
+    filled = Filled(ROWS)
     yield filled
     filled.end()
+
+
+@pytest.fixture(scope="module")
+def young():
+    """With few jobs, so that to walk along all of them looks cheap."""
+    young = Filled(dict.fromkeys(ROWS, 5))
+    yield young
+    young.end()
 
 
 IDS = [2, 4, 6, 8, 10]
@@ -137,7 +151,14 @@ OF_REPORTS = {
     "expired_reports": "reports_expiring", "sizes_of_reports": "reports_expiring",
 }  # fmt: skip
 """With the index that each walks along."""
+BY_PRIMARY_KEY = {("PRIMARY", "range"), ("PRIMARY", "const"), ("PRIMARY", "eq_ref")}
 BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS} - {"forget_queue"}
+
+
+def of_jobs(plan):
+    """Return its only step that reads jobs."""
+    [step] = [step for step in plan if step["table"] == "jobs"]
+    return step
 
 
 @pytest.mark.parametrize("name", sorted(set(STATEMENTS) - OF_QUEUES))
@@ -153,7 +174,7 @@ def test_no_statement_scans_or_sorts_the_jobs(filled, name):
 )
 def test_each_walk_goes_along_its_index(filled, names, key):
     for name in sorted(names):
-        [step] = [step for step in filled.plan(name, **COMMON) if step["table"] == "jobs"]
+        step = of_jobs(filled.plan(name, **COMMON))
         assert step["key"] == key, (name, step)
 
 
@@ -168,14 +189,21 @@ def test_reports_are_found_by_worker_or_by_their_expiry(filled, name):
 
 @pytest.mark.parametrize("name", sorted(BY_ID))
 def test_jobs_addressed_by_id_are_found_by_id(filled, name):
-    [step] = filled.plan(name, **COMMON)
-    assert (step["key"], step["type"]) in {("PRIMARY", "range"), ("PRIMARY", "const")}, step
+    step = of_jobs(filled.plan(name, **COMMON))
+    assert (step["key"], step["type"]) in BY_PRIMARY_KEY, step
     assert int(step["rows"]) <= len(IDS)
+
+
+@pytest.mark.parametrize("name", sorted(BY_ID - {"stored_ids"}))  # which locks nothing
+def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, name):
+    """Others may hold those, so that two who look for different jobs would wait for each other."""
+    step = of_jobs(young.plan(name, **COMMON))
+    assert (step["key"], step["type"]) in BY_PRIMARY_KEY, step
 
 
 @pytest.mark.parametrize("name", ["claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs", "next_due"])
 def test_the_index_narrows_by_all_that_it_can(filled, name):
-    [step] = [step for step in filled.plan(name, **COMMON) if step["table"] == "jobs"]
+    step = of_jobs(filled.plan(name, **COMMON))
     by_run_after = 0 if name == "failed_jobs" else 8
     assert int(step["key_len"]) == 4 + 1 + 1 + by_run_after, step
 
@@ -198,6 +226,8 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("lookup_jobs", {}, 12),
         ("expired_claims", {"now": NOW + 2000}, 25),
         ("expired_claims", {"now": 0}, 3),
+        ("remove_jobs", {}, 25),
+        ("delete_jobs", {}, 25),
         ("finished_jobs", {}, 25),
         ("finished_jobs", {"state": 3, "before": 0}, 3),
         ("failed_jobs", {}, 25),

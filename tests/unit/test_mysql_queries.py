@@ -46,8 +46,10 @@ def test_each_kind_of_value_has_its_literal(queries):
 
 
 def test_a_list_that_is_empty_matches_nothing(queries):
-    assert b"IN (NULL)" in queries.bind("remove_jobs", ids=[])
-    assert b"IN (1,2)" in queries.bind("remove_jobs", ids=[1, 2])
+    assert b"IN (null)" in queries.bind("bodies_of_jobs", ids=[])
+    assert b"IN (1,2)" in queries.bind("bodies_of_jobs", ids=[1, 2])
+    assert b"'[null]'" in queries.bind("remove_jobs", ids=[])
+    assert b"'[1,2]'" in queries.bind("remove_jobs", ids=[1, 2])
     assert b"IN (_binary'a',_binary'''')" in queries.bind("unique_jobs", queue=1, keys=[b"a", b"'"])
 
 

@@ -31,10 +31,10 @@ def text(value: str) -> bytes:
 
 
 def _list(values: Sequence[int] | Sequence[bytes]) -> bytes:
-    """Return the inside of an SQL list; none at all matches nothing."""
+    """Return the inside of a list, for numbers one of SQL or JSON; none at all matches nothing."""
     if values and isinstance(values[0], bytes):
         return b",".join(map(blob, values))  # type: ignore[arg-type]
-    return ",".join(map(str, values)).encode() or b"NULL"
+    return ",".join(map(str, values)).encode() or b"null"
 
 
 def _literal(value: Value) -> bytes:

@@ -1,6 +1,8 @@
 -- Every statement that a MySQL shard runs. `{db}` is its database, `:name` a value: a number, a text, bytes, or a list
 -- of numbers. Jobs that are addressed by id are found by it (FORCE INDEX), never by a walk along another index; changes
--- are made in the order of ids, so that transactions wait for each other rather than deadlock.
+-- are made in the order of ids, so that transactions wait for each other rather than deadlock. A DELETE heeds no
+-- FORCE INDEX while the table is small, or thought so: it walks along all jobs, and waits for those that others hold.
+-- So ids are joined to it, in that order.
 
 -- name: begin
 START TRANSACTION
@@ -197,8 +199,9 @@ SET state = 0, attempts_remaining = :attempts, run_after = :run_after, moment = 
 WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
 
 -- name: delete_jobs
-DELETE FROM {db}.jobs USING {db}.jobs FORCE INDEX (PRIMARY)
-WHERE id IN (:ids) AND state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
+DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS doomed
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = doomed.id
+WHERE state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
 
 -- name: expired_claims
 -- Which nobody else is ending. While a server is younger than :quiet, claims whose lease is longer than its age are
@@ -225,7 +228,8 @@ WHERE state = :state AND moment < :before
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: remove_jobs
-DELETE FROM {db}.jobs USING {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
+DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS doomed
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = doomed.id
 
 -- name: deleted_queues
 SELECT id FROM {db}.queues WHERE name IS NULL
