@@ -17,7 +17,8 @@ log = logging.getLogger("pinlater_supervisor")
 WARNING_SECONDS = 2.0
 """How long before its death a child is told to stop now."""
 RESERVE_SECONDS = 2.0
-"""What the pools that stop later have at least: when the earlier ones are killed, they tidy up after them."""
+"""What each stage has at least after the one before it, to tidy up after children that were killed; of a short drain, a
+quarter of it."""
 
 
 def warning_seconds(drain_seconds: float) -> float:
@@ -78,7 +79,7 @@ class Drain:
 
     def _enter(self, now: float) -> None:
         self._is_entered = True
-        reserve = min(RESERVE_SECONDS, self._seconds / 10) * (len(self._orders) - 1)
+        reserve = min(RESERVE_SECONDS, self._seconds / 4) * (len(self._orders) - 1)
         for process in self._stage():
             process.ask_to_stop(
                 "stop", deadline=self._deadline - reserve, warning_seconds=warning_seconds(self._seconds)

@@ -76,7 +76,7 @@ def test_the_deadline_kills_the_deaf_and_leaves_time_for_the_next_pool(start):
             worker(child)
             say("keeper tidied up")
 
-        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=keeper, stop_order=1), drain_seconds=1)
+        supervise(Pool(name="jobs", run=deaf), Pool(name="keeper", run=keeper, stop_order=1), drain_seconds=6)
     """
     )
     master.expect_all("ready jobs 0", "ready keeper 0")

@@ -72,6 +72,8 @@ class MariadbService:
         self._process = None
         self.host, self.port, self.user, self.password = "127.0.0.1", free_port(), "pinlater", "s3cret pass"
         self._data = self._folder / "data"
+        self._temporary = self._folder / "tmp"
+        self._temporary.mkdir(exist_ok=True)
         if not self._data.exists():
             self._install()
         self.start()
@@ -81,7 +83,7 @@ class MariadbService:
             f"CREATE USER IF NOT EXISTS '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
             f"GRANT ALL ON *.* TO '{self.user}'@'%';\n"
         )
-        common = [*self._as_root(), f"--datadir={self._data}", "--innodb-use-native-aio=0"]
+        common = [*self._where(), "--innodb-use-native-aio=0"]
         if is_mysql():
             command = [PROGRAM, "--no-defaults", "--initialize-insecure", *common]
         else:
@@ -90,9 +92,10 @@ class MariadbService:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         assert done.returncode == 0, done.stdout[-3000:]
 
-    @staticmethod
-    def _as_root():
-        return ["--user=root"] if os.getuid() == 0 else []
+    def _where(self):
+        """Return the options of its folders; whoever starts in a tmpdir empties it, so that each has its own."""
+        folders = [f"--datadir={self._data}", f"--tmpdir={self._temporary}"]
+        return ["--user=root", *folders] if os.getuid() == 0 else folders
 
     def start(self):
         """Start it, and wait until it takes connections."""
@@ -101,8 +104,7 @@ class MariadbService:
                 [
                     PROGRAM,
                     "--no-defaults",
-                    *self._as_root(),
-                    f"--datadir={self._data}",
+                    *self._where(),
                     f"--port={self.port}",
                     "--bind-address=127.0.0.1",
                     "--socket=socket",  # in the data folder; a whole path may be longer than sockets allow
