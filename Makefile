@@ -1,5 +1,5 @@
 # Everything is kept in .venv; nothing else on the machine is touched, but for root on Debian: python3-venv, and for
-# the tests systemd and chromium, are installed if they are missing.
+# the tests the programs that .ci/test names, are installed if they are missing.
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PROXIES = ("nginx", "caddy")
+"""Languages of blocks that ``test_proxies.py`` runs."""
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"^( *)```(\w*)\s*$")

@@ -28,14 +28,14 @@ class Authority:
         self._folder = folder
         self._name = name
         self.own = self._files(name)
-        _openssl("req", "-x509", *_NEW_KEY, *self._out(self.own), "-days", "2", "-subj", f"/CN={name}")
+        _openssl("req", "-x509", *_NEW_KEY, *self._out(self.own), "-days", "2", "-subj", f"/CN={name}", *_VOUCHES)
         self.ca = self.own.cert
 
     def issue(self, name, alternative="DNS:localhost,IP:127.0.0.1,IP:::1"):
         """Return a new certificate for ``alternative`` names."""
         issued, request = self._files(name), str(self._folder / f"{name}.csr")
         extensions = self._folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={alternative}\n")
+        extensions.write_text(f"subjectAltName={alternative}\nauthorityKeyIdentifier=keyid\n")
         _openssl("req", *_NEW_KEY, "-keyout", issued.key, "-out", request, "-subj", f"/CN={name}")
         signed_by = ("-CA", self.own.cert, "-CAkey", self.own.key, "-CAcreateserial")
         _openssl("x509", "-req", "-in", request, *signed_by, "-days", "2", "-extfile", extensions, "-out", issued.cert)
@@ -50,6 +50,8 @@ class Authority:
 
 
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+_VOUCHES = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+"""Without that, and the key identifiers of what is issued, Python 3.13 and later do not take its word."""
 
 
 def _openssl(*arguments):
