@@ -19,6 +19,9 @@ from pinlater.worker.shared import Shared
 _FIRST_BUCKET, _AFTER_LAST_BUCKET = 8, 23
 """From 0.13 ms to 10 hours; every bound is four times the one before."""
 
+_ALARMING = frozenset({"crashed", "poison"})
+"""Endings that have a 0 from a class's first run on: an alert sees a number rise, but not come into being."""
+
 Exits = Counter[tuple[str, str]]
 """Pool and reason -> how many processes ended so."""
 
@@ -61,15 +64,18 @@ def _lines(shared: Shared, counts: Mapping[Key, Counts], exits: Exits) -> Iterat
     yield from _head("pinlater_worker_jobs_total", "counter", "Runs of jobs that ended, by class and how")
     for (queue, name), count in runs.items():
         for ending, number in count.endings.items():
-            if number:
+            if number or ending in _ALARMING:
                 yield _line("pinlater_worker_jobs_total", {"queue": queue, "class": name, "ending": ending}, number)
     yield from _head("pinlater_worker_job_seconds", "histogram", "Time of runs, however they ended")
     for (queue, name), count in runs.items():
         yield from _histogram("pinlater_worker_job_seconds", {"queue": queue, "class": name}, count)
-    yield from _events({queue: count.events for (queue, name), count in sorted(counts.items()) if not name})
+    running = _running(shared)
+    served = {queue: Counts() for _, queue in running}
+    told = {queue: count for (queue, name), count in counts.items() if not name}
+    yield from _events({queue: count.events for queue, count in sorted((served | told).items())})
     yield from _head("pinlater_worker_jobs_running", "gauge", "Jobs that run now")
-    for (pool, queue), running in _running(shared).items():
-        yield _line("pinlater_worker_jobs_running", {"pool": pool, "queue": queue}, running)
+    for (pool, queue), jobs in running.items():
+        yield _line("pinlater_worker_jobs_running", {"pool": pool, "queue": queue}, jobs)
     yield from _head("pinlater_worker_process_exits_total", "counter", "Job processes that ended, by reason")
     for (pool, reason), number in sorted(exits.items()):
         yield _line("pinlater_worker_process_exits_total", {"pool": pool, "reason": reason}, number)

@@ -1,8 +1,10 @@
-"""A real Prometheus scrapes a real server, and answers every query of the dashboard."""
+"""A real Prometheus scrapes a real server and a real worker, and answers every query of the dashboard."""
 
 import contextlib
 import json
+import re
 import subprocess
+import sys
 import time
 import urllib.parse
 import urllib.request
@@ -11,7 +13,7 @@ import pytest
 
 from tests.support.apache import DeclaredError
 from tests.support.monitoring import FOLDER, dashboard_queries, metrics_in, metrics_on, program
-from tests.support.server import ServerProcess, free_ports, wait_for
+from tests.support.server import ServerProcess, environment, free_ports, wait_for
 
 SELDOM = ("pinlater_calls_shed_total",)
 """Nothing of the test makes the store fall behind."""
@@ -28,12 +30,51 @@ def server(tmp_path_factory):
     assert server.stop() == 0
 
 
+JOBS = """
+from pinlater import Job, JobContext
+
+class Count(Job, queue="counts", attempts=1):
+    number: int
+
+    def run(self, context: JobContext) -> None:
+        context.checkpoint()
+        if self.number % 5 == 0:
+            raise ValueError(self.number)
+"""
+
+
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory, server):
+def worker(tmp_path_factory, server):
+    """Address of the metrics of a worker, whose processes are replaced after some jobs."""
+    folder = tmp_path_factory.mktemp("worker")
+    (folder / "count_jobs.py").write_text(JOBS)
+    with server.client() as client:
+        client.createQueue(name="counts")
+    command = [sys.executable, "-m", "pinlater.worker.program", "count_jobs", "--server", server.address]
+    command += ["--processes", "1", "--max-jobs", "10", "--health", "0"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=environment()
+        )
+
+    def address():
+        assert process.poll() is None, (folder / "log").read_text()
+        return re.search(r"health at http://([\d.:]+)", (folder / "log").read_text())
+
+    try:
+        yield wait_for(address, 50)[1]
+    finally:
+        process.terminate()
+        process.wait(40)
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory, server, worker):
     """Ask it: a function that takes a query and returns the result."""
     folder = tmp_path_factory.mktemp("prometheus")
     (port,) = free_ports(1)
     config = (FOLDER / "prometheus.yml").read_text().replace("127.0.0.1:9999", f"127.0.0.1:{server.admin_port}")
+    config = config.replace("127.0.0.1:9998", worker)
     config = config.replace("interval: 15s", "interval: 1s").replace("alerts.yml", str(FOLDER / "alerts.yml"))
     (folder / "prometheus.yml").write_text(config)
     command = [program("prometheus"), f"--config.file={folder / 'prometheus.yml'}"]
@@ -79,12 +120,14 @@ def some_of_everything(server):
         with contextlib.suppress(DeclaredError):
             client.getJobCount(queueName="missing", jobState=0)
         client.enqueueJobs(queueName="email", jobs=[{"body": b"y", "numAttemptsAllowed": 1}])
+        bodies = [json.dumps({"job": "Count", "number": number}).encode() for number in range(10)]
+        client.enqueueJobs(queueName="counts", jobs=[{"body": body, "numAttemptsAllowed": 1} for body in bodies])
 
 
 @pytest.mark.timeout(150)
 def test_prometheus_answers_the_queries_of_the_dashboard(server, prometheus):
     open_queries = [query for query in dashboard_queries() if not any(name in query for name in SELDOM)]
-    assert len(open_queries) > 25
+    assert len(open_queries) > 35
     deadline = time.monotonic() + 100
     while open_queries:
         some_of_everything(server)
@@ -112,8 +155,10 @@ def test_the_figures_of_the_queues_are_right(server, prometheus):
     assert figure("pinlater_queue_backlog_seconds") == 4 * 300  # nothing was completed
 
 
-def test_every_metric_of_the_dashboard_is_on_the_page(server):
+def test_every_metric_of_the_dashboard_is_on_a_page(server, worker):
     with server.client() as client:
         client.createQueue(name="any")
+    with urllib.request.urlopen(f"http://{worker}/metrics", timeout=20) as answer:
+        of_worker = metrics_on(answer.read().decode())
     named = metrics_in("\n".join(dashboard_queries()))
-    assert wait_for(lambda: named <= metrics_on(server.page("/metrics")[1]))
+    assert wait_for(lambda: named <= metrics_on(server.page("/metrics")[1]) | of_worker)

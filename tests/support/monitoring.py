@@ -20,14 +20,24 @@ def program(name):
     return path
 
 
-def dashboard():
-    return json.loads((FOLDER / "dashboard.json").read_text())
+def _everything():
+    return json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+
+
+def rows():
+    """Return the headings between the panels of the dashboard."""
+    return [one for one in _everything() if one["type"] == "row"]
+
+
+def panels():
+    """Return the panels of the dashboard."""
+    return [one for one in _everything() if one["type"] != "row"]
 
 
 def dashboard_queries():
     """Return the queries of all panels, with their variables filled in as Grafana does."""
-    queries = [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
-    values = {"$job": "pinlater", "$queue": ".*", "$__rate_interval": "30s"}
+    queries = [target["expr"] for panel in panels() for target in panel["targets"]]
+    values = {"$job": "pinlater", "$workers": "pinlater-worker", "$queue": ".*", "$__rate_interval": "30s"}
     for name, value in values.items():
         queries = [query.replace(name, value) for query in queries]
     return queries

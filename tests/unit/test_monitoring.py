@@ -6,7 +6,10 @@ import pytest
 
 from pinlater.server.metrics import Metrics, render_prometheus
 from pinlater.server.metrics.families import Gauge
-from tests.support.monitoring import FOLDER, dashboard, dashboard_queries, metrics_in, metrics_on, program
+from pinlater.worker.figures import Figures
+from pinlater.worker.pools import JobPool
+from pinlater.worker.shared import Shared
+from tests.support.monitoring import FOLDER, dashboard_queries, metrics_in, metrics_on, panels, program, rows
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +18,8 @@ def known():
     for family in metrics._families:
         if isinstance(family, Gauge):
             family.source = lambda: 1
-    return metrics_on(render_prometheus(metrics.snapshot(), [1]))
+    of_worker = Figures(Shared.for_pools([JobPool()])).page().decode()
+    return metrics_on(render_prometheus(metrics.snapshot(), [1])) | metrics_on(of_worker)
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "dashboard.json", "README.md"])
@@ -47,14 +51,28 @@ def test_the_dashboard_has_all_that_an_operator_asks_for():
         "pinlater_commit_requests",
         "pinlater_commit_seconds",
         "pinlater_store_seconds",
+        "pinlater_worker_jobs_total",
+        "pinlater_worker_job_seconds",
+        "pinlater_worker_jobs_running",
+        "pinlater_worker_process_exits_total",
+        "pinlater_worker_checkpoints_lost_total",
+        "pinlater_worker_jobs_returned_total",
+        "pinlater_worker_acks_lost_total",
     }
 
 
 def test_panels_have_titles_units_descriptions_and_places_of_their_own():
-    panels = dashboard()["panels"]
-    assert len({panel["title"] for panel in panels}) == len({panel["id"] for panel in panels}) == len(panels)
-    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
-    assert all(panel["description"] and panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
+    everything = panels() + rows()
+    assert len({one["title"] for one in everything}) == len({one["id"] for one in everything}) == len(everything)
+    taken = [spot for one in everything for spot in spots(one["gridPos"])]
+    assert len(set(taken)) == len(taken)
+    assert all(panel["description"] and panel["fieldConfig"]["defaults"]["unit"] for panel in panels())
+
+
+def spots(place):
+    """Return the squares of the grid that something covers."""
+    columns, lines = (range(place[start], place[start] + place[size]) for start, size in (("x", "w"), ("y", "h")))
+    return [(column, line) for column in columns for line in lines]
 
 
 def promtool(*arguments, **options):
@@ -66,7 +84,7 @@ def promtool(*arguments, **options):
 def test_the_rules_and_the_configuration_are_valid():
     checked = promtool("check", "config", str(FOLDER / "prometheus.yml"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "13 rules found" in checked.stdout
+    assert "17 rules found" in checked.stdout
 
 
 RULE_TESTS = """
@@ -89,6 +107,20 @@ tests:
         values: '700000x90'
       - series: 'pinlater_shard_ill{{instance="a", shard="2"}}'
         values: '0 0 1x20'
+      - series: 'pinlater_worker_jobs_total{{instance="b", queue="email", class="Send", ending="crashed"}}'
+        values: '0x9 1x20'
+      - series: 'pinlater_worker_jobs_total{{instance="b", queue="email", class="Send", ending="retried"}}'
+        values: '0+9x30'
+      - series: 'pinlater_worker_process_exits_total{{instance="b", pool="jobs", reason="signal"}}'
+        values: '0+1x30'
+      - series: 'pinlater_worker_process_exits_total{{instance="b", pool="jobs", reason="done"}}'
+        values: '0+9x30'
+      - series: 'pinlater_worker_acks_lost_total{{instance="b", queue="email"}}'
+        values: '0x30'
+      - series: 'pinlater_worker_checkpoints_lost_total{{instance="b", queue="email"}}'
+        values: '0x9 1x20'
+      - series: 'up{{job="pinlater-worker", instance="b"}}'
+        values: '1 1 0x28'
     alert_rule_test:
       - {{eval_time: 1m, alertname: PinLaterShardIsIll}}
       - eval_time: 5m
@@ -114,6 +146,37 @@ tests:
               summary: "email: 50% of the attempts fail"
               description: "pinlater scan email --state failed shows why."
       - {{eval_time: 50m, alertname: PinLaterCertificateEnds}}
+      - {{eval_time: 9m, alertname: PinLaterJobsCrash}}
+      - eval_time: 12m
+        alertname: PinLaterJobsCrash
+        exp_alerts:
+          - exp_labels: {{queue: email, class: Send, severity: ticket}}
+            exp_annotations:
+              summary: "email: processes die while they run Send"
+              description: "Of a signal, or for want of memory: the worker's log has each one."
+      - eval_time: 12m
+        alertname: PinLaterProcessesDie
+        exp_alerts:
+          - exp_labels: {{instance: b, pool: jobs, reason: signal, severity: ticket}}
+            exp_annotations:
+              summary: "b: processes of the pool jobs end early: signal"
+              description: "The worker's log has each one, with what it ran, and its memory."
+      - {{eval_time: 3m, alertname: PinLaterWorkIsLost}}
+      - eval_time: 12m
+        alertname: PinLaterWorkIsLost
+        exp_alerts:
+          - exp_labels: {{instance: b, queue: email, severity: ticket}}
+            exp_annotations:
+              summary: "b: no server took what became of jobs of email"
+              description: "What has ended runs again, or begins further back. Were the servers away?"
+      - {{eval_time: 4m, alertname: PinLaterWorkerDown}}
+      - eval_time: 12m
+        alertname: PinLaterWorkerDown
+        exp_alerts:
+          - exp_labels: {{instance: b, job: pinlater-worker, severity: ticket}}
+            exp_annotations:
+              summary: "b: no worker answers"
+              description: "Its jobs go to others. Its log, and pinlater workers, say more."
 """
 
 

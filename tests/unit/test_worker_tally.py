@@ -159,6 +159,21 @@ def test_the_page(shared):
     assert found["pinlater_worker_process_exits_total", "jobs", "memory_ceiling"] == 1
     events = ["checkpoints", "checkpoints_lost", "jobs_returned", "acks_lost"]
     assert [found[f"pinlater_worker_{event}_total", "q"] for event in events] == [1, 2, 3, 4]
+    assert [found[f"pinlater_worker_{event}_total", "idle"] for event in events] == [0, 0, 0, 0]
+
+
+def test_what_alerts_watch_begins_at_zero(shared):
+    shared.slot("jobs", 0).introduce(Identity("me", ["q"], ["A"], 1))
+    sheet = shared.sheet("jobs", 0)
+    sheet.introduce(["A"])
+    sheet.note("q", 0, 1)
+    found = samples(Figures(shared))
+    jobs_total = {key: value for key, value in found.items() if key[0] == "pinlater_worker_jobs_total"}
+    assert jobs_total == {
+        ("pinlater_worker_jobs_total", "A", "q", "succeeded"): 1,
+        ("pinlater_worker_jobs_total", "A", "crashed", "q"): 0,
+        ("pinlater_worker_jobs_total", "A", "poison", "q"): 0,
+    }
 
 
 @pytest.mark.parametrize(
