@@ -228,7 +228,16 @@ def jobs() -> str:
         "## What a job may raise, and meet",
         *(
             described("errors", name, level=3)
-            for name in ("Retry", "Discard", "JobTimeout", "JobInterrupted", "JobSleeps", "BodyInvalid", "BodyTooLarge")
+            for name in (
+                "Retry",
+                "Discard",
+                "JobTimeout",
+                "JobStalled",
+                "JobInterrupted",
+                "JobSleeps",
+                "BodyInvalid",
+                "BodyTooLarge",
+            )
         ),
     )
 

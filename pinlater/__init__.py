@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pinlater.backoff import Backoff, Constant, Exponential, Linear
 from pinlater.context import JobContext
-from pinlater.errors import Discard, JobInterrupted, JobSleeps, JobTimeout, PinLaterError, Retry
+from pinlater.errors import Discard, JobInterrupted, JobSleeps, JobStalled, JobTimeout, PinLaterError, Retry
 from pinlater.job import Job, RawJob
 from pinlater.middleware import Middleware
 from pinlater.retrying import retrying
@@ -31,6 +31,7 @@ __all__ = [
     "JobHandle",
     "JobInterrupted",
     "JobSleeps",
+    "JobStalled",
     "JobState",
     "JobTimeout",
     "Linear",

@@ -216,6 +216,7 @@ class JobContext(ABC):
         run_at: datetime | float | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
+        stall_after: float | None = None,
     ) -> str:
         """Enqueue a follow-up job, once: its descriptor is kept like the result of a step.
 
@@ -235,8 +236,9 @@ class JobContext(ABC):
             attempts: attempts in all.
             delay: seconds from now before which it does not run.
             run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
-            backoff: delay before further attempts, see ``Client.enqueue``; the job class's unless given, as the next.
+            backoff: delay before further attempts, see ``Client.enqueue``; the class's unless given, as the next two.
             timeout: seconds that a run may take.
+            stall_after: seconds that it may go without a sign of progress.
 
         Returns:
             The follow-up's descriptor.

@@ -18,6 +18,7 @@
     │   ├── Retry                    run again after the given time, instead of the class's backoff
     │   ├── Discard                  give the job up now, whatever attempts remain
     │   ├── JobTimeout               the job runs for longer than its timeout
+    │   │   └── JobStalled           it has given no sign of progress for its stall_after
     │   ├── BodyInvalid              the body is not a record of a registered job class
     │   └── BodyTooLarge
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
@@ -211,6 +212,10 @@ class JobTimeout(JobError):
     A coroutine that waits gets ``asyncio.CancelledError`` instead, as with ``asyncio.timeout``; its attempt fails
     with a ``JobTimeout`` all the same.
     """
+
+
+class JobStalled(JobTimeout):
+    """Raised in a job that gives no sign of progress for its ``stall_after``; in every other way a ``JobTimeout``."""
 
 
 class BodyInvalid(JobError):

@@ -31,7 +31,7 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 LONGEST_LIMIT_SECONDS = 366 * 86400.0
 _LONGEST_KEY = 200
 KILL_SLACK_SECONDS = 10.0
-"""How long after its timeout a job is killed that did not heed it."""
+"""How long after a limit a job is killed that did not heed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,9 @@ class JobOptions:
             ``--threads`` a blocking call is not cut short, with ``--concurrency`` only what is awaited is.
         kill_after: seconds after which the process of a running job is killed, whatever it does; unless given,
             10 more than ``timeout``. Either way the attempt has failed.
+        stall_after: seconds without any sign of progress after which ``JobStalled`` is raised in a running job, as
+            ``JobTimeout`` is; 10 more, and its process is killed. Signs are the calls of its context: ``checkpoint``,
+            ``progress``, ``step``, each item of ``iterate``. The attempt has failed.
         give_up_on: exceptions that no further attempt would help: a job that raises one of them, or of their
             subclasses, becomes FAILED whatever attempts remain. A ``Retry`` is retried all the same.
         backoff_on: exceptions after which another backoff than ``backoff`` holds, for them and their subclasses:
@@ -69,6 +72,7 @@ class JobOptions:
     heartbeat: float = 5.0
     timeout: float | None = None
     kill_after: float | None = None
+    stall_after: float | None = None
     give_up_on: tuple[type[Exception], ...] = ()
     backoff_on: Mapping[type[Exception], Backoff] = field(default_factory=dict)
     cron: str | None = None
@@ -110,7 +114,8 @@ class JobOptions:
             raise TypeError(f"job {self.name}: its name and its schedule have more than {_LONGEST_KEY} characters")
 
     def _check_limits(self) -> None:
-        for name, seconds in (("timeout", self.timeout), ("kill_after", self.kill_after)):
+        for name in ("timeout", "kill_after", "stall_after"):
+            seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
                 raise TypeError(f"job {self.name}: {name}={seconds} is in seconds, more than 0 and at most a year")
         if self.timeout is not None and self.kill_after is not None and self.kill_after <= self.timeout:
@@ -143,11 +148,11 @@ class JobOptions:
     @property
     def is_limited(self) -> bool:
         """Whether the time of a run is limited."""
-        return self.timeout is not None or self.kill_after is not None
+        return self.timeout is not None or self.kill_after is not None or self.stall_after is not None
 
     @property
     def hard_seconds(self) -> float | None:
-        """Seconds after which a job's process is killed; None: never."""
+        """Seconds after which a job's process is killed, however well it gets on; None: never."""
         if self.kill_after is None and self.timeout is not None:
             return self.timeout + KILL_SLACK_SECONDS
         return self.kill_after

@@ -154,7 +154,9 @@ def with_policy(body: bytes, policy: Policy) -> bytes:
     try:
         return _with(body, POLICY_FIELD, policy)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyInvalid(f"only a body that is a JSON object has a place for a backoff or timeout: {error}") from error
+        raise BodyInvalid(
+            f"only a body that is a JSON object has a place for a backoff or time limit: {error}"
+        ) from error
 
 
 def _with(body: bytes, name: str, value: object) -> bytes:

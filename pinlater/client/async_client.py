@@ -94,6 +94,7 @@ class AsyncClient(AsyncVerbs):
         unique: str | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - of the job, not of this call
+        stall_after: float | None = None,
     ) -> AsyncJobHandle:
         """Do what ``Client.enqueue`` does."""
         with self._sending(queue or job.job_options.queue) as sending:
@@ -107,6 +108,7 @@ class AsyncClient(AsyncVerbs):
                 unique=unique,
                 backoff=backoff,
                 timeout=timeout,
+                stall_after=stall_after,
                 trace=sending.trace,
             )
             target = options.queue_of(job)
@@ -128,6 +130,7 @@ class AsyncClient(AsyncVerbs):
         status: str = "",
         backoff: Backoff | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - of the job, not of this call
+        stall_after: float | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Do what ``Client.enqueue_many`` does; ``jobs`` may be an asynchronous iterable, too."""
@@ -141,6 +144,7 @@ class AsyncClient(AsyncVerbs):
                 status=status,
                 backoff=backoff,
                 timeout=timeout,
+                stall_after=stall_after,
                 trace=sending.trace,
             )
             batcher = Batcher(options, batch_size)

@@ -101,6 +101,7 @@ class Client(Verbs):
         unique: str | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
+        stall_after: float | None = None,
     ) -> JobHandle:
         """Store a job; once this returns, it is on durable storage.
 
@@ -115,14 +116,15 @@ class Client(Verbs):
             unique: a key of at most 200 characters. While a job of the queue with the same one waits or runs, this one
                 is not stored, and the handle is that of the other. A server of the original knows no keys.
             backoff: ``Constant``, ``Linear`` or ``Exponential``, instead of the ``backoff`` of the class; this and the
-                next one travel in the body.
+                next two travel in the body.
             timeout: seconds after which ``JobTimeout`` is raised in the running job; instead of the ``timeout`` of the
                 class.
+            stall_after: seconds without a sign of progress after which ``JobStalled`` is raised in it; likewise.
 
         Raises:
             ValueError: an option is out of its range.
             BodyInvalid: a field of the job holds something that JSON cannot carry, or it is a ``RawJob`` and has a
-                ``backoff`` or ``timeout``.
+                ``backoff`` or time limit.
             QueueNotFound: create it first.
             EnqueueRejected: the body is too large for the server, or the key too long.
             CallError: no answer came; the job may be stored or not.
@@ -138,6 +140,7 @@ class Client(Verbs):
                 unique=unique,
                 backoff=backoff,
                 timeout=timeout,
+                stall_after=stall_after,
                 trace=sending.trace,
             )
             target = options.queue_of(job)
@@ -159,6 +162,7 @@ class Client(Verbs):
         status: str = "",
         backoff: Backoff | None = None,
         timeout: float | None = None,
+        stall_after: float | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Store many jobs, from any iterable, in batches; memory stays flat. Return how many.
@@ -169,7 +173,7 @@ class Client(Verbs):
         Args:
             jobs: what to do.
             batch_size: jobs in one call, at most.
-            queue: see ``enqueue`` for this and the next seven.
+            queue: see ``enqueue`` for this and the next eight.
             priority: of all jobs.
             attempts: of all jobs.
             delay: of all jobs, counted from this call.
@@ -177,6 +181,7 @@ class Client(Verbs):
             status: of all jobs.
             backoff: of all jobs.
             timeout: of all jobs.
+            stall_after: of all jobs.
             progress: is called with the number of jobs stored so far after every batch.
 
         Raises:
@@ -192,6 +197,7 @@ class Client(Verbs):
                 status=status,
                 backoff=backoff,
                 timeout=timeout,
+                stall_after=stall_after,
                 trace=sending.trace,
             )
             batcher = Batcher(options, batch_size)

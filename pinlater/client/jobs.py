@@ -35,6 +35,7 @@ class EnqueueOptions:
         unique: key of the job; see ``Client.enqueue``.
         backoff: delay before further attempts; None is the class's.
         timeout: seconds that a run may take; None is the class's.
+        stall_after: seconds that a run may go without a sign of progress; None is the class's.
         trace: trace context that travels with the job; not with a ``RawJob``.
 
     Raises:
@@ -53,6 +54,7 @@ class EnqueueOptions:
         unique: str | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
+        stall_after: float | None = None,
         trace: Mapping[str, str] | None = None,
     ) -> None:
         if queue is not None and not QUEUE_NAME.fullmatch(queue):
@@ -69,7 +71,7 @@ class EnqueueOptions:
         self._run_after_ms = _run_after_ms(delay, run_at)
         self._status = status
         self._unique = unique
-        policy = policy_of(backoff, timeout)
+        policy = policy_of(backoff, timeout, stall_after)
         self._has_policy = policy is not None
         self._kept = Kept(policy=policy, trace=trace or None) if policy is not None or trace else None
 
@@ -82,12 +84,12 @@ class EnqueueOptions:
 
         Raises:
             BodyInvalid: a field holds something that JSON cannot carry; or it is a ``RawJob``, whose body has no place
-                for a backoff or time-out.
+                for a backoff or time limit.
             BodyTooLarge: it does not fit into any message.
         """
         options = job.job_options
         if self._has_policy and isinstance(job, RawJob):
-            raise BodyInvalid(f"the body of a RawJob has no place for a backoff or timeout; {options.name} is one")
+            raise BodyInvalid(f"the body of a RawJob has no place for a backoff or time limit; {options.name} is one")
         body = encode_body(job, self._kept)
         if len(body) > MAX_FRAME_BYTES - _FRAME_ALLOWANCE:
             raise BodyTooLarge(

@@ -155,6 +155,7 @@ class FakeContext(JobContext):
         run_at: datetime | float | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
+        stall_after: float | None = None,
     ) -> str:
         """Note a follow-up once; see ``JobContext.enqueue``."""
         self._refuse_raw("follow-up jobs")
@@ -169,6 +170,7 @@ class FakeContext(JobContext):
             unique=key,
             backoff=backoff,
             timeout=timeout,
+            stall_after=stall_after,
         )
         if use not in self.enqueued:
             self.enqueued[use] = _decode(job, options.struct(job).body or b"")

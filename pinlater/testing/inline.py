@@ -159,6 +159,7 @@ class InlineClient(Client):
         status: str = "",
         backoff: Backoff | None = None,
         timeout: float | None = None,
+        stall_after: float | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Run many jobs, one after the other; return how many."""
@@ -174,6 +175,7 @@ class InlineClient(Client):
                 status=status,
                 backoff=backoff,
                 timeout=timeout,
+                stall_after=stall_after,
             )
             if progress is not None:
                 progress(count)

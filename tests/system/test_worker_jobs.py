@@ -96,6 +96,20 @@ def test_a_job_that_heeds_no_timeout_is_killed(start, client, folder, how):
     assert worker.stop() == 0
 
 
+def test_a_job_that_stands_still_fails_and_is_killed_if_it_does_not_heed_that(start, client, folder):
+    soft = put(client, "Stalls", "overdue", how="sleep")
+    worker = start("--processes", 1)
+    found = await_state(client, soft, JobState.FAILED)
+    assert found.status.count("JobStalled: it gave no sign of progress for 0.3 s, its stall_after") == 3, found.status
+    hard = client.enqueue_jobs("overdue", [NewJob(b'{"job": "Stalls", "how": "hold"}', attempts=1)])[0]
+    found = await_state(client, hard, JobState.FAILED, seconds=40)
+    assert "time-out: the process died while it ran Stalls for 1" in found.status, "after 10.3 s"
+    assert "poison" not in found.status
+    assert "jobs.py" in worker.log, "where it was"
+    assert ran(folder) == ["sleep 1", "sleep 2", "sleep 3", "hold 1"]
+    assert worker.stop() == 0
+
+
 @pytest.mark.parametrize(("how", "evidence"), [("segfault", "killed by SIGSEGV"), ("_exit", "exited with 0")])
 def test_poison_is_given_up_and_its_neighbours_are_not(start, client, folder, how, evidence):
     body = b'{"job": "Fails", "how": "%s"}' % how.encode()

@@ -84,6 +84,13 @@ class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_
             time.sleep(0.01)
 
 
+class Stalls(Job, queue="overdue", attempts=2, backoff=SOON, stall_after=0.3):
+    def run(self, context):
+        context.checkpoint()
+        while True:
+            time.sleep(0.01)
+
+
 class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
     async def run(self, context):
         await asyncio.sleep(60)
@@ -148,6 +155,12 @@ async def slow(n):
 
 class Overdue(Job, queue="overdue", attempts=2, backoff=Constant(0.1), timeout=0.3):
     async def run(self, context):
+        await asyncio.sleep(60)
+
+
+class Stalls(Job, queue="overdue", attempts=2, backoff=Constant(0.1), stall_after=0.3):
+    async def run(self, context):
+        context.checkpoint()
         await asyncio.sleep(60)
 """
 
@@ -240,6 +253,16 @@ def test_coroutines_past_their_limit_are_cancelled(team, client):
     assert worker.wait() == 0, worker.log
     assert info(client, job).status.count("JobTimeout: it ran for longer") == 3
     assert info(client, job).state is JobState.FAILED
+
+
+@pytest.mark.parametrize("kind", [THREADS, TASKS])
+def test_jobs_that_stand_still_are_stopped(team, client, kind):
+    jobs = [put(client, "Stalls", "overdue") for _ in range(3)]
+    worker = team(kind, "--burst")
+    assert worker.wait() == 0, worker.log
+    for job in jobs:
+        assert info(client, job).status.count("JobStalled: it gave no sign of progress for 0.3 s") == 3
+        assert info(client, job).state is JobState.FAILED
 
 
 @pytest.mark.parametrize("kind", [THREADS, TASKS])
@@ -339,7 +362,10 @@ def test_steps_of_one_coroutine_go_on_beside_each_other(team, client, folder):
 def test_plain_classes_are_refused_by_an_event_loop(team):
     worker = team(("threads.py", "--concurrency", 10), "--queue", "touch,overdue")
     assert worker.wait() == 78
-    assert "a plain run would block: Touch (queue touch), Overdue (queue overdue); write" in worker.log
+    assert (
+        "a plain run would block: Touch (queue touch), Overdue (queue overdue), Stalls (queue overdue); write"
+        in worker.log
+    )
     assert worker.log.count("use --threads") == 1
 
 

@@ -97,6 +97,17 @@ class Overdue(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3, kill_
                     raise
 
 
+class Stalls(Job, queue="overdue", attempts=2, backoff=SOON, stall_after=0.3):
+    how: str
+
+    def run(self, context):
+        write(f"{self.how} {context.attempt}")
+        context.checkpoint()
+        if self.how == "hold":
+            sum(itertools.repeat(1, 10**13))
+        time.sleep(60)
+
+
 class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
     async def run(self, context):
         await asyncio.sleep(60)

@@ -54,6 +54,7 @@ def test_limits_of_time_stand_in_the_header():
         ({"kill_after": -1}, "kill_after=-1 is in seconds"),
         ({"timeout": float("nan")}, "timeout=nan"),
         ({"kill_after": float("inf")}, "kill_after=inf"),
+        ({"stall_after": 0}, "stall_after=0 is in seconds"),
         ({"timeout": 5, "kill_after": 5}, "must be more than timeout=5"),
     ],
 )

@@ -172,6 +172,11 @@ def test_the_hard_limit_follows(header, timeout, hard_seconds):
     assert (options.timeout, options.hard_seconds) == (timeout, hard_seconds)
 
 
+def test_a_standstill_holds_instead_of_the_classes(runner):
+    outcome, _ = run(runner, body_of(Call(what="wait"), stall_after=0.1))
+    assert "JobStalled: it gave no sign of progress for 0.1 s" in outcome.status
+
+
 def test_saved_bodies_keep_it():
     body = body_of(Call(), backoff=Constant(60))
     kept = kept_in(body)
@@ -206,6 +211,7 @@ class Mine:
         ({"backoff": Exponential(cap=float("inf"))}, "have to be finite"),
         ({"timeout": 0}, "timeout=0 is in seconds"),
         ({"timeout": float("inf")}, "timeout=inf is in seconds"),
+        ({"stall_after": 0}, "stall_after=0 is in seconds"),
     ],
 )
 def test_what_cannot_travel_is_refused(options, why):
@@ -214,7 +220,7 @@ def test_what_cannot_travel_is_refused(options, why):
 
 
 def test_nothing_said_is_no_policy():
-    assert policy_of(None, None) is None
+    assert policy_of(None, None, None) is None
 
 
 def test_a_raw_job_has_no_place_for_it(runner):

@@ -129,7 +129,7 @@ def test_raw_bodies_are_left_alone(exporter):
     assert span.parent is None
     options = EnqueueOptions(trace={"traceparent": "x"})
     assert options.struct(Foreign(body=b"as it is")).body == b"as it is"
-    with pytest.raises(BodyInvalid, match="backoff or timeout"):
+    with pytest.raises(BodyInvalid, match="backoff or time limit"):
         EnqueueOptions(trace={"traceparent": "x"}, timeout=1).struct(Foreign(body=b"as it is"))
 
 

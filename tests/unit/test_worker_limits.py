@@ -11,6 +11,7 @@ from pinlater.backoff import Constant
 from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobTimeout
 from pinlater.job import Job
+from pinlater.worker.running import allowance
 from pinlater.worker.running.outcome import Failure
 from pinlater.worker.running.runner import Runner
 from tests.unit.worker_fakes import batch_of, new_slot
@@ -37,6 +38,30 @@ class OnlyHard(Job, queue="waits", kill_after=30):
         ways[self.how]()
 
 
+class Stall(Job, queue="waits", stall_after=0.1, backoff=Constant(7)):
+    how: str
+
+    def run(self, context):
+        context.checkpoint()
+        ways[self.how]()
+
+
+class StallLater(Job, queue="waits", stall_after=0.1, backoff=Constant(7)):
+    how: str
+
+    async def run(self, context):
+        context.checkpoint()
+        await ways[self.how]()
+
+
+class Signs(Job, queue="waits", stall_after=30):
+    def run(self, context):
+        for cursor in range(3):
+            context.checkpoint()
+            context.progress(cursor)
+            seen.append(context.step("step", int))
+
+
 class Free(Job, queue="waits"):
     def run(self, context):
         seen.append("free")
@@ -45,6 +70,9 @@ class Free(Job, queue="waits"):
 class FakeSaver:
     is_draining = False
     is_saving = False
+
+    def save(self, batch, position, body, patience_seconds):
+        return True
 
 
 seen = []
@@ -55,7 +83,7 @@ def heed():
     try:
         time.sleep(20)
     except JobTimeout as error:
-        seen.append(str(error))
+        seen.append(f"{type(error).__name__}: {error}")
 
 
 def save():
@@ -114,7 +142,7 @@ def wishes():
 def run(wishes):
     seen.clear()
     saver.is_saving = False
-    codec = JobCodec([Wait, WaitLater, OnlyHard, Free])
+    codec = JobCodec([Wait, WaitLater, OnlyHard, Stall, StallLater, Signs, Free])
     slot = new_slot()
     runner = Runner(codec, codec.names, saver, 30.0, kill_at=wishes.append)
 
@@ -150,7 +178,36 @@ def test_other_cancellations_are_no_timeout(run):
 
 def test_a_job_may_heed_the_limit_and_succeed(run):
     assert run(Wait(how="heed")) is None
-    assert seen == ["it ran for longer than its timeout of 0.1 s"]
+    assert seen == ["JobTimeout: it ran for longer than its timeout of 0.1 s"]
+
+
+@pytest.mark.parametrize("job", [Stall(how="sleep"), Stall(how="spin"), StallLater(how="spin_later")])
+def test_a_job_that_stands_still_is_interrupted(run, job):
+    outcome = run(job)
+    assert "JobStalled: it gave no sign of progress for 0.1 s, its stall_after" in outcome.status
+    assert "test_worker_limits.py" in outcome.status, "where it was"
+    assert 'allowance.py", line' not in outcome.status
+    assert (outcome.delay_ms, outcome.is_final, outcome.ending) == (7000, False, "timed_out")
+
+
+def test_a_coroutine_that_stands_still_is_cancelled(run):
+    assert "JobStalled: it gave no sign" in run(StallLater(how="sleep_later")).status
+    assert seen == ["cancelled"]
+
+
+def test_a_job_may_heed_that_it_stands_still_and_succeed(run):
+    assert run(Stall(how="heed")) is None
+    assert seen == ["JobStalled: it gave no sign of progress for 0.1 s, its stall_after"]
+
+
+def test_signs_put_off_the_kill(run, wishes, monkeypatch):
+    monkeypatch.setattr(allowance, "_TELL_SECONDS", 0.0)
+    assert run(Signs()) is None
+    *moments, last = wishes
+    assert len(moments) > 6
+    assert moments[0] < moments[-1] == pytest.approx(time.monotonic() + 30 + 10, abs=20)
+    assert run.batch.area.kill_ns[0] == int(moments[-1] * 1e9)
+    assert last is None
 
 
 def test_a_call_to_the_server_is_not_cut_off(run):

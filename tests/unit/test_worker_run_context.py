@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -371,3 +372,33 @@ def test_nothing_is_tried_again_when_the_process_is_to_stop_now(child):
 def test_a_body_too_large_is_the_jobs_mistake(child):
     with pytest.raises(BodyTooLarge, match="2 MB"):
         save(FakeLine(EnqueueRejected("2 MB are too many")), child)
+
+
+class FakeAllowance:
+    def __init__(self):
+        self.signs = []
+
+    def sign(self, now):
+        self.signs.append("sign")
+
+    @contextmanager
+    def calling(self, most_seconds):
+        self.signs.append(most_seconds)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("call", "signs"),
+    [
+        (lambda context: context.checkpoint(), ["sign"]),
+        (lambda context: context.checkpoint(flush=True), ["sign", 30 + 10]),
+        (lambda context: context.progress(1), ["sign"]),
+        (lambda context: context.step("one", int), ["sign", 30 + 10]),
+        (lambda context: list(context.iterate("abc")), ["sign"] * 3),
+    ],
+)
+def test_whoever_waits_for_signs_of_progress_sees_them(bench, call, signs):
+    context = bench.context()
+    context.allowance = FakeAllowance()
+    call(context)
+    assert context.allowance.signs == signs

@@ -45,4 +45,6 @@ def policy_text(policy: Policy) -> str:
         parts.append(f"backoff {kind}:{','.join(f'{name}={number:g}' for name, number in numbers.items())}")
     if policy.timeout is not None:
         parts.append(f"timeout {policy.timeout:g} s")
+    if policy.stall_after is not None:
+        parts.append(f"stall_after {policy.stall_after:g} s")
     return "  ".join(parts)

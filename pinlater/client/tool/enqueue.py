@@ -17,6 +17,7 @@ from pinlater.job import RawJob
 
 if TYPE_CHECKING:
     from pinlater.backoff import Backoff
+    from pinlater.policy import Policy
 
 
 @command(
@@ -57,6 +58,12 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Time that a run may take.  [default: class]",
 )
+@click.option(
+    "--stall-after",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time that a run may go without a sign of progress.  [default: class]",
+)
 @click.option("--unique", metavar="KEY", help="Store nothing while a job of the queue with this key waits or runs.")
 @click.pass_obj
 def enqueue(
@@ -71,6 +78,7 @@ def enqueue(
     unique: str | None,
     backoff: Backoff | None,
     job_timeout: float | None,
+    stall_after: float | None,
     **options: Any,
 ) -> None:
     """Put jobs into a queue.
@@ -82,13 +90,15 @@ def enqueue(
     With --app, each body has to fit its job class, with no field that the class does not have; queue, priority and
     attempts are those of the class, unless given. Without it, any bytes are taken.
     """
+    from pinlater.policy import policy_of
+
     if modules and body is None and file is None and json_lines is None:
         queue, body = None, queue
     if sum(given is not None for given in (body, file, json_lines)) != 1:
         raise click.UsageError("Give the body as an argument, or with --file or --json-lines; one of them.")
     if queue is None and not modules:
         raise click.UsageError("Missing argument 'QUEUE'; with --app, it is that of the job class.")
-    make = _maker(modules, queue, backoff, job_timeout)
+    make = _maker(modules, queue, policy_of(backoff, job_timeout, stall_after))
     if json_lines is not None:
         if unique is not None:
             raise click.UsageError("--unique is the key of one job; it does not go with --json-lines.")
@@ -103,15 +113,11 @@ def enqueue(
         click.echo(descriptor)
 
 
-def _maker(
-    modules: tuple[str, ...], queue: str | None, backoff: Backoff | None, timeout: float | None
-) -> Callable[[bytes], RawJob]:
+def _maker(modules: tuple[str, ...], queue: str | None, policy: Policy | None) -> Callable[[bytes], RawJob]:
     """Return what makes jobs of bodies, with what is said of their attempts."""
     from pinlater.client.tool.bodies import Bodies
     from pinlater.kept import with_policy
-    from pinlater.policy import policy_of
 
-    policy = policy_of(backoff, timeout)
     bodies = Bodies(modules, queue) if modules else None
 
     def make(body: bytes) -> RawJob:

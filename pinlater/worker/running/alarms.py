@@ -9,11 +9,11 @@ from threading import Lock, get_ident
 from time import monotonic
 
 from pinlater.errors import JobTimeout
-from pinlater.worker.running.limits import overdue_text
+from pinlater.worker.running.allowance import Allowance, Overrun
 
 
 class Alarms:
-    """At most one alarm a thread. The main thread looks whether one is due.
+    """The limits of at most one job a thread. The main thread looks whether one is due.
 
     It strikes when the thread runs Python code next: a call that blocks is not cut short.
 
@@ -24,12 +24,13 @@ class Alarms:
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
         self._lock = Lock()
-        self._armed: dict[int, tuple[float, type[JobTimeout]]] = {}
+        self._armed: dict[int, Allowance] = {}
+        self._struck: set[int] = set()
 
-    def arm(self, seconds: float) -> None:
-        """Have ``JobTimeout`` raised in this thread after so many seconds."""
+    def arm(self, allowance: Allowance) -> None:
+        """Have ``JobTimeout`` raised in this thread when a limit has come."""
         with self._lock:
-            self._armed[get_ident()] = monotonic() + seconds, _timeout_after(seconds)
+            self._armed[get_ident()] = allowance
         self._wake()
 
     def disarm(self) -> None:
@@ -46,18 +47,22 @@ class Alarms:
     def _forget(self) -> None:
         thread = get_ident()
         with self._lock:
-            if self._armed.pop(thread, None) is None:
+            self._armed.pop(thread, None)
+            if thread in self._struck:
                 _raise_in(thread, None)
+                self._struck.discard(thread)
 
     def look(self) -> float | None:
         """Raise what is due; return the seconds until there will be more, None if nobody knows of any."""
         now = monotonic()
         with self._lock:
-            for thread, (moment, error) in list(self._armed.items()):
-                if moment <= now:
-                    del self._armed[thread]
-                    _raise_in(thread, error)
-            return min((moment for moment, _ in self._armed.values()), default=now) - now if self._armed else None
+            for thread, allowance in self._armed.items():
+                overrun = allowance.due(now)
+                if overrun is not None:
+                    self._struck.add(thread)
+                    _raise_in(thread, _class_of(overrun))
+            times = [seconds for each in self._armed.values() if (seconds := each.look_in(now)) is not None]
+        return min(times, default=None)
 
 
 def _raise_in(thread: int, error: type[JobTimeout] | None) -> None:
@@ -68,12 +73,12 @@ def _raise_in(thread: int, error: type[JobTimeout] | None) -> None:
 
 
 @cache
-def _timeout_after(seconds: float) -> type[JobTimeout]:
+def _class_of(overrun: Overrun) -> type[JobTimeout]:
     """Return a class, since nothing else can be raised in another thread; its instances know the limit."""
 
-    class Overdue(JobTimeout):
+    class Overdue(overrun.kind):  # type: ignore[name-defined,misc] # not known before
         def __init__(self) -> None:
-            super().__init__(overdue_text(seconds))
+            super().__init__(overrun.text)
 
-    Overdue.__name__ = Overdue.__qualname__ = JobTimeout.__name__
+    Overdue.__name__ = Overdue.__qualname__ = overrun.kind.__name__
     return Overdue

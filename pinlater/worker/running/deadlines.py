@@ -22,7 +22,7 @@ class Deadlines:
         self._kill_at = kill_at
         self._lock = Lock()
         self._numbers = count()
-        self._live: set[int] = set()
+        self._live: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
         self._told: float | None = None
 
@@ -30,23 +30,37 @@ class Deadlines:
         """Set a deadline on the monotonic clock; return its number."""
         with self._lock:
             number = next(self._numbers)
-            self._live.add(number)
-            heapq.heappush(self._heap, (moment, number))
-            self._tell()
+            self._set(number, moment)
             return number
+
+    def move(self, number: int, moment: float) -> None:
+        """Put a deadline off."""
+        with self._lock:
+            if number in self._live:
+                self._set(number, moment)
 
     def remove(self, number: int) -> None:
         """Lift a deadline."""
         with self._lock:
-            self._live.discard(number)
-            if len(self._heap) > 2 * len(self._live) + _MOST_DEAD:
-                self._heap = [entry for entry in self._heap if entry[1] in self._live]
-                heapq.heapify(self._heap)
+            self._live.pop(number, None)
+            self._forget_dead()
             self._tell()
+
+    def _set(self, number: int, moment: float) -> None:
+        # In this order: the job's soft limit may break in anywhere, and one of its deadlines has to hold.
+        heapq.heappush(self._heap, (moment, number))
+        self._live[number] = moment
+        self._forget_dead()
+        self._tell()
+
+    def _forget_dead(self) -> None:
+        if len(self._heap) > 2 * len(self._live) + _MOST_DEAD:
+            self._heap = [(moment, number) for number, moment in self._live.items()]
+            heapq.heapify(self._heap)
 
     def _tell(self) -> None:
         heap, live = self._heap, self._live
-        while heap and heap[0][1] not in live:
+        while heap and live.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         earliest = heap[0][0] if heap else None
         if earliest != self._told:

@@ -1,6 +1,6 @@
 """Ends jobs that run for longer than their class allows.
 
-The soft limit is an exception in the job, raised by a timer's signal. A job that does not heed it, or that keeps the
+A soft limit is an exception in the job, raised by a timer's signal. A job that does not heed it, or that keeps the
 interpreter busy, meets the hard limit: the master kills the process, and the keeper reports the job.
 """
 
@@ -15,15 +15,15 @@ from time import monotonic
 from types import FrameType
 from typing import Any, Protocol
 
-from pinlater.errors import JobTimeout
-from pinlater.job import JobOptions
 from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.running.allowance import Allowance, Overrun
 from pinlater.worker.running.coroutines import Coroutines
 
 KillAt = Callable[[float | None], object]
 """Asks for this process to be killed at a monotonic time; None takes that back."""
 
 _AFTER_SAVING_SECONDS = 0.01
+_SHORTEST_TIMER_SECONDS = 1e-6
 
 
 def never_kill(_: float | None) -> None:
@@ -33,7 +33,7 @@ def never_kill(_: float | None) -> None:
 class Limits(Protocol):
     """Runs jobs within limits."""
 
-    def run(self, options: JobOptions, call: Callable[[], object]) -> None:
+    def run(self, allowance: Allowance, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
 
 
@@ -51,73 +51,101 @@ class TimeLimits:
         self._coroutines = coroutines
         self._saver = saver
         self._pid = getpid()
-        self._seconds = 0.0
-        self._is_armed = False
-        self._is_up = False
+        self._allowance: Allowance | None = None
+        self._overrun: Overrun | None = None
 
-    def run(self, options: JobOptions, call: Callable[[], object]) -> None:
+    def run(self, allowance: Allowance, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
-        hard_seconds = options.hard_seconds
-        if hard_seconds is not None:
-            self._kill_at(monotonic() + hard_seconds)
+        self._kill_at(allowance.kill_at)
+        allowance.begin(self._kill_at)
         try:
             # Signals reach only the main thread; a test may run jobs in another one.
-            if options.timeout is None or threading.current_thread() is not threading.main_thread():
+            if not allowance.is_soft or threading.current_thread() is not threading.main_thread():
                 call()
             else:
-                self._run_softly(options.timeout, call)
+                self._run_softly(allowance, call)
         finally:
-            if hard_seconds is not None and getpid() == self._pid:  # a fork of the job may not lift its limit
+            if getpid() == self._pid:  # a fork of the job may not lift its limit
+                allowance.end()
                 self._kill_at(None)
 
-    def _run_softly(self, seconds: float, call: Callable[[], object]) -> None:
+    def _run_softly(self, allowance: Allowance, call: Callable[[], object]) -> None:
         usual = signal.signal(signal.SIGALRM, self._ring)
-        self._seconds, self._is_armed, self._is_up = seconds, True, False
+        self._allowance, self._overrun = allowance, None
         try:
-            signal.setitimer(signal.ITIMER_REAL, seconds)
+            _set_timer(allowance)
             call()
         except asyncio.CancelledError as error:
-            if self._is_up:
-                raise self._error().with_traceback(error.__traceback__) from None
+            if self._overrun is not None:
+                raise self._overrun.error().with_traceback(error.__traceback__) from None
             raise
         finally:
-            self._is_armed = False  # first: a signal that is on its way must not break into what follows
+            self._allowance = None  # first: a signal that is on its way must not break into what follows
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL if usual is None else usual)
 
     def _ring(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._is_armed:
+        allowance = self._allowance
+        if allowance is None:
             return
         if self._saver.is_saving:  # a call cut off in the middle would leave the connection unusable
             signal.setitimer(signal.ITIMER_REAL, _AFTER_SAVING_SECONDS)
             return
-        self._is_up = True
+        overrun = allowance.due(monotonic())
+        _set_timer(allowance)
+        if overrun is None:
+            return
+        self._overrun = overrun
         if not self._coroutines.cancel():
-            raise self._error()
-
-    def _error(self) -> JobTimeout:
-        return JobTimeout(overdue_text(self._seconds))
+            raise overrun.error()
 
 
-async def within(coroutine: Coroutine[Any, Any, Any], seconds: float, remaining_seconds: float) -> None:
-    """Await ``coroutine``, which is cancelled when the time is up, and then raises ``JobTimeout``.
+def _set_timer(allowance: Allowance) -> None:
+    seconds = allowance.look_in(monotonic())
+    signal.setitimer(signal.ITIMER_REAL, 0.0 if seconds is None else max(seconds, _SHORTEST_TIMER_SECONDS))
 
-    Args:
-        coroutine: of a job.
-        seconds: the whole limit.
-        remaining_seconds: what is left of it.
-    """
-    limit = asyncio.timeout(remaining_seconds)
+
+async def within(coroutine: Coroutine[Any, Any, Any], allowance: Allowance) -> None:
+    """Await ``coroutine``, which is cancelled when a limit has come, and then raises ``JobTimeout``."""
+    alarm = _LoopAlarm(allowance)
     try:
-        async with limit:
+        async with alarm.timeout:
+            alarm.look()
             await coroutine
     except TimeoutError as error:
-        if not limit.expired():
+        if alarm.overrun is None:
             raise
         where = error if error.__cause__ is None else error.__cause__
-        raise JobTimeout(overdue_text(seconds)).with_traceback(where.__traceback__) from None
+        raise alarm.overrun.error().with_traceback(where.__traceback__) from None
+    finally:
+        alarm.stop()
 
 
-def overdue_text(seconds: float) -> str:
-    """Return what a ``JobTimeout`` says."""
-    return f"it ran for longer than its timeout of {seconds:g} s"
+class _LoopAlarm:
+    """A timer of an event loop, set anew as long as no limit has come.
+
+    Attributes:
+        timeout: that of the coroutine.
+        overrun: the limit that has come.
+    """
+
+    def __init__(self, allowance: Allowance) -> None:
+        self.timeout = asyncio.timeout(None)
+        self.overrun: Overrun | None = None
+        self._allowance = allowance
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look(self) -> None:
+        """Look at the limits, now and as long as there will be some."""
+        now = monotonic()
+        self.overrun = self._allowance.due(now)
+        if self.overrun is not None:
+            self.timeout.reschedule(self._loop.time())
+        elif (seconds := self._allowance.look_in(now)) is not None:
+            self._timer = self._loop.call_later(seconds, self.look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()

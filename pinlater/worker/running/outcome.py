@@ -18,7 +18,7 @@ _HOST = socket.gethostname()
 _MOST_FRAMES = 8
 _OURS = frozenset(
     str(Path(__file__).with_name(f"{name}.py"))
-    for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner")
+    for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner", "allowance")
 ) | {middleware.__file__, contextlib.__file__}
 """Whose lines say nothing about a job."""
 

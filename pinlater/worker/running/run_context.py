@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
@@ -26,10 +27,14 @@ from pinlater.steps import Steps
 from pinlater.traces import Sending, Untraced
 from pinlater.uses import Uses
 from pinlater.worker.exchange.batch import Batch
+from pinlater.worker.exchange.pipeline import CALL_SECONDS
 from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.running.allowance import Allowance
 
 _AGAIN_SECONDS = 1.0
 """After a checkpoint that no server took."""
+
+_AT_ONCE = nullcontext()
 
 _T = TypeVar("_T")
 
@@ -56,12 +61,14 @@ class RunContext(JobContext):
         next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
         may_have_kept: whether it is worth looking for what is kept of the job.
         options: those of the job's class, changed by what its enqueue said.
+        allowance: told of each sign of progress; None if nobody waits for them.
 
     Raises:
         BodyInvalid: what its enqueue said cannot be read.
     """
 
     next_run: Plan | None = None
+    allowance: Allowance | None = None
     may_have_kept = False
     _next_save: float | None = None
     _sent_at: float | None = None
@@ -129,6 +136,8 @@ class RunContext(JobContext):
             self._save(self._patience_seconds)
             raise JobInterrupted
         now = time.monotonic()
+        if self.allowance is not None:
+            self.allowance.sign(now)
         if self._next_save is None:
             self._next_save = now + self.options.heartbeat
         if flush:
@@ -144,6 +153,8 @@ class RunContext(JobContext):
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         self._refuse_raw("the results of steps")
+        if self.allowance is not None:
+            self.allowance.sign(time.monotonic())
         return self._steps.take(name, function, args, kwargs)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
@@ -155,6 +166,8 @@ class RunContext(JobContext):
         self._refuse_raw("progress")
         self._kept.progress = progress = Progress(done, total, note)
         now = time.monotonic()
+        if self.allowance is not None:
+            self.allowance.sign(now)
         if self._sent_at is None:
             self._sent_at = now
         beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
@@ -182,6 +195,7 @@ class RunContext(JobContext):
         run_at: datetime | float | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
+        stall_after: float | None = None,
     ) -> str:
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
         self._refuse_raw("follow-up jobs")
@@ -198,10 +212,12 @@ class RunContext(JobContext):
                 unique=follow_up_key(self.descriptor, self._kept.run, use),
                 backoff=backoff,
                 timeout=timeout,
+                stall_after=stall_after,
                 trace=sending.trace,
             )
             target = options.queue_of(job)
-            descriptor = self._saver.enqueue(target, options.struct(job), self._patience_seconds)
+            with self._calling(self._patience_seconds):
+                descriptor = self._saver.enqueue(target, options.struct(job), self._patience_seconds)
             sending.stored([target], 1, descriptor)
         enqueued[use] = descriptor
         self._save_surely()
@@ -272,8 +288,9 @@ class RunContext(JobContext):
         """Save from a coroutine, whose event loop goes on meanwhile where others run on it."""
         self._last_body = self.body()
         self._sent_at = time.monotonic()
-        saved = self._saver.submit(self._batch, self._position, self._last_body, self._patience_seconds)
-        return await asyncio.wrap_future(saved)
+        with self._calling(self._patience_seconds):
+            saved = self._saver.submit(self._batch, self._position, self._last_body, self._patience_seconds)
+            return await asyncio.wrap_future(saved)
 
     def _save(self, patience_seconds: float) -> bool:
         self._last_body = self.body()
@@ -281,7 +298,12 @@ class RunContext(JobContext):
 
     def _send(self, body: bytes, patience_seconds: float) -> bool:
         self._sent_at = time.monotonic()
-        return self._saver.save(self._batch, self._position, body, patience_seconds)
+        with self._calling(patience_seconds):
+            return self._saver.save(self._batch, self._position, body, patience_seconds)
+
+    def _calling(self, patience_seconds: float) -> AbstractContextManager[None]:
+        """Surround a call to the server, for which a job has to wait while there is none."""
+        return _AT_ONCE if self.allowance is None else self.allowance.calling(patience_seconds + CALL_SECONDS)
 
 
 def _texts_of(found: object) -> dict[str, str]:

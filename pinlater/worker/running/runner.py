@@ -26,6 +26,7 @@ from pinlater.worker import logs
 from pinlater.worker.board.tally import UNREADABLE
 from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
 from pinlater.worker.running.outcome import Failure, Interruption, Outcome, in_words, text_of
@@ -108,8 +109,7 @@ class Runner:
         self._running.job = context
         try:
             if context.options.is_limited:
-                batch.area.kill_ns[position] = now_ns + int((context.options.hard_seconds or 0.0) * 1e9)
-                self._limits.run(context.options, partial(self._run, job, context))
+                self._limits.run(allowance_of(context, batch, position, now_ns), partial(self._run, job, context))
             else:
                 self._run(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
@@ -194,6 +194,14 @@ class Runner:
         log.error("%s cannot be run: %s", batch.descriptors[position], error)
         status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False)
         return Failure(status, delay_ms(DEFAULT_BACKOFF, attempt), ending=UNREADABLE)
+
+
+def allowance_of(context: RunContext, batch: Batch, position: int, now_ns: int) -> Allowance:
+    """Return the limits of a run that begins at monotonic ``now_ns``, and let the context know of them."""
+    allowance = Allowance(context.options, now_ns / 1e9, batch.area.kill_ns, position)
+    if context.options.stall_after is not None:
+        context.allowance = allowance
+    return allowance
 
 
 def leave_fork(error: BaseException | None) -> NoReturn:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from functools import partial
 from os import getpid
-from time import monotonic
 
 from pinlater.codec import JobCodec
 from pinlater.errors import BodyInvalid, interruption_in
@@ -14,11 +14,12 @@ from pinlater.middleware import Middleware, run_within
 from pinlater.worker import logs
 from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
 from pinlater.worker.running.outcome import Outcome
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.running.runner import Runner, leave_fork
+from pinlater.worker.running.runner import Runner, allowance_of, leave_fork
 
 
 class TaskRunner(Runner):
@@ -64,8 +65,7 @@ class TaskRunner(Runner):
         logs.running.set(logs.Running(context))
         try:
             if context.options.is_limited:
-                batch.area.kill_ns[position] = now_ns + int((context.options.hard_seconds or 0.0) * 1e9)
-                await self._call_limited(job, context)
+                await self._call_limited(job, context, allowance_of(context, batch, position, now_ns))
             else:
                 await self._call_awaited(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
@@ -76,16 +76,15 @@ class TaskRunner(Runner):
             leave_fork(None)
         return None if context.next_run is None else self._rescheduled(job, context, context.next_run, now_ns)
 
-    async def _call_limited(self, job: Job, context: RunContext) -> None:
-        options = context.options
-        number = self._deadlines.add(monotonic() + (options.hard_seconds or 0.0))
+    async def _call_limited(self, job: Job, context: RunContext, allowance: Allowance) -> None:
+        number = self._deadlines.add(allowance.kill_at)
+        allowance.begin(partial(self._deadlines.move, number))
         try:
-            if options.timeout is None:
-                await self._call_awaited(job, context)
-            else:
-                await within(self._call_awaited(job, context), options.timeout, options.timeout)
+            awaited = self._call_awaited(job, context)
+            await (within(awaited, allowance) if allowance.is_soft else awaited)
         finally:
             if getpid() == self._pid:  # a fork of the job may not lift its limit
+                allowance.end()
                 self._deadlines.remove(number)
 
     async def _call_awaited(self, job: Job, context: RunContext) -> None:

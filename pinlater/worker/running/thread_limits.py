@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from os import getpid
-from time import monotonic
 from typing import Any
 
-from pinlater.job import JobOptions
 from pinlater.worker.running.alarms import Alarms
+from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
@@ -26,25 +26,26 @@ class ThreadLimits:
         self._deadlines = deadlines
         self._alarms = alarms
         self._pid = getpid()
-        self._soft: tuple[float, float] | None = None
+        self._soft: Allowance | None = None
 
-    def run(self, options: JobOptions, call: Callable[[], object]) -> None:
+    def run(self, allowance: Allowance, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
-        hard_seconds = options.hard_seconds
-        number = None if hard_seconds is None else self._deadlines.add(monotonic() + hard_seconds)
+        number = self._deadlines.add(allowance.kill_at)
+        allowance.begin(partial(self._deadlines.move, number))
         try:
-            if options.timeout is None:
+            if not allowance.is_soft:
                 call()
             else:
-                self._run_softly(options.timeout, call)
+                self._run_softly(allowance, call)
         finally:
-            if number is not None and getpid() == self._pid:  # a fork of the job may not lift its limit
+            if getpid() == self._pid:  # a fork of the job may not lift its limit
+                allowance.end()
                 self._deadlines.remove(number)
 
-    def _run_softly(self, seconds: float, call: Callable[[], object]) -> None:
-        self._soft = seconds, monotonic() + seconds
+    def _run_softly(self, allowance: Allowance, call: Callable[[], object]) -> None:
+        self._soft = allowance
         try:
-            self._alarms.arm(seconds)
+            self._alarms.arm(allowance)
             call()
         finally:
             self._soft = None
@@ -55,8 +56,7 @@ class ThreadLimits:
         if self._soft is None:
             return coroutine
         self._alarms.disarm()
-        seconds, until = self._soft
-        return within(coroutine, seconds, until - monotonic())
+        return within(coroutine, self._soft)
 
 
 class LimitedCoroutines(Coroutines):

@@ -4,10 +4,11 @@ from types import SimpleNamespace
 
 from pinlater.testing import run_inline
 
-saved, encoded, rendered = [], [], []
+saved, encoded, rendered, mirrored = [], [], [], []
 save = saved.append
 encode = encoded.append
 render = rendered.append
+mirror = mirrored.append
 _FEED = {"": SimpleNamespace(items="a", next="2"), "2": SimpleNamespace(items="b", next="")}
 
 
@@ -21,12 +22,14 @@ def fetch_page(feed, page):
 
 def afterwards(page, server):
     del server
-    with run_inline(page["CrawlFeed"], page["EncodeFilm"], page["Render"]) as client:
+    with run_inline(page["CrawlFeed"], page["EncodeFilm"], page["Render"], page["MirrorSite"]) as client:
         client.enqueue(page["CrawlFeed"](feed="news"))
         film = client.enqueue(page["EncodeFilm"](frames=3))
         client.enqueue(page["Render"](scene="sunset"))
+        client.enqueue(page["MirrorSite"](pages=["a", "b"]))
         client.assert_succeeded()
         assert client.lookup([film.descriptor])[film.descriptor].state.name == "SUCCEEDED"
     assert saved[-2:] == ["a", "b"]
     assert encoded == [0, 1, 2]
     assert rendered == ["sunset"]
+    assert mirrored == ["a", "b"]

@@ -40,6 +40,13 @@ class PlainTimed(Job, queue="jobs", timeout=0.1, kill_after=30):
         return ways[self.how](context)
 
 
+class PlainStalled(Job, queue="jobs", stall_after=0.1):
+    how: str
+
+    def run(self, context):
+        return ways[self.how](context)
+
+
 class Awaited(Job, queue="jobs", backoff=Constant(7)):
     how: str
 
@@ -48,6 +55,13 @@ class Awaited(Job, queue="jobs", backoff=Constant(7)):
 
 
 class AwaitedTimed(Job, queue="jobs", timeout=0.1, kill_after=30):
+    how: str
+
+    async def run(self, context):
+        await ways[self.how](context)
+
+
+class AwaitedStalled(Job, queue="jobs", stall_after=0.1):
     how: str
 
     async def run(self, context):
@@ -179,7 +193,7 @@ class Bench:
     def __init__(self, places, make):
         self.bell = Bell()
         self.wishes = []
-        self.codec = JobCodec([Plain, PlainTimed, Awaited, AwaitedTimed, OnlyHard])
+        self.codec = JobCodec([Plain, PlainTimed, PlainStalled, Awaited, AwaitedTimed, AwaitedStalled, OnlyHard])
         self.team = make(self, places)
         self.number = 0
 

@@ -8,14 +8,18 @@ import time
 import pytest
 
 from pinlater.errors import JobTimeout
+from pinlater.job import JobOptions
 from pinlater.worker import logs
 from pinlater.worker.running.alarms import Alarms
+from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.deadlines import Deadlines
 from tests.unit.teams.team_jobs import (
     DEADLINE_SECONDS,
     Awaited,
+    AwaitedStalled,
     AwaitedTimed,
     OnlyHard,
+    PlainStalled,
     PlainTimed,
     gate,
     seen,
@@ -42,6 +46,26 @@ def test_a_job_past_its_limit_as_a_task_is_cancelled_and_others_are_not(tasks):
     assert tasks.outcomes(1) == {"jobs:s1:p1:1": None}
 
 
+@pytest.mark.parametrize(
+    ("make", "job"),
+    [
+        (thread_team, PlainStalled(how="spin")),
+        (thread_team, PlainStalled(how="coroutine")),
+        (thread_team, AwaitedStalled(how="sleep")),
+        (task_team, AwaitedStalled(how="sleep")),
+    ],
+)
+def test_a_job_that_stands_still_is_stopped_and_others_are_not(teams, make, job):
+    bench = teams(make)
+    bench.start(Awaited(how="gate"))
+    for _ in range(3):
+        [outcome] = bench.run(job)
+        assert "JobStalled: it gave no sign of progress for 0.1 s, its stall_after" in outcome.status
+        assert "team_jobs.py" in outcome.status, "where it was"
+    gate.set()
+    assert bench.outcomes(1) == {"jobs:s1:p1:1": None}
+
+
 @pytest.mark.parametrize("make", [thread_team, task_team])
 def test_other_timeouts_are_no_limit(teams, make):
     [outcome] = teams(make).run(AwaitedTimed(how="own timeout"))
@@ -53,6 +77,11 @@ def test_a_job_may_heed_the_limit_and_succeed(threads):
     assert seen == ["it ran for longer than its timeout of 0.1 s"]
 
 
+def allowance(timeout):
+    options = JobOptions("j", "q", timeout=timeout)
+    return Allowance(options, time.monotonic(), memoryview(bytearray(8)).cast("Q"), 0)
+
+
 def test_a_limit_never_strikes_the_next_job_of_the_thread():
     """The job ends at the very moment at which its alarm goes off, again and again."""
     alarms = Alarms(lambda: None)
@@ -61,7 +90,7 @@ def test_a_limit_never_strikes_the_next_job_of_the_thread():
     def work():
         for number in range(1000):
             try:
-                alarms.arm(0.0002)
+                alarms.arm(allowance(0.0002))
                 for _ in range(number % 40):
                     time.sleep(0)
                 alarms.disarm()
@@ -105,7 +134,7 @@ def test_an_alarm_says_when_to_look_again():
     rings = []
     alarms = Alarms(lambda: rings.append(1))
     assert alarms.look() is None
-    alarms.arm(30)
+    alarms.arm(allowance(30))
     assert rings == [1]
     assert 29 < alarms.look() <= 30
     alarms.disarm()
@@ -137,5 +166,10 @@ def test_deadlines_tell_of_the_earliest_only():
     for _ in range(1000):
         deadlines.remove(deadlines.add(40.0))
     assert len(deadlines._heap) < 100, "what is over is not kept"
+    for moment in range(50, 1050):
+        deadlines.move(latest, float(moment))
+    assert told[3:] == [float(moment) for moment in range(50, 1050)], "put off, it is told each time"
+    assert len(deadlines._heap) < 100
     deadlines.remove(latest)
-    assert told == [20.0, 10.0, 30.0, None]
+    deadlines.move(latest, 7.0)
+    assert told[-2:] == [1049.0, None]

@@ -21,13 +21,13 @@ def test_enqueue_prints_the_descriptor(tool_run, server):
 
 def test_enqueue_says_how_attempts_go(tool_run, server, stdin):
     server.answer = enqueued
-    options = ("--backoff", "linear:first=1,step=2", "--job-timeout", "30")
+    options = ("--backoff", "linear:first=1,step=2", "--job-timeout", "30", "--stall-after", "9")
     assert tool_run("enqueue", "email", '{"job": "A"}', *options)[0] == 0
     stdin(b'{"job": "A"}\n{"job": "B"}\n')
     assert tool_run("enqueue", "email", "--json-lines", "-", *options)[0] == 0
     bodies = [json.loads(job.body) for number in (0, 1) for job in request(server, number).jobs]
     linear = {"kind": "linear", "first": 1, "step": 2, "cap": 3600, "jitter": 0}
-    assert bodies == [{"job": name, "$policy": {"backoff": linear, "timeout": 30}} for name in "AAB"]
+    assert bodies == [{"job": name, "$policy": {"backoff": linear, "timeout": 30, "stall_after": 9}} for name in "AAB"]
 
 
 @pytest.mark.parametrize(
