@@ -143,7 +143,7 @@ BY_MOMENT = {"expired_claims", "finished_jobs"}
 BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
     "queues", "deleted_queues", "hold_queues", "is_queue", "lock_queue", "delete_queue", "queue_settings",
-    "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids",
+    "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "enter_alone", "forget_queue",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
 OF_REPORTS = {
@@ -152,7 +152,7 @@ OF_REPORTS = {
 }  # fmt: skip
 """With the index that each walks along."""
 BY_PRIMARY_KEY = {("PRIMARY", "range"), ("PRIMARY", "const"), ("PRIMARY", "eq_ref")}
-BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS} - {"forget_queue"}
+BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS}
 
 
 def of_jobs(plan):
@@ -199,6 +199,19 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
     """Others may hold those, so that two who look for different jobs would wait for each other."""
     step = of_jobs(young.plan(name, **COMMON))
     assert (step["key"], step["type"]) in BY_PRIMARY_KEY, step
+
+
+@pytest.mark.parametrize(
+    ("names", "key"),
+    [
+        (["hold_queues", "enter_alone", "is_queue", "lock_queue", "forget_queue"], "PRIMARY"),
+        (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name"),
+    ],
+)
+def test_whoever_locks_a_queue_walks_past_no_other(young, names, key):
+    for name in names:
+        [step] = young.plan(name, **COMMON)
+        assert (step["key"], step["type"]) in {(key, "range"), (key, "const")}, (name, step)
 
 
 @pytest.mark.parametrize("name", ["claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs", "next_due"])

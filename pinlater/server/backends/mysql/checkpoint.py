@@ -42,6 +42,8 @@ class Checkpointer:
     async def checkpoint(self, batch: CheckpointBatch) -> None:
         """Make one attempt at a batch."""
         async with self._database.transaction() as transaction:
+            if batch.conflicts:
+                await transaction.rows("hold_jobs", ids=_ids(batch.requests))
             claims = [await _claims_by_source(transaction, request) for request in batch.requests]
             statements = [
                 list(_statements(transaction, request, held))
@@ -72,6 +74,11 @@ class Checkpointer:
             return sum(result.matched for result in await transaction.run_to_end(*statements))
 
         return await self._database.change(work, is_repeatable=True)
+
+
+def _ids(requests: Sequence[CheckpointRequest]) -> list[int]:
+    """Return which jobs they are about, in the order in which all who change jobs take them."""
+    return sorted({item.job.local_id for request in requests for item in request.checkpoints})
 
 
 async def _claims_by_source(transaction: Transaction, request: CheckpointRequest) -> dict[int, bytes]:

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 from pinlater.errors import UnknownError
 from pinlater.server.backends.mysql.connection import Connection
-from pinlater.server.backends.mysql.faults import Conflict, Lost, Refused, Unreached, connection_failed, unreachable
+from pinlater.server.backends.mysql.faults import (
+    Conflict,
+    Lost,
+    Refused,
+    Unreached,
+    connection_failed,
+    pause_seconds,
+    unreachable,
+)
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.transaction import Transaction, transaction
@@ -20,6 +28,9 @@ SCHEMA_VERSION = 2
 
 CALL_SECONDS = 8.0
 """A call that is not part of a lane gets no longer than this, whatever the server does."""
+
+CONFLICT_SECONDS = 4.5
+"""What other transactions are in the way of is tried again for so long."""
 
 _MOST_TRIES = 5
 
@@ -114,19 +125,23 @@ class Database:
             raise connection_failed(self.shard, error) from error
 
     async def _within_time(self, attempt: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
+        give_up_at = asyncio.get_running_loop().time() + CONFLICT_SECONDS
+        tries = 0
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                for _ in range(_MOST_TRIES - 1):
+                while True:
+                    tries += 1
                     try:
                         return await attempt()
                     except Unreached:
                         raise
                     except Lost:
-                        if not is_repeatable:
+                        if not is_repeatable or tries >= _MOST_TRIES:
                             raise
                     except Conflict:
-                        continue
-                return await attempt()
+                        if asyncio.get_running_loop().time() >= give_up_at:
+                            raise
+                        await asyncio.sleep(pause_seconds(tries))
         except Unreached as error:
             raise unreachable(self.shard, error) from error
         except (Lost, TimeoutError) as error:

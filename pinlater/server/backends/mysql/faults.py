@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from asyncmy.errors import MySQLError
 
 from pinlater.errors import ShardConnectionFailed, UnknownError
@@ -27,6 +29,11 @@ class Unreached(Lost):
 
 class Conflict(Exception):
     """Another transaction was in the way; this one was rolled back, and may be tried again."""
+
+
+def pause_seconds(conflicts: int) -> float:
+    """Return how long to wait after so many conflicts, at random: those who met must not meet again and again."""
+    return random.uniform(0, min(0.001 * 2 ** min(conflicts, 10), 0.1))  # noqa: S311 - no secret
 
 
 class Refused(UnknownError):

@@ -14,7 +14,15 @@ from typing import Any, Generic, TypeVar
 
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.contract import CommitStats
-from pinlater.server.backends.mysql.faults import Conflict, Lost, Refused, Unreached, connection_failed, unreachable
+from pinlater.server.backends.mysql.faults import (
+    Conflict,
+    Lost,
+    Refused,
+    Unreached,
+    connection_failed,
+    pause_seconds,
+    unreachable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +38,6 @@ PATIENCE_SECONDS = 4.5
 PAUSE_SECONDS = 0.2
 """Between two tries to reach a server that may have done what was asked of it."""
 
-MOST_CONFLICTS = 5
-
 
 class Batch(Generic[Q, R]):
     """Requests that share a transaction, through all its attempts.
@@ -39,6 +45,7 @@ class Batch(Generic[Q, R]):
     Attributes:
         requests: in the order of arrival.
         is_uncertain: an attempt before this one may have been committed.
+        conflicts: attempts that other transactions were in the way of.
         since: when each request arrived, in seconds of the loop's time.
         is_answered: whether the results were delivered.
         ended: set when there is nothing more to come, the commit included.
@@ -47,6 +54,7 @@ class Batch(Generic[Q, R]):
     def __init__(self, requests: Sequence[Q], futures: Sequence[asyncio.Future[R]], since: Sequence[float]) -> None:
         self.requests = requests
         self.is_uncertain = False
+        self.conflicts = 0
         self.since = since
         self._futures = futures
         self.is_answered = False
@@ -175,7 +183,6 @@ class Lane(Generic[Q, R]):
         return Batch(requests, futures, since)
 
     async def _carry_out(self, batch: Batch[Q, R]) -> None:
-        conflicts = 0
         started = time.perf_counter()
         while True:
             try:
@@ -196,10 +203,15 @@ class Lane(Generic[Q, R]):
                 self._is_failing = True
                 batch.fail(connection_failed(self._shard, error))
             except Conflict as error:
-                conflicts += 1
-                if not batch.is_answered and conflicts < MOST_CONFLICTS:
+                batch.conflicts += 1
+                if not batch.is_answered and self._is_patient(batch):
+                    await asyncio.sleep(pause_seconds(batch.conflicts))
                     continue
-                batch.fail(UnknownError(f"other transactions are in the way, nothing was changed: {error}"))
+                batch.fail(
+                    connection_failed(self._shard, error)
+                    if batch.is_uncertain
+                    else UnknownError(f"other transactions are in the way, nothing was changed: {error}")
+                )
             except Refused as error:
                 await self._apart(batch, error)
             except ServiceError as error:

@@ -2,7 +2,10 @@
 -- of numbers. Jobs that are addressed by id are found by it (FORCE INDEX), never by a walk along another index; changes
 -- are made in the order of ids, so that transactions wait for each other rather than deadlock. A DELETE heeds no
 -- FORCE INDEX while the table is small, or thought so: it walks along all jobs, and waits for those that others hold.
--- So ids are joined to it, in that order.
+-- So ids are joined to it, in that order. A SELECT heeds it, but walks if the id is all that it needs.
+-- A walk that locks also locks the index entries of the jobs it skips, and with them those who work on these jobs. So of
+-- the entries of one job, those of one index only may be locked that way: of a job that is PENDING, in jobs_in_order, by
+-- claims; of all others in jobs_by_moment, by the monitor. Other walks lock nothing, and leave that to what they do next.
 
 -- name: begin
 START TRANSACTION
@@ -46,7 +49,11 @@ WHERE name = :name
 
 -- name: hold_queues
 -- Those that are still there, and stay so until the transaction ends.
-SELECT id FROM {db}.queues WHERE id IN (:queues) AND name IS NOT NULL LOCK IN SHARE MODE
+SELECT id FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) AND name IS NOT NULL LOCK IN SHARE MODE
+
+-- name: enter_alone
+-- Until the transaction ends, nobody else stores anything in these queues.
+SELECT name FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) FOR UPDATE
 
 -- name: insert_jobs
 -- Completed by enqueue: rows follow.
@@ -133,6 +140,10 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
+-- name: hold_jobs
+-- All of them in the order of ids, before several statements change them, each in an order of its own.
+SELECT state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE
+
 -- name: claims_of_jobs
 SELECT id, claim FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) AND state = 1 AND queue_id = :queue
 
@@ -191,7 +202,7 @@ ORDER BY run_after DESC, id DESC LIMIT :limit
 -- Those to retry.
 SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 3 AND priority = :priority
-ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
+ORDER BY run_after, id LIMIT :limit
 
 -- name: retry_jobs
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
@@ -235,12 +246,15 @@ STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = doomed.id
 SELECT id FROM {db}.queues WHERE name IS NULL
 
 -- name: jobs_of_queue
-SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue LIMIT :limit FOR UPDATE SKIP LOCKED
+-- None, when all are gone for good; nobody adds to a queue without a name.
+SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue LIMIT :limit
+
+-- name: free_jobs
+-- Which nobody else is changing, or may from now on.
+SELECT id, state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE SKIP LOCKED
 
 -- name: forget_queue
--- As soon as no job is left of it.
-DELETE FROM {db}.queues
-WHERE id = :queue AND name IS NULL AND NOT EXISTS (SELECT 1 FROM {db}.jobs WHERE queue_id = :queue)
+DELETE FROM {db}.queues WHERE id = :queue
 
 -- name: keep_report
 INSERT INTO {db}.reports (worker_id, reported_at, expires_at, report_bytes, report)

@@ -51,11 +51,18 @@ class Settler:
         async with self._database.transaction() as transaction:
             statements = [list(_statements(transaction, request)) for request in batch.requests]
             flat = [statement for some in statements for statement in some]
+            if batch.conflicts:
+                await transaction.rows("hold_jobs", ids=_ids(batch.requests))
             results = iter(await transaction.run_to_end(*flat) if flat else ())
             changed = [sum(next(results).matched for _ in some) for some in statements]
         batch.answer(
             [_settled(transaction.now, request, count) for request, count in zip(batch.requests, changed, strict=True)]
         )
+
+
+def _ids(requests: Sequence[AckRequest]) -> list[int]:
+    """Return which jobs are settled, in the order in which all who change jobs take them."""
+    return sorted({ack.job.local_id for request in requests for ack in (*request.succeeded, *request.failed)})
 
 
 def _settled(now: int, request: AckRequest, changed: int) -> Settled:

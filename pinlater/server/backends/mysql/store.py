@@ -143,6 +143,9 @@ class _QueuesGone(Exception):
 
 async def _store(transaction: Transaction, requests: Sequence[StoreRequest], batch: StoreBatch) -> _Twins:
     """Store and commit; return which jobs were not stored because of their keys."""
+    wanted = sorted({request.queue.id for request in requests})
+    if batch.conflicts:  # over a key: with the others' attempts out of the way, this one succeeds
+        await transaction.rows("enter_alone", queues=wanted)
     # An attempt whose connection broke at its end may have been committed. The ids tell, as none is used twice.
     stored = await _stored(transaction, requests) if batch.is_uncertain else set()
     twins = await _twins(transaction, requests, stored)
@@ -153,7 +156,8 @@ async def _store(transaction: Transaction, requests: Sequence[StoreRequest], bat
         for place in range(len(request.jobs))
         if (id(request), place) not in twins and request.first_id + place not in stored
     ]
-    wanted = sorted({request.queue.id for request in requests})
+    if any(request.keys is not None for request in requests):
+        rows.sort(key=_place_in_index)
     held, *_ = await transaction.run(
         transaction.bind("hold_queues", queues=wanted), *(_insertions(transaction, rows) if rows else ())
     )
@@ -163,6 +167,12 @@ async def _store(transaction: Transaction, requests: Sequence[StoreRequest], bat
     batch.is_uncertain = True
     await transaction.commit()
     return twins
+
+
+def _place_in_index(row: Row) -> tuple[int, str]:
+    """Return where the unique index has a job; servers that stored the same keys in other orders would deadlock."""
+    request, place = row
+    return request.queue.id, (request.keys[place] if request.keys is not None else None) or ""
 
 
 def _names(request: StoreRequest, twins: _Twins) -> list[str]:

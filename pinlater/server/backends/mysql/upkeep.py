@@ -33,21 +33,38 @@ class Upkeep:
 
     async def retry(self, queue: Queue, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
         """FAILED -> PENDING; return how many."""
-
-        async def work(transaction: Transaction) -> int:
-            rows = await transaction.rows("failed_jobs", queue=queue.id, priority=priority, limit=limit)
-            return await _retry(transaction, queue, {priority: [row[0] for row in rows]}, attempts, run_after_ms)
-
-        return await self._database.change(work, is_repeatable=False)
+        moved = 0
+        async with self._database.within_time():
+            while True:
+                wanted = limit - moved
+                find = self._database.queries.bind("failed_jobs", queue=queue.id, priority=priority, limit=wanted)
+                found = [row[0] for row in await self._database.rows(find)]
+                retried = await self._retry(queue, {priority: found}, attempts, run_after_ms)
+                moved += retried
+                if retried == wanted or len(found) < wanted:
+                    return moved
+                # Somebody else was quicker with some of them, and there may be more.
 
     async def retry_these(
         self, queue: Queue, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
     ) -> int:
         """Those of the jobs that are FAILED -> PENDING; return how many."""
-        return await self._database.change(
-            lambda transaction: _retry(transaction, queue, _by_priority(jobs), attempts, run_after_ms),
-            is_repeatable=False,
-        )
+        return await self._retry(queue, _by_priority(jobs), attempts, run_after_ms)
+
+    async def _retry(
+        self, queue: Queue, ids: Mapping[int, Sequence[int]], attempts: int, run_after_ms: int | None
+    ) -> int:
+        """Move jobs, by priority, as far as they are FAILED; return how many."""
+
+        async def work(transaction: Transaction) -> int:
+            run_after = transaction.now if run_after_ms is None else run_after_ms
+            values = {"attempts": attempts, "run_after": run_after, "now": transaction.now, "queue": queue.id}
+            changed = 0
+            for priority, some in ids.items():
+                changed += await _change(transaction, some, "retry_jobs", priority=priority, **values)
+            return changed
+
+        return await self._database.change(work, is_repeatable=False)
 
     async def delete(self, queue: Queue, state: int, ids: Sequence[int]) -> int:
         """Remove the given jobs, as far as they are still in that state; return how many."""
@@ -114,12 +131,17 @@ class Upkeep:
         return await self._database.change(work, is_repeatable=True)
 
     async def _sweep(self, limit: int) -> None:
+        for (queue_id,) in await self._database.rows(self._database.queries.bind("deleted_queues")):
+            await self._sweep_one(queue_id, limit)
+
+    async def _sweep_one(self, queue_id: int, limit: int) -> None:
         async def work(transaction: Transaction) -> None:
-            for (queue_id,) in await transaction.rows("deleted_queues"):
-                rows = await transaction.rows("jobs_of_queue", queue=queue_id, limit=limit)
-                await _change(transaction, [row[0] for row in rows], "remove_jobs")
-                if not rows:
-                    await transaction.run(transaction.bind("forget_queue", queue=queue_id))
+            ids = [row[0] for row in await transaction.rows("jobs_of_queue", queue=queue_id, limit=limit)]
+            for some in _portions(ids):
+                free = [row[0] for row in await transaction.rows("free_jobs", ids=some)]
+                await _change(transaction, free, "remove_jobs")
+            if not ids:
+                await transaction.run(transaction.bind("forget_queue", queue=queue_id))
 
         await self._database.change(work, is_repeatable=True)
 
@@ -129,18 +151,6 @@ def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:
     for job in jobs:
         ids[job.priority].append(job.local_id)
     return ids
-
-
-async def _retry(
-    transaction: Transaction, queue: Queue, ids: Mapping[int, Sequence[int]], attempts: int, run_after_ms: int | None
-) -> int:
-    """Move jobs, by priority, as far as they are FAILED; return how many."""
-    run_after = transaction.now if run_after_ms is None else run_after_ms
-    values = {"attempts": attempts, "run_after": run_after, "now": transaction.now, "queue": queue.id}
-    changed = 0
-    for priority, some in ids.items():
-        changed += await _change(transaction, some, "retry_jobs", priority=priority, **values)
-    return changed
 
 
 async def _change(transaction: Transaction, ids: Sequence[int], name: str, **values: int) -> int:
