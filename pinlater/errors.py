@@ -10,7 +10,8 @@
     │   └── ServerError              5xx: the service has to recover
     │       └── UnknownError         NoHealthyShards   ShardConnectionFailed
     ├── CallError                    no usable answer came
-    │   ├── ServerUnavailable        no server could be reached
+    │   ├── ServerUnavailable        no server could be reached, or the connection was lost
+    │   │   └── NotConnected         none could be reached, so nothing was sent
     │   ├── CallTimeout              the answer did not come within the deadline
     │   └── ProtocolError            the peer does not speak our Thrift
     │       └── CallUnsendable       the call holds what Thrift cannot carry, or too much of it
@@ -168,6 +169,24 @@ class CallError(PinLaterError):
 
 class ServerUnavailable(CallError):
     """No server of the set could be reached, or the connection broke."""
+
+
+class NotConnected(ServerUnavailable):
+    """No server of the set could be reached: nothing was sent, so the call was certainly not carried out.
+
+    Args:
+        reasons: of each server that was tried, why.
+    """
+
+    def __init__(self, reasons: str) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons
+
+    def __str__(self) -> str:
+        return (
+            f"cannot reach {self.reasons}; is pinlater-server running? "
+            'choose another with Client("host:port") or PINLATER_SERVERS'
+        )
 
 
 class CallTimeout(CallError):

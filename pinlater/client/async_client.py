@@ -185,7 +185,10 @@ class AsyncClient(AsyncVerbs):
                 raise failures.pop()
             return await self._attempt(call, deadline)
 
-        return await tenacity.AsyncRetrying(**policy(call, self._retries, deadline))(attempt)
+        try:
+            return await tenacity.AsyncRetrying(**policy(call, self._retries, deadline))(attempt)
+        except PinLaterError as error:  # see Client._repeat
+            raise error.with_traceback(None) from error.__cause__
 
 
 async def _each(jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[Job]:

@@ -7,9 +7,8 @@ import contextlib
 import time
 
 from pinlater.client.async_connection import AsyncConnection
-from pinlater.client.retrying import NotConnected
 from pinlater.client.servers import ServerSet
-from pinlater.errors import CallTimeout, ServerUnavailable
+from pinlater.errors import CallTimeout, NotConnected, ServerUnavailable
 
 
 class AsyncPool:

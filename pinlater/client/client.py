@@ -238,4 +238,7 @@ class Client(Verbs):
                 raise failures.pop()
             return self._attempt(call, deadline)
 
-        return tenacity.Retrying(**policy(call, self._retries, deadline))(attempt)
+        try:
+            return tenacity.Retrying(**policy(call, self._retries, deadline))(attempt)
+        except PinLaterError as error:  # tenacity's frames would hide the caller's line
+            raise error.with_traceback(None) from error.__cause__

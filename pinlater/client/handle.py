@@ -10,6 +10,7 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.records import JobInfo
 from pinlater.client.verbs import Verbs
 from pinlater.errors import CallTimeout
+from pinlater.state import JobState
 
 _FIRST_POLL_SECONDS = 0.02
 _SLOWEST_POLL_SECONDS = 2.0
@@ -105,5 +106,7 @@ def _bounded(pause: float, deadline: float, info: JobInfo) -> float:
     """Return how long to sleep, at most up to the deadline."""
     remaining = deadline - time.monotonic()
     if remaining <= 0:
-        raise CallTimeout(f"{info.descriptor} is still {info.state.name}")
+        is_due = info.state is JobState.PENDING and (info.run_after_ms or 0) <= time.time() * 1000
+        hint = "; does a worker serve its queue (pinlater workers)?" if is_due else ""
+        raise CallTimeout(f"{info.descriptor} is still {info.state.name}{hint}")
     return min(pause, remaining)

@@ -7,9 +7,8 @@ import threading
 import time
 
 from pinlater.client.connection import Connection
-from pinlater.client.retrying import NotConnected
 from pinlater.client.servers import ServerSet
-from pinlater.errors import ServerUnavailable
+from pinlater.errors import NotConnected, ServerUnavailable
 
 _MAX_IDLE = 16
 

@@ -8,21 +8,17 @@ from typing import Any
 import tenacity
 
 from pinlater.client.calls import Call
-from pinlater.errors import CallTimeout, NoHealthyShards, ServerUnavailable, ShardConnectionFailed
+from pinlater.errors import CallTimeout, NoHealthyShards, NotConnected, ServerUnavailable, ShardConnectionFailed
 
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 2.0
 
 
-class NotConnected(ServerUnavailable):
-    """No server of the set could be reached: nothing was sent, so that any call may be tried again."""
-
-
 def worth_repeating(call: Call[Any], error: BaseException) -> bool:
     """Return whether ``call`` may be made again after ``error``.
 
-    What the client has to change is never repeated. When the answer was lost, only calls are that may be
-    carried out twice.
+    What the client has to change is never repeated, what was not sent always. When the answer was lost, only calls
+    are that may be carried out twice.
     """
     if isinstance(error, (NotConnected, NoHealthyShards, ShardConnectionFailed)):
         return True

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+import traceback
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from pinlater import AsyncClient, Job, JobState
 from pinlater.errors import (
     CallTimeout,
     NoHealthyShards,
+    NotConnected,
     ProtocolError,
     QueueNotFound,
     ServerUnavailable,
@@ -113,6 +116,14 @@ def test_it_fails_over(serve):
 def test_nobody_there_is_unavailable():
     with pytest.raises(ServerUnavailable, match="connection refused"):
         run(client_of(free_address(), retries=1), lambda client: client.queue_names())
+
+
+def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
+    with pytest.raises(NotConnected) as caught:
+        run(client_of(free_address()), lambda client: client.queue_names())
+    files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
+    assert files[0] == Path(__file__)
+    assert [file for file in files if "tenacity" in file.parts] == []
 
 
 def test_a_call_ends_at_its_deadline(serve):

@@ -1,8 +1,11 @@
 """The blocking client: verbs, retries, fail-over, threads, forks, bulk."""
 
 import os
+import pickle
 import threading
 import time
+import traceback
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from pinlater.client import Ack, NewJob
 from pinlater.errors import (
     CallTimeout,
     NoHealthyShards,
+    NotConnected,
     QueueNotFound,
     ServerUnavailable,
     ShardConnectionFailed,
@@ -188,8 +192,27 @@ def test_nobody_there_names_every_server():
     first, second = free_address(), free_address()
     with client_of(first, second, retries=1) as client, pytest.raises(ServerUnavailable) as caught:
         client.queue_names()
-    assert str(first) in str(caught.value)
-    assert str(second) in str(caught.value)
+    assert f"{first}: connection refused" in caught.value.reasons
+    assert f"{second}: connection refused" in caught.value.reasons
+
+
+def test_the_last_line_of_a_traceback_says_what_to_do():
+    address = free_address()
+    with client_of(address) as client, pytest.raises(NotConnected) as caught:
+        client.queue_names()
+    assert str(caught.value) == (
+        f"cannot reach {address}: connection refused; is pinlater-server running? "
+        'choose another with Client("host:port") or PINLATER_SERVERS'
+    )
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
+    with client_of(free_address()) as client, pytest.raises(NotConnected) as caught:
+        client.queue_names()
+    files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
+    assert files[0] == Path(__file__)
+    assert [file for file in files if "tenacity" in file.parts or file.parent.name == "futures"] == []
 
 
 def test_a_server_that_comes_back_in_time_is_found(serve):
@@ -242,11 +265,21 @@ def test_a_handle_waits_for_the_end(serve):
     assert states == []
 
 
-def test_a_handle_gives_up_waiting(serve):
-    def answer(call):
-        return stored(call) if call.method == "enqueueJobs" else {"pings:s1:p1:0": PinLaterJobInfo("d", 0, 1, 1, "", 1)}
+@pytest.mark.parametrize(
+    ("state", "due_ms", "said"),
+    [
+        (0, 1, r"d is still PENDING; does a worker serve its queue \(pinlater workers\)\?$"),
+        (0, 2**62, "d is still PENDING$"),
+        (1, 1, "d is still IN_PROGRESS$"),
+    ],
+)
+def test_a_handle_gives_up_waiting(serve, state, due_ms, said):
+    info = PinLaterJobInfo("d", state, 1, 1, "", 1, due_ms)
 
-    with client_of(serve(answer)) as client, pytest.raises(CallTimeout, match="PENDING"):
+    def answer(call):
+        return stored(call) if call.method == "enqueueJobs" else {"pings:s1:p1:0": info}
+
+    with client_of(serve(answer)) as client, pytest.raises(CallTimeout, match=said):
         client.enqueue(Ping()).wait(0.1)
 
 

@@ -34,6 +34,7 @@ from pinlater.errors import (
     CallError,
     CallTimeout,
     ConfigError,
+    NotConnected,
     PinLaterError,
     QueueNotFound,
     ServerUnavailable,
@@ -152,8 +153,9 @@ def describe(error: Exception, near: Sequence[str] = ()) -> tuple[str, int]:
         case CallTimeout():
             return f"{error}; give it longer with --timeout{notes}", EXIT_UNAVAILABLE
         case ServerUnavailable():
+            reasons = error.reasons if isinstance(error, NotConnected) else error
             return (
-                f"cannot reach {error}; is pinlater-server running? "
+                f"cannot reach {reasons}; is pinlater-server running? "
                 f"choose another with --server or PINLATER_SERVERS{notes}"
             ), EXIT_UNAVAILABLE
         case CallError():
