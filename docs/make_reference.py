@@ -196,8 +196,8 @@ def member(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, level: int)
 
 
 def option_rows(name: str) -> list[tuple[str, str, str]]:
-    """Return the fields of a class of ``job``, with their defaults and what its docstring says of each."""
-    node = found("job", name)
+    """Return the fields of a class of ``job_options``, with their defaults and what its docstring says of each."""
+    node = found("job_options", name)
     meanings = dict(re.findall(r"^\* `(\w+)`: (.*)$", prose(ast.get_docstring(node) or ""), re.MULTILINE))
     fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
     defaults = {"backoff": "Exponential(first=1, cap=3600)", "queue": "", "name": "", "backoff_on": "{}"}

@@ -17,6 +17,7 @@ from operator import or_
 import msgspec
 
 from pinlater.errors import BodyInvalid, ConfigError
+from pinlater.field_types import check_fields
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, with_kept
 
@@ -59,7 +60,8 @@ class JobCodec:
     """Decodes the bodies of the job classes that a program knows.
 
     Raises:
-        ConfigError: two classes share a name, or a queue has a ``RawJob`` class beside others.
+        ConfigError: two classes share a name, a queue has a ``RawJob`` class beside others, or a field has a type that
+            JSON cannot carry.
     """
 
     def __init__(self, kinds: Iterable[type[Job]]) -> None:
@@ -68,6 +70,8 @@ class JobCodec:
         for kind in kinds:
             self._add(kind)
         typed = [kind for kind in self._kinds.values() if not issubclass(kind, RawJob)]
+        for kind in typed:
+            check_fields(kind)
         self._decoder = msgspec.json.Decoder(reduce(or_, typed)) if typed else None
 
     def _add(self, kind: type[Job]) -> None:

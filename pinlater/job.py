@@ -10,159 +10,22 @@ The class's options stand in its header::
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from pinlater.backoff import DEFAULT_BACKOFF, Backoff
-from pinlater.errors import Discard, Retry
+from pinlater.job_options import JobOptions
 
 if TYPE_CHECKING:
     from pinlater.context import JobContext
-    from pinlater.schedule import Schedule
-
-QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-"""What a queue may be called (wire contract §6.1)."""
-
-
-LONGEST_LIMIT_SECONDS = 366 * 86400.0
-_LONGEST_KEY = 200
-KILL_SLACK_SECONDS = 10.0
-"""How long after a limit a job is killed that did not heed it."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobOptions:
-    """What a class header says about how its jobs are queued and run.
-
-    Attributes:
-        name: name of the class on the wire; moving or renaming the Python class does not change it.
-        queue: queue that jobs of the class go to, unless an enqueue says otherwise.
-        attempts: attempts in all, the first included.
-        backoff: delay before the next attempt of a failed job.
-        priority: 1 is served first.
-        heartbeat: seconds between two checkpoints that are really sent; see ``JobContext.checkpoint``.
-        timeout: seconds after which ``JobTimeout`` is raised in a running job, in the thread that runs it. With
-            ``--threads`` a blocking call is not cut short, with ``--concurrency`` only what is awaited is.
-        kill_after: seconds after which the process of a running job is killed, whatever it does; unless given,
-            10 more than ``timeout``. Either way the attempt has failed.
-        stall_after: seconds without any sign of progress after which ``JobStalled`` is raised in a running job, as
-            ``JobTimeout`` is; 10 more, and its process is killed. Signs are the calls of its context: ``checkpoint``,
-            ``progress``, ``step``, each item of ``iterate``. The attempt has failed.
-        give_up_on: exceptions that no further attempt would help: a job that raises one of them, or of their
-            subclasses, becomes FAILED whatever attempts remain. A ``Retry`` is retried all the same.
-        backoff_on: exceptions after which another backoff than ``backoff`` holds, for them and their subclasses:
-            ``backoff_on={RateLimited: Constant(60)}``. Of several classes, here and in ``give_up_on``, the nearest
-            one counts. A process that dies knows no exception; then it is ``backoff``.
-        cron: makes the class periodic: workers see to it that there is one job of it, which runs at the ticks of this
-            expression (minute, hour, day of the month, month, day of the week). One that somebody enqueues runs once,
-            beside it.
-        timezone: whose wall clock ``cron`` is about.
-        every: or seconds between two ticks, which are the whole multiples of it since 1970 (UTC).
-    """
-
-    name: str
-    queue: str
-    attempts: int = 4
-    backoff: Backoff = DEFAULT_BACKOFF
-    priority: int = 1
-    heartbeat: float = 5.0
-    timeout: float | None = None
-    kill_after: float | None = None
-    stall_after: float | None = None
-    give_up_on: tuple[type[Exception], ...] = ()
-    backoff_on: Mapping[type[Exception], Backoff] = field(default_factory=dict)
-    cron: str | None = None
-    timezone: str = "UTC"
-    every: float | None = None
-
-    def __post_init__(self) -> None:
-        if not QUEUE_NAME.fullmatch(self.queue):
-            raise TypeError(f"job {self.name}: queue={self.queue!r} may only have letters, digits and underscore")
-        if self.attempts < 1:
-            raise TypeError(f"job {self.name}: attempts={self.attempts} counts the first one and must be at least 1")
-        if not 1 <= self.priority <= 127:
-            raise TypeError(f"job {self.name}: priority={self.priority} must be between 1 (served first) and 127")
-        if self.heartbeat < 0:
-            raise TypeError(f"job {self.name}: heartbeat={self.heartbeat} is in seconds and cannot be negative")
-        self._check_limits()
-        if not isinstance(self.give_up_on, tuple) or not all(map(_is_exception, self.give_up_on)):
-            raise TypeError(f"job {self.name}: give_up_on={self.give_up_on!r} must be a tuple of exception classes")
-        self._check_backoff_on()
-        self._check_schedule()
-
-    def _check_backoff_on(self) -> None:
-        if not isinstance(self.backoff_on, Mapping) or not all(
-            _is_exception(kind) and hasattr(backoff, "delay") for kind, backoff in self.backoff_on.items()
-        ):
-            raise TypeError(
-                f"job {self.name}: backoff_on={self.backoff_on!r} must be a dict: exception class -> backoff"
-            )
-        for kind in self.give_up_on:
-            if kind in self.backoff_on:
-                raise TypeError(f"job {self.name}: {kind.__name__} stands in give_up_on and in backoff_on; choose one")
-
-    def _check_schedule(self) -> None:
-        try:
-            schedule = self.schedule
-        except ValueError as error:
-            raise TypeError(f"job {self.name}: {error}") from None
-        if schedule is not None and len(f"{self.name} {schedule.text}") > _LONGEST_KEY:
-            raise TypeError(f"job {self.name}: its name and its schedule have more than {_LONGEST_KEY} characters")
-
-    def _check_limits(self) -> None:
-        for name in ("timeout", "kill_after", "stall_after"):
-            seconds = getattr(self, name)
-            if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
-                raise TypeError(f"job {self.name}: {name}={seconds} is in seconds, more than 0 and at most a year")
-        if self.timeout is not None and self.kill_after is not None and self.kill_after <= self.timeout:
-            raise TypeError(f"job {self.name}: kill_after={self.kill_after} must be more than timeout={self.timeout}")
-
-    def gives_up_on(self, error: BaseException) -> bool:
-        """Tell whether no further attempt follows one that raised ``error``, whatever attempts remain."""
-        if isinstance(error, Discard | Retry):
-            return isinstance(error, Discard)
-        return any(self._nearest(error) is kind for kind in self.give_up_on)
-
-    def backoff_after(self, error: BaseException) -> Backoff:
-        """Return the backoff after an attempt that raised ``error``."""
-        nearest = self._nearest(error)
-        return self.backoff if nearest is None else self.backoff_on.get(nearest, self.backoff)
-
-    def _nearest(self, error: BaseException) -> type[Exception] | None:
-        named = {*self.give_up_on, *self.backoff_on}
-        return next((kind for kind in type(error).__mro__ if kind in named), None)
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """When jobs of the class run by themselves; None of an ordinary class."""
-        if self.cron is None and self.every is None and self.timezone == "UTC":
-            return None
-        from pinlater.schedule import schedule_of  # for those who have one: it brings time zones and cronsim along
-
-        return schedule_of(self.cron, self.every, self.timezone)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether the time of a run is limited."""
-        return self.timeout is not None or self.kill_after is not None or self.stall_after is not None
-
-    @property
-    def hard_seconds(self) -> float | None:
-        """Seconds after which a job's process is killed, however well it gets on; None: never."""
-        if self.kill_after is None and self.timeout is not None:
-            return self.timeout + KILL_SLACK_SECONDS
-        return self.kill_after
-
-
-def _is_exception(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Exception)
-
 
 _OPTION_NAMES = frozenset(JobOptions.__dataclass_fields__)
+_STRUCT_OPTIONS = frozenset({*dir(msgspec.Struct.__struct_config__), "kw_only", "rename"})
 
 
 def _default_queue(name: str) -> str:
@@ -183,17 +46,50 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             header.setdefault("tag_field", "job")
             header.setdefault("tag", wire_name)
             header.setdefault("kw_only", True)
+        _check_names(name, header)
         try:
             kind = super().__new__(mcls, name, bases, namespace, **header)
         except TypeError as error:
             raise TypeError(f"job class {name}: {error}") from None
         if not is_root:
+            _check_run(kind)
             options.setdefault("queue", _default_queue(options["name"]))
             inherited = getattr(kind, "job_options", None)
             kind.job_options = replace(inherited, **options) if inherited else JobOptions(**options)
             if kind.job_options.schedule is not None:
                 _check_plantable(kind)
         return kind
+
+
+def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
+    """Return if msgspec knows what is left of a class header.
+
+    Raises:
+        TypeError: it has an option that nobody knows.
+    """
+    for name in header.keys() - _STRUCT_OPTIONS:
+        near = get_close_matches(name, _OPTION_NAMES, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_OPTION_NAMES))}"
+        raise TypeError(f"job class {kind_name}: {name} is no option; {hint}")
+
+
+def _check_run(kind: Any) -> None:
+    """Return if ``run`` of a class can be called with a context, and does its work then.
+
+    Raises:
+        TypeError: it takes other arguments; or it is a generator, of which a call does nothing at all.
+    """
+    run = kind.run
+    if not inspect.isfunction(run):
+        return
+    if inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
+        raise TypeError(f"job class {kind.__name__}: run is a generator, which no call runs; leave out yield")
+    try:
+        inspect.signature(run, follow_wrapped=False).bind("self", "context")
+    except TypeError:
+        raise TypeError(
+            f"job class {kind.__name__}: run has to take self and context: def run(self, context)"
+        ) from None
 
 
 def _check_plantable(kind: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import inspect
@@ -18,6 +19,8 @@ from pinlater.codec import JobCodec
 from pinlater.errors import ConfigError
 from pinlater.job import Job, is_concrete
 from pinlater.middleware import Middleware
+
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 
 class ModulesInvalid(ConfigError):
@@ -45,8 +48,22 @@ def load_job_classes(names: Sequence[str]) -> list[type[Job]]:
     own = {module.__name__ for module in loaded}
     kinds = list(dict.fromkeys(kind for module in loaded for kind in _kinds_in(module, own)))
     if not kinds:
-        raise ModulesInvalid([f"no job class in {', '.join(names)}; define one: class SendMail(Job): ..."])
+        raise ModulesInvalid([_nothing_in(names, loaded)])
     return kinds
+
+
+def _nothing_in(names: Sequence[str], loaded: Iterable[ModuleType]) -> str:
+    """Say that there is no job class, and which ones only lack ``run``."""
+    here = {module.__name__ for module in loaded}
+    bare = [
+        kind.__name__
+        for module in loaded
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Job) and kind.__module__ in here
+    ]
+    if bare:
+        return f"no job class in {', '.join(names)} can be run: define run(self, context) in {', '.join(bare)}"
+    return f"no job class in {', '.join(names)}; define one: class SendMail(Job): ..."
 
 
 def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:
@@ -136,12 +153,18 @@ def _load(name: str, problems: list[str]) -> Iterator[ModuleType]:
 
 def _import(name: str, problems: list[str]) -> ModuleType | None:
     try:
-        return _import_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+        return _import_file(Path(name)) if name.endswith(".py") else _import_name(name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a module may raise anything, SystemExit included
         problems.append(_problem(name, error))
         return None
+
+
+def _import_name(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ImportError("this is no name of a module; write one such as my_project.jobs, or the path of a .py file")
+    return importlib.import_module(name)
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -160,23 +183,34 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _problem(name: str, error: BaseException) -> str:
-    """Return one line: where, and what."""
+    """Return one line: where, what, and what to do if that is known."""
     text = " ".join(str(error).split())
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}:{error.lineno}"
         text = str(error.msg)
     else:
         place = _place(error)
-    return f"cannot load {name}: {place + ': ' if place else ''}{type(error).__name__}: {text}"
+    said = f"cannot load {name}: {place + ': ' if place else ''}{type(error).__name__}: {text}"
+    is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
+    return said + _advice(name) if is_absent else said
+
+
+def _advice(name: str) -> str:
+    """Say what may have been meant by the name of a module that is not there."""
+    parent, _, last = name.rpartition(".")
+    if isinstance(getattr(sys.modules.get(parent), last, None), type):
+        return f"; name the module alone: {parent}"
+    here = Path.cwd()
+    near = difflib.get_close_matches(name, [path.stem for path in here.glob("*.py")])
+    return f"; did you mean {' or '.join(near)}?" if near else f"; it is neither in {here} nor installed"
 
 
 def _place(error: BaseException) -> str:
-    """Return file and line of the innermost call outside the machinery of imports."""
-    ours = {__file__, importlib.__file__}
+    """Return file and line of the innermost call outside this package and the machinery of imports."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename not in ours and not frame.filename.startswith("<frozen ")
+        if not frame.filename.startswith((_PACKAGE, importlib.__file__, "<frozen "))
     ]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 

@@ -8,7 +8,8 @@ import msgspec
 
 from pinlater.backoff import Constant, Exponential, Linear
 from pinlater.errors import BodyInvalid
-from pinlater.job import LONGEST_LIMIT_SECONDS, Job, JobOptions, RawJob
+from pinlater.job import Job, RawJob
+from pinlater.job_options import LONGEST_LIMIT_SECONDS, JobOptions
 
 POLICY_FIELD = "$policy"
 _MARK = f'"{POLICY_FIELD}"'.encode()

@@ -14,7 +14,7 @@ import msgspec
 from pinlater.context import JobContext
 from pinlater.delays import delay_ms, milliseconds
 from pinlater.errors import BodyInvalid, JobInterrupted, JobSleeps, JobTimeout, Retry
-from pinlater.job import JobOptions
+from pinlater.job_options import JobOptions
 from pinlater.kept import Kept
 from pinlater.retrying import Retrying
 from pinlater.uses import Uses

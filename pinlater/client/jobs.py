@@ -11,7 +11,8 @@ from pinlater.backoff import Backoff
 from pinlater.client.conversion import milliseconds
 from pinlater.codec import encode_body
 from pinlater.errors import BodyInvalid, BodyTooLarge
-from pinlater.job import QUEUE_NAME, Job, RawJob
+from pinlater.job import Job, RawJob
+from pinlater.job_options import QUEUE_NAME
 from pinlater.kept import Kept
 from pinlater.policy import policy_of
 from pinlater.wire.framing import MAX_FRAME_BYTES

@@ -1,11 +1,14 @@
 """Job classes: options in the header, fields as arguments."""
 
+import functools
 from typing import Any
 
+import msgspec
 import pytest
 
-from pinlater.backoff import Constant, Exponential
-from pinlater.job import DEFAULT_BACKOFF, Job, JobOptions, RawJob, is_concrete
+from pinlater.backoff import DEFAULT_BACKOFF, Constant, Exponential
+from pinlater.job import Job, RawJob, is_concrete
+from pinlater.job_options import JobOptions
 
 
 class SendWelcomeEmail(Job, queue="email", attempts=5, backoff=Exponential(first=2, cap=600), priority=2, heartbeat=1):
@@ -126,7 +129,15 @@ def test_fields_are_arguments_by_name():
         ({"priority": 0}, "between 1"),
         ({"priority": 128}, "between 1"),
         ({"heartbeat": -1}, "cannot be negative"),
-        ({"queu": "x"}, "job class Bad"),
+        ({"queu": "x"}, "job class Bad: queu is no option; did you mean queue"),
+        ({"colour": "red"}, "job class Bad: colour is no option; there are attempts, backoff, "),
+        ({"queue": 5}, "queue=5 has to be a text"),
+        ({"attempts": "3"}, "attempts='3' has to be a whole number"),
+        ({"priority": 1.5}, r"priority=1\.5 has to be a whole number"),
+        ({"timeout": "5s"}, "timeout='5s' has to be a number of seconds"),
+        ({"backoff": 3}, "backoff=3 has to be Constant, Linear or Exponential"),
+        ({"cron": 5}, "cron=5 has to be a text"),
+        ({"every": "day"}, "every='day' has to be a number of seconds"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_where_they_stand(options, text):
@@ -146,3 +157,61 @@ def test_a_class_without_run_is_not_concrete():
     assert is_concrete(type("Child", (SendWelcomeEmail,), {}))
     with pytest.raises(TypeError, match="does not define run"):
         Base().run(None)
+
+
+def no_context(self):
+    """Do nothing."""
+
+
+def needs_more(self, context, database):
+    """Do nothing."""
+
+
+def generator(self, context):
+    yield context
+
+
+async def async_generator(self, context):
+    yield context
+
+
+@pytest.mark.parametrize(
+    ("run", "complaint"),
+    [
+        (no_context, r"run has to take self and context: def run\(self, context\)"),
+        (needs_more, "run has to take self and context"),
+        (generator, "run is a generator, which no call runs"),
+        (async_generator, "run is a generator, which no call runs"),
+    ],
+)
+def test_a_run_that_could_not_work_is_refused_where_it_stands(run, complaint):
+    with pytest.raises(TypeError, match=f"job class Bad: {complaint}"):
+        type(Job)("Bad", (Job,), {"run": run})
+
+
+def with_database(run):
+    @functools.wraps(run)
+    def wrapped(self, context):
+        return run(self, context, "database")
+
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        with_database(needs_more),
+        lambda self, context, *, fast=True: None,
+        lambda *arguments: None,
+        functools.partial(print),
+    ],
+)
+def test_any_run_that_takes_a_context_will_do(run):
+    assert is_concrete(type(Job)("Good", (Job,), {"run": run}))
+
+
+def test_options_of_msgspec_may_stand_in_the_header():
+    class Short(Job, rename={"user_id": "u"}, omit_defaults=True, frozen=True, kw_only=False):
+        user_id: int = 0
+
+    assert msgspec.json.encode(Short(1)) == b'{"job":"Short","u":1}'

@@ -1,5 +1,6 @@
 """Loading job classes."""
 
+import re
 import sys
 
 import pytest
@@ -83,7 +84,10 @@ def test_all_that_is_wrong_is_said_with_its_place(project, tmp_path):
     zero, syntax, absent, file = caught.value.problems
     assert zero == f"cannot load wk_bad: {tmp_path}/wk_bad.py:2: ZeroDivisionError: division by zero"
     assert syntax.startswith(f"cannot load wk_worse: {tmp_path}/wk_worse.py:1: SyntaxError: ")
-    assert absent == "cannot load wk_absent: ModuleNotFoundError: No module named 'wk_absent'"
+    assert absent == (
+        "cannot load wk_absent: ModuleNotFoundError: No module named 'wk_absent'; "
+        f"it is neither in {tmp_path} nor installed"
+    )
     assert file == "cannot load nowhere.py: FileNotFoundError: there is no such file"
 
 
@@ -92,6 +96,40 @@ def test_the_place_is_where_the_user_can_do_something(project, tmp_path):
     with pytest.raises(ModulesInvalid) as caught:
         load("wk_outer")
     assert caught.value.problems == [f"cannot load wk_outer: {tmp_path}/wk_inner.py:2: ValueError: of ours"]
+
+
+def test_a_header_that_makes_no_sense_is_blamed_on_its_line(project, tmp_path):
+    project(wk_header=job("Fine") + job("Mail", ", queu='mail'"))
+    with pytest.raises(ModulesInvalid) as caught:
+        load("wk_header")
+    place = f"{tmp_path}/wk_header.py:5"
+    assert caught.value.problems == [
+        f"cannot load wk_header: {place}: TypeError: job class Mail: queu is no option; did you mean queue?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("wk_recipts", "No module named 'wk_recipts'; did you mean wk_receipts?"),
+        ("wk_receipts.SendReceipt", "'wk_receipts' is not a package; name the module alone: wk_receipts"),
+        ("./", "this is no name of a module; write one such as my_project.jobs, or the path of a .py file"),
+        ("wk-receipts", "this is no name of a module"),
+    ],
+)
+def test_a_wrong_name_of_a_module_is_met_with_advice(project, name, advice):
+    project(wk_receipts=job("SendReceipt"))
+    with pytest.raises(ModulesInvalid, match=re.escape(advice)):
+        load(name)
+
+
+def test_a_module_that_a_good_one_lacks_is_not_taken_for_a_wrong_name(project, tmp_path):
+    project(wk_needs="import wk_gone\n")
+    with pytest.raises(ModulesInvalid) as caught:
+        load("wk_needs")
+    assert caught.value.problems == [
+        f"cannot load wk_needs: {tmp_path}/wk_needs.py:1: ModuleNotFoundError: No module named 'wk_gone'"
+    ]
 
 
 def test_a_file_may_not_take_the_name_of_a_module(project):
@@ -104,6 +142,12 @@ def test_no_job_class_at_all(project):
     project(wk_empty="x = 1\n")
     with pytest.raises(ModulesInvalid, match="no job class in wk_empty; define one"):
         load("wk_empty")
+
+
+def test_job_classes_that_only_lack_run(project):
+    project(wk_bare="from pinlater import Job\nclass Base(Job): pass\nclass Mail(Base): pass\n")
+    with pytest.raises(ModulesInvalid, match=r"in wk_bare can be run: define run\(self, context\) in Base, Mail"):
+        load("wk_bare")
 
 
 def test_a_queue_that_no_class_has(project):

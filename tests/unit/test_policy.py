@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from pinlater import Constant, Exponential, Job, JobTimeout, Linear, RawJob, Retry
+from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.client.jobs import EnqueueOptions
 from pinlater.client.records import JobInfo
 from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, Discard
-from pinlater.job import DEFAULT_BACKOFF
 from pinlater.kept import Kept, kept_in, with_policy
 from pinlater.policy import Policy, policy_in, policy_of
 from pinlater.state import JobState

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pinlater.errors import JobStalled, JobTimeout
-from pinlater.job import JobOptions
+from pinlater.job_options import JobOptions
 from pinlater.worker.running import allowance as allowances
 from pinlater.worker.running.allowance import Allowance
 

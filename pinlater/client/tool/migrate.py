@@ -10,7 +10,7 @@ from pinlater.client.tool.bulk import bar
 from pinlater.client.tool.command import Session, command
 from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import print_fields, print_json, some_jobs
-from pinlater.job import QUEUE_NAME
+from pinlater.job_options import QUEUE_NAME
 
 if TYPE_CHECKING:
     from pinlater.client.migration import Migration

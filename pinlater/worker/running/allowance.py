@@ -11,7 +11,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from pinlater.errors import JobStalled, JobTimeout
-from pinlater.job import KILL_SLACK_SECONDS, JobOptions
+from pinlater.job_options import KILL_SLACK_SECONDS, JobOptions
 
 _TELL_SECONDS = 1.0
 """The moment of the kill follows the signs of progress in steps of so many; its slack is longer."""

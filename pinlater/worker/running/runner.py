@@ -18,7 +18,8 @@ from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.codec import JobCodec
 from pinlater.delays import delay_ms, milliseconds
 from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, JobTimeout, Retry, interruption_in
-from pinlater.job import Job, JobOptions
+from pinlater.job import Job
+from pinlater.job_options import JobOptions
 from pinlater.kept import again_in
 from pinlater.middleware import Middleware, run_within, within
 from pinlater.next_run import Plan

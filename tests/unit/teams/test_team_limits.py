@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pinlater.errors import JobTimeout
-from pinlater.job import JobOptions
+from pinlater.job_options import JobOptions
 from pinlater.worker import logs
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.allowance import Allowance
