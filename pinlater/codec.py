@@ -36,6 +36,7 @@ def encode_body(job: Job, kept: Kept | None = None) -> bytes:
 
     Raises:
         BodyInvalid: a field or result holds something that JSON cannot carry.
+        TypeError: it is a class.
     """
     if isinstance(job, RawJob):
         return job.body
@@ -45,6 +46,8 @@ def encode_body(job: Job, kept: Kept | None = None) -> bytes:
             msgspec.json.decode(body, type=type(job))
         return body if kept is None else with_kept(body, kept)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        if isinstance(job, type):
+            raise TypeError(f"{job.__name__} is a class of jobs; enqueue a job of it: {job.__name__}(...)") from None
         raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error
 
 

@@ -16,7 +16,7 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.calls import Call, Calls
 from pinlater.client.carrying import sendings
 from pinlater.client.handle import AsyncJobHandle
-from pinlater.client.jobs import Batcher, EnqueueOptions
+from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
 from pinlater.client.retrying import policy, worth_repeating
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
@@ -97,7 +97,8 @@ class AsyncClient(AsyncVerbs):
         stall_after: float | None = None,
     ) -> AsyncJobHandle:
         """Do what ``Client.enqueue`` does."""
-        with self._sending(queue or job.job_options.queue) as sending:
+        target = queue_of(job, queue)
+        with self._sending(target) as sending:
             options = EnqueueOptions(
                 queue=queue,
                 priority=priority,
@@ -111,7 +112,6 @@ class AsyncClient(AsyncVerbs):
                 stall_after=stall_after,
                 trace=sending.trace,
             )
-            target = options.queue_of(job)
             call = self._calls.enqueue_structs(target, [options.struct(job)])
             descriptor = (await self._execute(call))[0]
             sending.stored([target], 1, descriptor)

@@ -103,7 +103,9 @@ class Calls:
         return self._call("changeQueueSettings", conversion.nothing, safe_to_repeat=True, request=request)
 
     def oldest_due(self, queues: Iterable[str] = ()) -> Call[dict[str, int]]:
-        return self._call("getOldestDueTimestamps", conversion.moments, safe_to_repeat=True, queueNames=list(queues))
+        return self._call(
+            "getOldestDueTimestamps", conversion.moments, safe_to_repeat=True, queueNames=_several(queues)
+        )
 
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[str]]:
         return self.enqueue_structs(queue, [conversion.job_struct(job) for job in jobs])
@@ -151,7 +153,7 @@ class Calls:
         return self._call("checkpointJobs", conversion.nothing, safe_to_repeat=fenced, request=request)
 
     def lookup(self, descriptors: Iterable[str], *, include_body: bool = False) -> Call[dict[str, JobInfo]]:
-        request = messages.PinLaterLookupJobRequest(jobDescriptors=list(descriptors), includeBody=include_body)
+        request = messages.PinLaterLookupJobRequest(jobDescriptors=_several(descriptors), includeBody=include_body)
         return self._call("lookupJobs", conversion.job_infos, safe_to_repeat=True, request=request)
 
     def count(
@@ -215,7 +217,7 @@ class Calls:
             attemptsToAllow=attempts,
             runAfterTimestampMillis=run_after_ms,
             limit=0,  # for a server of the original, which would retry any others
-            jobDescriptors=list(descriptors),
+            jobDescriptors=_several(descriptors),
         )
         return self._call("retryFailedJobs", conversion.number, safe_to_repeat=False, request=request)
 
@@ -224,7 +226,7 @@ class Calls:
             queueName=queue,
             jobState=int(state),
             limit=0,  # as above
-            jobDescriptors=list(descriptors),
+            jobDescriptors=_several(descriptors),
         )
         return self._call("deleteJobs", conversion.number, safe_to_repeat=False, request=request)
 
@@ -255,3 +257,10 @@ class Calls:
 
     def workers(self) -> Call[list[WorkerReport]]:
         return self._call("getWorkers", conversion.worker_reports, safe_to_repeat=True)
+
+
+def _several(names: Iterable[str]) -> list[str]:
+    """Return a list; of a text, it would be one of letters."""
+    if isinstance(names, str):
+        raise TypeError(f"{names!r} is one name where several can be given; put it into a list: [{names!r}]")
+    return list(names)

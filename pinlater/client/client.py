@@ -14,7 +14,7 @@ from pinlater.client.bulk import BulkEnqueue
 from pinlater.client.calls import Call, Calls
 from pinlater.client.carrying import sendings
 from pinlater.client.handle import JobHandle
-from pinlater.client.jobs import Batcher, EnqueueOptions
+from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import policy, worth_repeating
 from pinlater.client.servers import ServerSet
@@ -129,7 +129,8 @@ class Client(Verbs):
             EnqueueRejected: the body is too large for the server, or the key too long.
             CallError: no answer came; the job may be stored or not.
         """
-        with self._sending(queue or job.job_options.queue) as sending:
+        target = queue_of(job, queue)
+        with self._sending(target) as sending:
             options = EnqueueOptions(
                 queue=queue,
                 priority=priority,
@@ -143,7 +144,6 @@ class Client(Verbs):
                 stall_after=stall_after,
                 trace=sending.trace,
             )
-            target = options.queue_of(job)
             call = self._calls.enqueue_structs(target, [options.struct(job)])
             descriptor = self._execute(call)[0]
             sending.stored([target], 1, descriptor)

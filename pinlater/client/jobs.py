@@ -78,7 +78,7 @@ class EnqueueOptions:
 
     def queue_of(self, job: Job) -> str:
         """Return the queue that ``job`` goes to."""
-        return self._queue or job.job_options.queue
+        return queue_of(job, self._queue)
 
     def struct(self, job: Job) -> PinLaterJob:
         """Return what is sent of ``job``.
@@ -87,8 +87,12 @@ class EnqueueOptions:
             BodyInvalid: a field holds something that JSON cannot carry; or it is a ``RawJob``, whose body has no place
                 for a backoff or time limit.
             BodyTooLarge: it does not fit into any message.
+            TypeError: it is no job.
         """
-        options = job.job_options
+        try:
+            options = job.job_options
+        except AttributeError:
+            raise _no_job(job) from None
         if self._has_policy and isinstance(job, RawJob):
             raise BodyInvalid(f"the body of a RawJob has no place for a backoff or time limit; {options.name} is one")
         body = encode_body(job, self._kept)
@@ -106,16 +110,39 @@ class EnqueueOptions:
         )
 
 
+def queue_of(job: Job, queue: str | None) -> str:
+    """Return the queue that ``job`` goes to: that of its class, unless an enqueue names one.
+
+    Raises:
+        TypeError: it is no job.
+    """
+    try:
+        return queue or job.job_options.queue
+    except AttributeError:
+        raise _no_job(job) from None
+
+
+def _no_job(value: object) -> TypeError:
+    return TypeError(
+        f"{value!r:.80} is no job, but of type {type(value).__name__}; enqueue takes an instance of a class that "
+        "inherits from Job, and enqueue_many several"
+    )
+
+
 def _run_after_ms(delay: float | None, run_at: datetime | float | None) -> int | None:
     if delay is not None and run_at is not None:
         raise ValueError("give delay (seconds from now) or run_at (a moment), not both")
-    if delay is not None:
-        if not delay >= 0:
-            raise ValueError(f"delay={delay} is in seconds and cannot be negative")
-        return milliseconds(time.time() + delay)
-    if run_at is None:
-        return None
-    return milliseconds(run_at.timestamp() if isinstance(run_at, datetime) else run_at)
+    try:
+        if delay is not None:
+            if not delay >= 0:
+                raise ValueError(f"delay={delay} is in seconds and cannot be negative")
+            return milliseconds(time.time() + delay)
+        if run_at is None:
+            return None
+        return milliseconds(run_at.timestamp() if isinstance(run_at, datetime) else run_at)
+    except TypeError:
+        given = f"run_at={run_at!r}" if delay is None else f"delay={delay!r}"
+        raise TypeError(f"{given}: delay is a number of seconds, run_at a datetime or epoch seconds") from None
 
 
 class Batch(NamedTuple):

@@ -96,12 +96,22 @@ class ServerSet:
 
     @classmethod
     def of(cls, servers: str | Sequence[str] | ServerSet | None, tls: TlsFiles | None = None) -> ServerSet:
-        """Make a set of whatever a client was given; None asks the environment. A set keeps its own files for TLS."""
+        """Make a set of whatever a client was given; None asks the environment. A set keeps its own files for TLS.
+
+        Raises:
+            ConfigError: it names no servers; the message says what to write.
+        """
         if servers is None:
             return cls.from_environment(tls)
         if isinstance(servers, ServerSet):
             return servers
-        return cls.parse(servers if isinstance(servers, str) else ",".join(servers), tls)
+        try:
+            text = servers if isinstance(servers, str) else ",".join(servers)
+        except TypeError:
+            raise ConfigError(
+                f"{servers!r} names no servers; write a text such as 'localhost:{DEFAULT_PORT}', or several in a list"
+            ) from None
+        return cls.parse(text, tls)
 
     def addresses(self) -> Sequence[Address]:
         """Return all servers, as they are now."""

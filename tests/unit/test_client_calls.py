@@ -177,3 +177,15 @@ def test_an_answer_without_its_required_part_is_no_answer(convert):
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 0), (1, 1000), (0.0001, 1), (1.5, 1500)])
 def test_milliseconds_are_never_fewer(seconds, expected):
     assert conversion.milliseconds(seconds) == expected
+
+
+def test_one_name_is_not_taken_for_its_letters():
+    for make in (
+        calls.lookup,
+        calls.oldest_due,
+        lambda text: calls.retry_these("q", text),
+        lambda text: calls.delete_these("q", text, JobState.FAILED),
+    ):
+        with pytest.raises(TypeError, match=r"put it into a list: \['q:s1:p1:1'\]"):
+            make("q:s1:p1:1")
+        make(["q:s1:p1:1"])

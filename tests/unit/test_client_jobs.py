@@ -1,11 +1,11 @@
 """Jobs become structs; structs become batches."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pinlater import Job, RawJob
-from pinlater.client.jobs import Batcher, EnqueueOptions
+from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
 from pinlater.errors import BodyInvalid, BodyTooLarge
 
 
@@ -124,3 +124,25 @@ def test_no_jobs_make_no_batches():
 def test_a_batch_has_room_for_a_job():
     with pytest.raises(ValueError, match="batch_size"):
         Batcher(EnqueueOptions(), 0)
+
+
+@pytest.mark.parametrize("value", ["Ping", None, [Ping()], {"job": "Ping"}])
+def test_what_is_no_job_is_refused_with_the_right_way(value):
+    complaint = f"is no job, but of type {type(value).__name__}; enqueue takes an instance of a class .* enqueue_many"
+    with pytest.raises(TypeError, match=complaint):
+        EnqueueOptions().struct(value)
+    with pytest.raises(TypeError, match=complaint):
+        queue_of(value, None)
+
+
+def test_a_class_is_no_job():
+    with pytest.raises(TypeError, match=r"Ping is a class of jobs; enqueue a job of it: Ping\(\.\.\.\)"):
+        EnqueueOptions().struct(Ping)
+
+
+@pytest.mark.parametrize("when", [{"delay": "5"}, {"delay": timedelta(hours=1)}, {"run_at": "tomorrow"}])
+def test_a_time_of_a_wrong_type_is_refused_with_the_right_ones(when):
+    [(name, value)] = when.items()
+    with pytest.raises(TypeError) as caught:
+        EnqueueOptions(**when)
+    assert str(caught.value) == f"{name}={value!r}: delay is a number of seconds, run_at a datetime or epoch seconds"

@@ -74,6 +74,12 @@ def test_a_client_takes_text_a_list_or_a_set():
     assert list(ServerSet.of(["a:1", "b:2"]).addresses()) == list(ServerSet.of("a:1,b:2").addresses()) == [A, B]
 
 
+@pytest.mark.parametrize("servers", [9010, [9010], ("localhost", 9010)])
+def test_a_client_that_is_given_a_port_says_what_to_write(servers):
+    with pytest.raises(ConfigError, match="names no servers; write a text such as 'localhost:9010'"):
+        ServerSet.of(servers)
+
+
 def test_it_starts_by_chance_and_goes_round():
     assert ServerSet([A, B, C], chance=lambda: 0.5).candidates() == [B, C, A]
     assert ServerSet([A, B, C], chance=lambda: 0.99).candidates() == [C, A, B]
