@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import time
@@ -32,6 +33,7 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
     """Live as a job process of a pool; return the exit status."""
     if options.reload:
         sys.dont_write_bytecode = True  # it is told from stale by seconds and size: two quick edits can look the same
+    _print_by_lines()
     try:
         kinds = load_job_classes(options.modules)
         codec = make_codec(kinds, options.queues)
@@ -85,6 +87,12 @@ def _new_process(child: Child, options: Options, pool: JobPool, codec: JobCodec,
     from pinlater.worker.processes.team_process import TeamProcess  # others need not have its modules in memory
 
     return TeamProcess(child, options, pool, codec, shared)
+
+
+def _print_by_lines() -> None:
+    """Show what jobs print when they print it, also in a pipe or a file: a process that is killed loses its buffers."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
 
 
 def _complain(shared: Shared, text: str) -> None:

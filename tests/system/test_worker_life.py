@@ -212,6 +212,11 @@ def test_all_that_cannot_be_loaded_is_said_once(start, folder):
             (),
             "two job classes are named 'Touch'",
         ),
+        (
+            "from jobs import *\nclass A(Job):\n  place: 'Nowhere'\n  def run(self, c): pass",
+            (),
+            "job class mine.A: a field has a type that is not there at run time: name 'Nowhere' is not defined",
+        ),
     ],
 )
 def test_a_worker_without_a_job_to_run_says_so(start, folder, code, arguments, reason):

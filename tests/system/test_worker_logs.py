@@ -23,6 +23,18 @@ class Talks(Job, queue="touch"):
         logging.getLogger("a.library").warning("%d", "no number")
 """
 
+PRINTS = """
+import os, signal
+from pinlater import Job
+
+
+class Prints(Job, queue="touch"):
+    def run(self, context):
+        print("the last words")
+        if context.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 @pytest.mark.parametrize("several", [(), ("--threads", 2)])
 def test_every_line_is_an_object_and_those_of_a_job_name_it(start, client, folder, several):
@@ -39,3 +51,12 @@ def test_every_line_is_an_object_and_those_of_a_job_name_it(start, client, folde
     assert told[1].endswith("… (5000000 characters)")
     assert told[2:] == ["own words", "%d (its arguments do not fit: TypeError)"]
     assert max(map(len, worker.log.splitlines())) < 100_000
+
+
+def test_what_a_job_prints_is_there_though_its_process_is_killed(start, client, folder):
+    (folder / "prints.py").write_text(PRINTS)
+    worker = start("--processes", 1, modules=("prints",))
+    await_state(client, put(client, "Prints", "touch"), JobState.SUCCEEDED)
+    worker.await_log("killed by SIGKILL")
+    assert worker.log.splitlines().count("the last words") == 2
+    assert worker.stop() == 0

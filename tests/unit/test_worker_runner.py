@@ -255,8 +255,8 @@ def test_failures_are_logged_the_last_one_as_an_error(bench, caplog):
     bench.run(Act(what="fail"), remaining=1)
     bench.run(Act(what="retry", value=3.0))
     assert [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records] == [
-        ("WARNING", "Act failed, next attempt in 2.0 s: some\n reason", True),
-        ("ERROR", "Act failed for the last time: some\n reason", True),
+        ("WARNING", "Act failed, next attempt in 2.0 s: ValueError: some\n reason", True),
+        ("ERROR", "Act failed for the last time: ValueError: some\n reason", True),
         ("WARNING", "Act failed, next attempt in 3.0 s: busy", False),
     ]
 

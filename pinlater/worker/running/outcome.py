@@ -81,10 +81,15 @@ def in_words(
         with_traceback: whether it matters where.
     """
     header = f"attempt {attempt}/{attempts_allowed} {place(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
-    text = _sendable(text_of(error))
-    said = f"{type(error).__name__}{': ' if text.strip() else ''}{text}"
+    said = _sendable(said_by(error))
     frames = [_sendable(frame) for frame in _frames_of(error)] if with_traceback else []
     return block(header, said, frames, room_of(attempt, attempts_allowed))
+
+
+def said_by(error: BaseException) -> str:
+    """Return the class of an exception, and what it says: alone, ``KeyError`` says the key and others nothing."""
+    text = text_of(error)
+    return f"{type(error).__name__}{': ' if text.strip() else ''}{text}"
 
 
 def text_of(error: BaseException) -> str:

@@ -30,7 +30,7 @@ from pinlater.worker.exchange.saver import Saver
 from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
-from pinlater.worker.running.outcome import Failure, Interruption, Outcome, in_words, text_of
+from pinlater.worker.running.outcome import Failure, Interruption, Outcome, in_words, said_by, text_of
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.tick import Tick
 
@@ -158,7 +158,7 @@ class Runner:
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
             return Failure(tell(with_traceback=False), is_final=True, ending="discarded")
         if context.options.gives_up_on(error):
-            log.error("%s given up: %s", job.job_options.name, text_of(error), exc_info=error)
+            log.error("%s given up: %s", job.job_options.name, said_by(error), exc_info=error)
             return Failure(tell(), is_final=True, ending="given_up")
         if isinstance(error, Retry) and error.after is not None:
             after_ms = milliseconds(error.after)
@@ -219,7 +219,7 @@ def leave_fork(error: BaseException | None) -> NoReturn:
 
 
 def _log_failure(job: Job, context: RunContext, error: BaseException, after_ms: int, *, with_traceback: bool) -> None:
-    name, text = job.job_options.name, text_of(error)
+    name, text = job.job_options.name, said_by(error) if with_traceback else text_of(error)
     trace = error if with_traceback else None
     if context.is_last_attempt:
         log.error("%s failed for the last time: %s", name, text, exc_info=trace)
