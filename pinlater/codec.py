@@ -133,8 +133,12 @@ class JobCodec:
                 "define a RawJob class for this queue"
             )
         if name not in self._kinds:
-            return f"no job class is named {name!r} here (known: {', '.join(self.names)}); load its module, too"
-        return f"the body of a {name} does not fit its class: {error}"
+            return (
+                f"no job class is named {name!r} here (known: {', '.join(self.names)}); load its module, too; or, "
+                f"if it was renamed, let it keep that name: class Renamed(Job, name={name!r})"
+            )
+        hint = "; give it a default if older jobs lack it" if "missing required field" in str(error) else ""
+        return f"the body of a {name} does not fit its class: {error}{hint}"
 
 
 def _where(kind: type) -> str:

@@ -11,6 +11,7 @@ import click
 from pinlater.client.tool.backoffs import BACKOFF, parse_backoff
 from pinlater.client.tool.command import PRIORITY, Session, command
 from pinlater.client.tool.completion import complete_queues
+from pinlater.client.tool.durations import DURATION, parse_duration
 from pinlater.client.tool.output import print_json, some_jobs
 from pinlater.errors import BodyInvalid
 from pinlater.job import RawJob
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 )
 @click.option("--priority", type=PRIORITY, help="1 is served first.  [default: 1; with --app, the class's]")
 @click.option(
-    "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Do not run before this time has passed."
+    "--delay", type=parse_duration, metavar=DURATION, help="Do not run before this time has passed, such as 90s or 2h."
 )
 @click.option(
     "--attempts",

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinlater.client.tool.command import PRIORITY
+from pinlater.client.tool.durations import DURATION, parse_duration
 from pinlater.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.records import JobInfo
 
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)", re.ASCII)
 _ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED})
 
 
@@ -91,16 +90,6 @@ def parse_pattern(text: str) -> re.Pattern[str]:
         ) from None
 
 
-def parse_age(text: str) -> float:
-    """Return the seconds of a text such as ``90``, ``15m``, ``2h`` or ``1d12h``."""
-    parts = _AGE.findall(text)
-    is_whole = "".join(number + unit for number, unit in parts) == text
-    if not parts or not is_whole or (len(parts) > 1 and not all(unit for _, unit in parts)):
-        raise click.BadParameter(f"{text!r} is no length of time; write 90s, 15m, 2h, 7d or 1d12h.")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
-_AGE_METAVAR = "TIME"
 _OPTIONS = (
     click.option(
         "--where",
@@ -117,12 +106,12 @@ _OPTIONS = (
     ),
     click.option(
         "--older-than",
-        type=parse_age,
-        metavar=_AGE_METAVAR,
+        type=parse_duration,
+        metavar=DURATION,
         help="Only jobs that failed or succeeded at least so long ago, such as 90s, 15m, 2h or 7d; others: that were "
         "enqueued then.",
     ),
-    click.option("--newer-than", type=parse_age, metavar=_AGE_METAVAR, help="The same, at most so long ago."),
+    click.option("--newer-than", type=parse_duration, metavar=DURATION, help="The same, at most so long ago."),
 )
 _NAMES = ("priority", "where", "job", "error", "older_than", "newer_than")
 

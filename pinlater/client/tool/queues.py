@@ -99,6 +99,8 @@ def queues(session: Session) -> None:
         return
     for name in names:
         click.echo(name)
+    if not names:
+        click.echo("there is no queue yet; make one: pinlater create-queue NAME", err=True)
 
 
 @command(

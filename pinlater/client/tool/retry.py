@@ -11,6 +11,7 @@ from pinlater.client.tool.bulk import Deed
 from pinlater.client.tool.chosen import Wanted
 from pinlater.client.tool.command import Session, command
 from pinlater.client.tool.completion import complete_queues
+from pinlater.client.tool.durations import DURATION, parse_duration
 from pinlater.client.tool.filters import Filter, with_filter
 from pinlater.state import JobState
 
@@ -33,7 +34,7 @@ _RETRY = Deed("retry", "retrying", "retried")
 @with_filter(default_priority="1; with another filter, all")
 @click.option("--attempts", type=click.IntRange(min=1), default=1, show_default=True, help="Attempts they get.")
 @click.option(
-    "--delay", type=click.FloatRange(min=0), metavar="SECONDS", help="Do not run before this time has passed."
+    "--delay", type=parse_duration, metavar=DURATION, help="Do not run before this time has passed, such as 90s or 2h."
 )
 @click.option("--limit", type=click.IntRange(min=0), default=1000, show_default=True, help="At most so many jobs.")
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import pytest
 
@@ -63,6 +64,16 @@ def test_enqueue_a_file_byte_for_byte(tool_run, server, tmp_path):
     )
     assert request(server).jobs[0].body == bytes(range(256))
     assert request(server).jobs[0].runAfterTimestampMillis > NOW_MS
+
+
+def test_a_delay_may_have_a_unit(tool_run, server):
+    server.answer = enqueued
+    before_ms = time.time() * 1000
+    assert tool_run("enqueue", "email", "text", "--delay", "1d12h")[0] == 0
+    delay_ms = request(server).jobs[0].runAfterTimestampMillis - before_ms
+    assert 129_600_000 <= delay_ms < 2 * 129_600_000
+    status, _, err = tool_run("enqueue", "email", "text", "--delay", "5x")
+    assert (status, "'5x' is no length of time; write 90s" in err) == (2, True)
 
 
 def test_enqueue_lines(tool_run, server, stdin):

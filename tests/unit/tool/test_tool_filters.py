@@ -7,7 +7,7 @@ import pytest
 
 from pinlater import JobState
 from pinlater.client import JobInfo
-from pinlater.client.tool.filters import Filter, parse_age, parse_pattern
+from pinlater.client.tool.filters import Filter, parse_pattern
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -72,19 +72,6 @@ def test_a_body_that_is_none_of_ours_is_of_no_class(body):
 
 def test_bytes_are_found_by_their_escapes():
     assert passes(Filter(where=re.compile(re.escape(r"\xff"))), job(), b"a\xff") is True
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("1d12h", 129_600), ("1w", 604_800)]
-)
-def test_lengths_of_time(text, seconds):
-    assert parse_age(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "h", "2x", "-2h", "2 h", "12h30", "1e3", "2H"])
-def test_what_is_no_length_of_time(text):
-    with pytest.raises(click.BadParameter, match="write 90s"):
-        parse_age(text)
 
 
 def test_what_is_no_pattern():

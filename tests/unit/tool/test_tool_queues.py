@@ -14,7 +14,13 @@ def test_create_queue(tool_run, server):
 
 def test_queues_are_listed_in_order(tool_run, server):
     server.answer = lambda _: {"b", "a"}
-    assert tool_run("queues")[1] == "a\nb\n"
+    assert tool_run("queues") == (0, "a\nb\n", "")
+
+
+def test_no_queue_at_all(tool_run, server):
+    server.answer = lambda _: set()
+    assert tool_run("queues") == (0, "", "there is no queue yet; make one: pinlater create-queue NAME\n")
+    assert tool_run("queues", "--json") == (0, "[]\n", "")
 
 
 def test_delete_queue_takes_the_password_of_the_environment_or_a_file(tool_run, server, monkeypatch, tmp_path):
