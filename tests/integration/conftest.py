@@ -7,7 +7,6 @@ import itertools
 
 import pytest
 
-from tests.integration.client_server import RealServer
 from tests.support.server import ServerProcess
 
 _numbers = itertools.count(1)
@@ -38,6 +37,6 @@ def queue(client):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("server"))
+    server = ServerProcess(tmp_path_factory.mktemp("server"))
     yield server
     server.stop()

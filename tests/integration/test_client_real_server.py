@@ -10,7 +10,7 @@ import pytest
 from pinlater import AsyncClient, Client, Job, JobState
 from pinlater.client import Ack, Acks, Checkpoint, NewJob
 from pinlater.errors import ClientError, PasswordInvalid, QueueNameInvalid, QueueNotFound, UnknownError
-from tests.integration.client_server import RealServer
+from tests.support.server import ServerProcess
 
 
 class Ping(Job, queue="pings"):
@@ -183,7 +183,7 @@ def test_a_forked_child_and_its_parent_both_work(client):
 
 
 def test_a_bulk_load_survives_a_killed_server(tmp_path):
-    server = RealServer(tmp_path)
+    server = ServerProcess(tmp_path)
     started = threading.Event()
 
     def jobs():

@@ -11,14 +11,14 @@ import time
 import pytest
 
 from pinlater import Client
-from tests.integration.client_server import ROOT, RealServer
+from tests.support.server import ROOT, ServerProcess
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("server"))
+    server = ServerProcess(tmp_path_factory.mktemp("server"))
     with Client(server.address) as client:
         for name in ("emails", "reports_daily", "reports_weekly"):
             client.create_queue(name)

@@ -12,12 +12,12 @@ import pytest
 from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
 from pinlater.client.migration import Migration, NotMovable
-from tests.integration.client_server import ROOT, RealServer
+from tests.support.server import ROOT, ServerProcess
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    both = [RealServer(tmp_path_factory.mktemp(name)) for name in ("old", "new")]
+    both = [ServerProcess(tmp_path_factory.mktemp(name)) for name in ("old", "new")]
     yield both
     for server in both:
         server.stop()
@@ -162,7 +162,7 @@ def test_a_source_that_cannot_delete_chosen_jobs_is_told_apart(source, target):
 
 
 def test_queues_of_two_stores_move_into_one(servers, source, target, tmp_path):
-    other_server = RealServer(tmp_path)
+    other_server = ServerProcess(tmp_path)
     try:
         with Client(other_server.address) as other:
             other.create_queue("pins")

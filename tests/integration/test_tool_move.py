@@ -9,7 +9,7 @@ import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
-from tests.integration.client_server import ROOT
+from tests.support.server import ROOT
 
 PENDING, FAILED = JobState.PENDING, JobState.FAILED
 

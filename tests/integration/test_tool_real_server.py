@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from tests.integration.client_server import ROOT, RealServer
+from tests.support.server import ROOT, ServerProcess
 
 
 @pytest.fixture(scope="module")
 def tool(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("server"))
+    server = ServerProcess(tmp_path_factory.mktemp("server"))
     environment = {**os.environ, "PINLATER_SERVERS": server.address, "PYTHONPATH": str(ROOT)}
 
     def run(*words, data=b"", password="open sesame"):

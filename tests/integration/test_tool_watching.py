@@ -20,8 +20,7 @@ from pinlater.client.records import Ack, NewJob
 from pinlater.client.tool.changes import Changes
 from pinlater.job import RawJob
 from pinlater.state import JobState
-from tests.integration.client_server import ROOT
-from tests.support.server import wait_for
+from tests.support.server import ROOT, wait_for
 
 TOOL = [sys.executable, "-m", "pinlater.client.tool"]
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"

@@ -17,7 +17,9 @@ from tests.support.apache import ApacheClient
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "open sesame"
-PASSWORD_HASH = "scrypt$1024$8$1$MDEyMzQ1Njc4OWFiY2RlZg==$qrn7ZhlST3jO5Auifbc3xCWPabXREAX1HDl5f9rqSnA="
+PASSWORD_HASH = (  # at a cost that lets tests be quick
+    "scrypt$1024$8$1$MDEyMzQ1Njc4OWFiY2RlZg==$qrn7ZhlST3jO5Auifbc3xCWPabXREAX1HDl5f9rqSnA="
+)
 
 
 def free_ports(count):
@@ -27,6 +29,12 @@ def free_ports(count):
     for sock in socks:
         sock.close()
     return ports
+
+
+def free_port():
+    """Return one such port."""
+    [port] = free_ports(1)
+    return port
 
 
 def environment():

@@ -3,8 +3,8 @@
 import pytest
 
 from pinlater import Client
-from tests.integration.client_server import RealServer
 from tests.support.redis_service import RedisService
+from tests.support.server import ServerProcess
 from tests.system.worker_program import JOBS, Worker
 
 QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "overdue")
@@ -12,7 +12,7 @@ QUEUES = ("touch", "sleeps", "holds", "fails", "counts", "steps", "forks", "over
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("server"))
+    server = ServerProcess(tmp_path_factory.mktemp("server"))
     yield server
     server.stop()
 

@@ -13,7 +13,7 @@ import pytest
 
 from pinlater import Client
 from pinlater.client import NewJob
-from tests.integration.client_server import ROOT, free_port
+from tests.support.server import ROOT, free_port
 from tests.support.units import SERVER, SYSTEMD, WORKER, Unit
 
 pytestmark = [

@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from tests.integration.client_server import RealServer
+from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -47,7 +47,7 @@ def worker_of(folder):
 
 
 def test_a_worker_is_ready_while_it_hears_a_server(worker_of, tmp_path):
-    server = RealServer(tmp_path)
+    server = ServerProcess(tmp_path)
     server.stop()
     worker = worker_of("--server", server.address, "--queue", "touch=1", "--queue", "fails=1")
     await_page(worker, "/readyz", 503, "no server was reached yet")

@@ -10,7 +10,7 @@ import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import NewJob
-from tests.integration.client_server import RealServer, free_port
+from tests.support.server import ServerProcess, free_port
 from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -129,7 +129,7 @@ def test_processes_killed_at_random_lose_no_job(start, client, folder):
 
 def test_a_server_that_is_killed_again_and_again_loses_no_job(folder, tmp_path_factory):
 
-    server = RealServer(tmp_path_factory.mktemp("killed"))
+    server = ServerProcess(tmp_path_factory.mktemp("killed"))
     worker = Worker(folder, "jobs", "--server", server.address, "--processes", 2, "--queue", "touch", "--lease", 2)
     try:
         with Client(server.address, retries=10) as client:
@@ -237,7 +237,7 @@ def test_a_burst_without_a_server_ends_with_69(folder):
 
 def test_a_worker_waits_for_its_server(folder, tmp_path_factory):
 
-    server = RealServer(tmp_path_factory.mktemp("late"))
+    server = ServerProcess(tmp_path_factory.mktemp("late"))
     server.kill()
     worker = Worker(folder, "jobs", "--server", server.address, "--processes", 1)
     try:

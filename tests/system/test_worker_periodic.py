@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from pinlater import Client, JobState
-from tests.integration.client_server import RealServer
+from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -38,7 +38,7 @@ TICKS = 12
 
 @pytest.fixture
 def server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("ticking"))
+    server = ServerProcess(tmp_path_factory.mktemp("ticking"))
     yield server
     server.stop()
 

@@ -9,7 +9,7 @@ import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import NewJob
-from tests.integration.client_server import RealServer
+from tests.support.server import ServerProcess
 from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -107,7 +107,7 @@ def test_a_drain_of_many_processes_full_of_jobs(start, client, folder, stream):
 
 @pytest.fixture
 def own_server(tmp_path_factory):
-    server = RealServer(tmp_path_factory.mktemp("away"))
+    server = ServerProcess(tmp_path_factory.mktemp("away"))
     yield server
     server.stop()
 

@@ -371,11 +371,11 @@ def test_plain_classes_are_refused_by_an_event_loop(team):
 
 def test_a_server_that_is_away_for_a_while_loses_no_job(folder, tmp_path_factory):
     from pinlater import Client
-    from tests.integration.client_server import RealServer
+    from tests.support.server import ServerProcess
     from tests.system.worker_program import Worker
 
     (folder / "threads.py").write_text(JOBS)
-    server = RealServer(tmp_path_factory.mktemp("killed"))
+    server = ServerProcess(tmp_path_factory.mktemp("killed"))
     worker = Worker(
         folder, "threads.py", "--server", server.address, "--processes", 1, "--threads", 8, "--queue", "touch,counts",
         "--lease", 2

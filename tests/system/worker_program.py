@@ -1,7 +1,6 @@
 """A real ``pinlater-worker`` for tests: its own folder with job modules, and ways to watch it."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import time
 import psutil
 
 from pinlater.client import NewJob
-from tests.integration.client_server import ROOT
+from tests.support.server import environment
 
 JOBS = """
 import asyncio, ctypes, itertools, os, signal, sys, time
@@ -186,11 +185,9 @@ class Worker:
         self.folder = folder
         self.log_file = folder / f"worker-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "pinlater.worker.program", *map(str, arguments)]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
             )
 
     @property
