@@ -94,7 +94,6 @@ def test_a_database_that_dies_hangs_and_comes_back_costs_no_job(store, tmp_path)
         assert figures[f"{trouble}_lost"] == 0
         assert figures[f"{trouble}_call_longest"] < 15
         assert figures[f"{trouble}_wait_longest"] < 30
-    assert figures["killed_refused"] > 0, "nobody noticed"
 
 
 @pytest.mark.timeout(180)

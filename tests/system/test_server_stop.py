@@ -10,7 +10,7 @@ import time
 import pytest
 from thrift.transport.TTransport import TTransportException
 
-from tests.support.server import ServerProcess, command, environment
+from tests.support.server import ServerProcess, command, environment, wait_for
 
 QUEUE = "emails"
 
@@ -42,7 +42,7 @@ def test_a_stop_under_load_answers_and_exits_with_0(server, signal_number):
     threads = [threading.Thread(target=_enqueue_until_the_end, args=(server, answered, faults)) for _ in range(4)]
     for thread in threads:
         thread.start()
-    threading.Event().wait(0.3)
+    wait_for(lambda: len(answered) > 50)
     server.process.send_signal(signal_number)
     assert server.process.wait(20) == 0
     for thread in threads:
@@ -59,7 +59,7 @@ def test_waiting_dequeues_are_answered_at_once(server):
     with server.client() as waiter:
         request = {"queueName": QUEUE, "limit": 1, "waitMillis": 60_000}
         waiter.send("dequeueJobs", {"context": {"source": "x"}, "request": request})
-        time.sleep(0.1)
+        wait_for(lambda: "\npinlater_parked_dequeues 1" in server.page("/metrics")[1])
         server.process.terminate()
         assert waiter.read("dequeueJobs")[1] == {}
         assert server.process.wait(20) == 0
@@ -70,7 +70,9 @@ def test_a_call_in_flight_is_answered(server):
         client.enqueueJobs(queueName=QUEUE, jobs=[{"body": b"a" * 5000 + b"b"}])
         request = {"queueName": QUEUE, "jobState": 0, "bodyRegexToMatch": "(a+)+$"}
         client.send("getJobCount", {"context": {"source": "x"}, "request": request})
-        time.sleep(0.2)
+        searching = server.child()
+        before = searching.cpu_times().user
+        wait_for(lambda: searching.cpu_times().user > before + 0.3)
         server.process.terminate()
         with pytest.raises(Exception, match="took longer"):
             client.read("getJobCount")
