@@ -21,6 +21,8 @@ from tests.support.server import ServerProcess, wait_for
 from tests.support.shared_stores import SHARED_STORES
 
 PROCESSES = 3
+SETTINGS_SECONDS = 3
+"""Settings hold everywhere within one second; this is for a busy machine."""
 
 pytestmark = pytest.mark.timeout(120)
 _queues = (f"q{number}" for number in itertools.count())
@@ -160,7 +162,7 @@ def test_a_job_reaches_whoever_waits_at_another_process(queue, peers):
 def test_limits_hold_over_all_processes(client, queue, peers):
     client.enqueue_jobs(queue, [NewJob(b"x") for _ in range(300)])
     client.change_queue(queue, max_running=7)
-    time.sleep(1)
+    time.sleep(SETTINGS_SECONDS)
     taken = [peer.dequeueJobs(queueName=queue, limit=5).get("jobs", {}) for peer in peers * 2]
     assert sum(map(len, taken)) == client.count(queue, JobState.IN_PROGRESS) == 7
     client.change_queue(queue, max_running=0)
@@ -170,7 +172,7 @@ def test_a_rate_holds_over_all_processes_and_is_there_for_one_alone(client, queu
     client.enqueue_jobs(queue, [NewJob(b"x") for _ in range(1000)])
     rate = 50
     client.change_queue(queue, jobs_per_second=rate)
-    time.sleep(1)
+    time.sleep(SETTINGS_SECONDS)
     for workers in (peers, peers[:1]):
         began, taken = time.monotonic(), 0
         while (seconds := time.monotonic() - began) < 1.5:
@@ -184,7 +186,7 @@ def test_a_rate_holds_over_all_processes_and_is_there_for_one_alone(client, queu
 def test_a_pause_holds_on_all_processes(client, queue, peers):
     client.enqueue_jobs(queue, [NewJob(b"x") for _ in range(10)])
     client.change_queue(queue, paused=True)
-    time.sleep(1)
+    time.sleep(SETTINGS_SECONDS)
     for peer in peers:
         with pytest.raises(Exception, match="is paused"):
             peer.dequeueJobs(queueName=queue, limit=1)
