@@ -15,7 +15,7 @@ from pinlater.server.room import FREE_BYTES
 from pinlater.server.secure import HandshakeFailed, SecureTransport, speaks_tls
 from pinlater.server.seldom import Seldom
 from pinlater.server.service import Answer
-from pinlater.wire.codec import Call, Codec
+from pinlater.wire.codec import Call, Codec, TakesLong
 from pinlater.wire.framing import FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
 
@@ -30,7 +30,10 @@ MAX_FRAMES_AHEAD = 16
 """Calls that one connection may have sent ahead of their answers before it is not read any more."""
 
 LARGE_FRAME_BYTES = 512 * 1024
-"""Calls of at least this size are decoded in a thread: millions of tiny fields would hold up everybody else."""
+"""Calls of at least this size, or with very many parts, are decoded in a thread: they would hold up everybody else."""
+
+_TURN_BYTES = 64 * 1024
+"""Of calls that one connection has answered before the others have their turn; a call counts a sixteenth at least."""
 
 _STALL_SECONDS = 2.0
 """A large call that has begun and stops coming has this long, once others wait for its room."""
@@ -214,26 +217,19 @@ class Connection(asyncio.Protocol):
     async def _serve(self) -> None:
         """Answer frames until none is left."""
         try:
-            answered = 0
+            turn_bytes = 0
             while self._frames:
-                frame = self._frames.popleft()
-                size = len(frame)
-                self._caller.is_hurried = bool(self._frames) or size > FREE_BYTES  # none waits with its room
-                self._read_on_or_not()
-                if size < LARGE_FRAME_BYTES:
-                    await self._answer(self._owner.codec.decode_call(frame))
-                else:
-                    async with self._owner.large:
-                        call = await asyncio.to_thread(Codec().decode_call, frame)
-                        del frame  # what it says is copied by now
-                        await self._answer(call)
-                        del call
+                size = len(self._frames[0])
+                call = self._next_call()
+                await (self._answer_large() if call is None else self._answer(call))
+                del call
                 self._frames_bytes -= size
                 self._ask_for_room()
-                answered += 1
+                turn_bytes += max(size, _TURN_BYTES // 16)
                 if self._writable is not None:
                     await self._writable
-                elif answered % MAX_FRAMES_AHEAD == 0:
+                elif turn_bytes >= _TURN_BYTES:
+                    turn_bytes = 0
                     await asyncio.sleep(0)  # calls that wait for nothing would leave no turn to others
         except MalformedMessage as error:
             self._refuse(str(error))
@@ -245,6 +241,32 @@ class Connection(asyncio.Protocol):
             self._active_at = self._loop.time()
             if self._owner.is_draining:
                 self._transport.close()
+
+    def _next_call(self) -> Call | None:
+        """Return the next call, if that is soon decoded."""
+        frame = self._frames[0]
+        if len(frame) >= LARGE_FRAME_BYTES:
+            return None
+        try:
+            call = self._owner.codec.decode_call(frame, is_hurried=True)
+        except TakesLong:
+            return None
+        self._frames.popleft()
+        self._caller.is_hurried = bool(self._frames) or len(frame) > FREE_BYTES  # none waits with its room
+        self._read_on_or_not()
+        return call
+
+    async def _answer_large(self) -> None:
+        """Answer a call that takes much time and memory; it stays with those that came until its turn."""
+        async with self._owner.large:
+            if self._caller.is_gone:
+                return
+            frame = self._frames.popleft()
+            self._caller.is_hurried = True
+            self._read_on_or_not()
+            call = await asyncio.to_thread(Codec().decode_call, frame)
+            del frame  # what it says is copied by now
+            await self._answer(call)
 
     async def _answer(self, call: Call) -> None:
         codec, method, sequence_id = self._owner.codec, call.method, call.sequence_id

@@ -10,6 +10,7 @@ from typing import Any
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
 from pinlater.server import rules
+from pinlater.server.aside import aside
 from pinlater.server.backends.body_pattern import check_pattern
 from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Backend, JobFilter, JobRecord
 from pinlater.server.turnstile import Turnstile
@@ -59,7 +60,7 @@ class Inspection:
             return await self._look_up(given, include_body=True)
 
     async def _look_up(self, given: Sequence[str], *, include_body: bool) -> dict[str, wire.PinLaterJobInfo]:
-        jobs = [JobDescriptor.parse(text) for text in given]
+        jobs = await aside(len(given), _parse_all, given)
         step = _BODIES_AT_ONCE if include_body else _AT_ONCE
         found: dict[str, wire.PinLaterJobInfo] = {}
         size = 0
@@ -103,7 +104,8 @@ class Inspection:
         limit = rules.any_of(request.limit, 1000)
         rules.check_limit(limit)
         if request.jobDescriptors is not None:
-            jobs = rules.jobs_of(request.queueName, request.jobDescriptors)
+            names = request.jobDescriptors
+            jobs = await aside(len(names), rules.jobs_of, request.queueName, names)
             return await self._backend.delete_these_jobs(request.queueName, jobs, request.jobState)
         async with self._turn(which):
             return await self._backend.delete_jobs(request.queueName, which, limit)
@@ -118,6 +120,10 @@ class Inspection:
     def _turn(self, which: JobFilter) -> AbstractAsyncContextManager[None]:
         """Let one body pattern after the other be searched for: many that explode leave no thread to others."""
         return self._search.passed() if which.body_regex else nullcontext()
+
+
+def _parse_all(texts: Sequence[str]) -> list[JobDescriptor]:
+    return [JobDescriptor.parse(text) for text in texts]
 
 
 def _size_of(record: JobRecord) -> int:

@@ -192,7 +192,7 @@ def _too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:
 
 
 class Acks(NamedTuple):
-    """The acks of one call: those that can be understood, and what is wrong with the others."""
+    """The acks of one call: those that can be understood, and what is wrong with the first of the others."""
 
     queue: str
     succeeded: list[Ack]
@@ -232,7 +232,8 @@ def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -
         try:
             found.append(_ack(info))
         except (CallRefused, UnknownError) as fault:
-            faults.append(fault)
+            if not faults:  # the first one is answered; many would fill the memory with their tracebacks
+                faults.append(fault)
     return found
 
 

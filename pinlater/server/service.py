@@ -13,6 +13,7 @@ from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, ServiceError, UnknownError
 from pinlater.server import rules
 from pinlater.server.admin_password import AdminPassword
+from pinlater.server.aside import aside
 from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, covered
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.broker import DequeueOrder
@@ -173,7 +174,8 @@ class Service:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
-        jobs = rules.new_jobs(request.jobs, self._settings.priority_levels, self._settings.max_body_bytes)
+        levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
+        jobs = await aside(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
         self._overload.check_enqueue()
         descriptors = await self._broker.enqueue(queue, jobs)
         if jobs:
@@ -184,7 +186,8 @@ class Service:
     async def _import_jobs(self, arguments: Any, _: Caller) -> Answer:
         request = arguments.request
         rules.check_queue_name(request.queueName)
-        jobs = rules.imported_jobs(request.jobs, self._settings.priority_levels, self._settings.max_body_bytes)
+        levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
+        jobs = await aside(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
         descriptors = await self._broker.import_jobs(request.queueName, jobs)
         if jobs:
             self._metrics.jobs_imported.add(request.queueName, len(jobs))
@@ -217,7 +220,8 @@ class Service:
         """Start what the acks on board ask for; if one cannot be understood, say so before anything is claimed."""
         if request is None or not (request.jobsSucceeded or request.jobsFailed):
             return None
-        acks = rules.read_acks(request)
+        acks = await _read_acks(request)
+        request.jobsSucceeded = request.jobsFailed = None  # the call may wait for long, and there may be many like it
         if acks.faults:
             await self._settle(acks)
         acking = asyncio.ensure_future(self._settle(acks))
@@ -301,7 +305,7 @@ class Service:
 
     async def _ack(self, arguments: Any, _: Caller) -> Answer:
         if arguments.request.jobsSucceeded or arguments.request.jobsFailed:
-            await self._settle(rules.read_acks(arguments.request))
+            await self._settle(await _read_acks(arguments.request))
         return Answer(None)
 
     async def _settle(self, acks: rules.Acks) -> None:
@@ -317,7 +321,8 @@ class Service:
     async def _checkpoint(self, arguments: Any, _: Caller) -> Answer:
         request = arguments.request
         rules.check_queue_name(request.queueName)
-        items = rules.checkpoints(request.requests, arguments.context.source, self._settings.max_body_bytes)
+        source, max_body_bytes = arguments.context.source, self._settings.max_body_bytes
+        items = await aside(len(request.requests), rules.checkpoints, request.requests, source, max_body_bytes)
         if items:
             settled = await self._broker.checkpoint(request.queueName, items)
             self._metrics.checkpoints.add(request.queueName, settled.changed)
@@ -344,9 +349,15 @@ class Service:
         rules.check_limit(limit)
         run_after_ms = request.runAfterTimestampMillis
         if request.jobDescriptors is not None:
-            jobs = rules.jobs_of(request.queueName, request.jobDescriptors)
+            names = request.jobDescriptors
+            jobs = await aside(len(names), rules.jobs_of, request.queueName, names)
             return Answer(await self._broker.retry_these(request.queueName, jobs, attempts, run_after_ms))
         return Answer(await self._broker.retry_failed(request.queueName, priority, attempts, run_after_ms, limit))
+
+
+async def _read_acks(request: wire.PinLaterJobAckRequest) -> rules.Acks:
+    count = len(request.jobsSucceeded or ()) + len(request.jobsFailed or ())
+    return await aside(count, rules.read_acks, request)
 
 
 def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Answer]]:

@@ -19,7 +19,7 @@ from thriftpy2.transport.memory import TCyMemoryBuffer
 
 from pinlater.errors import CallUnsendable, ProtocolError, ServiceError, service_error
 from pinlater.wire.framing import with_header
-from pinlater.wire.guard import MalformedMessage, check_message
+from pinlater.wire.guard import MAX_ELEMENTS, MalformedMessage, TooManyElements, check_message
 from pinlater.wire.messages import METHODS, PinLaterException, arguments_of, result_of
 from pinlater.wire.reader import RequestReader
 
@@ -29,7 +29,17 @@ PROTOCOL_ERROR = TApplicationException.PROTOCOL_ERROR
 
 _MAX_KEPT_BUFFER = 1 << 20
 
+MANY_ELEMENTS = 1000
+"""Of a call. To decode fewer takes a millisecond, and a megabyte at most."""
+
+_SOON_CHECKED_BYTES = 16 * 1024
+"""To decode so much carefully takes about as long."""
+
 _T = TypeVar("_T")
+
+
+class TakesLong(Exception):
+    """To decode a call would hold up whatever else its thread has to do; nothing is wrong with it yet."""
 
 
 class Call(NamedTuple):
@@ -144,29 +154,34 @@ class Codec:
         self._forget_large(data)
         return struct
 
-    def decode_call(self, frame: bytes) -> Call:
+    def decode_call(self, frame: bytes, *, is_hurried: bool = False) -> Call:
         """Read a request.
 
         An unknown method is skipped in full, so that the connection stays in step (contract §1.1).
 
+        Args:
+            frame: its bytes.
+            is_hurried: whether it has to be done within milliseconds, or not at all.
+
         Raises:
             MalformedMessage: the connection is to be closed.
+            TakesLong: it cannot be done in a hurry.
         """
         method, kind, sequence_id = self._begin(frame)
         if kind != TMessageType.CALL:
             raise MalformedMessage(f"a message of type {kind} instead of a call")
         if method not in METHODS:
-            check_message(frame)
+            _check(frame, is_hurried=is_hurried)
             return Call(method, sequence_id, None)
         try:
-            arguments = self._requests.read(arguments_of(method))
+            arguments = self._requests.read(arguments_of(method), MANY_ELEMENTS if is_hurried else MAX_ELEMENTS)
         except Exception:  # noqa: BLE001 - the careful way finds out whether anything is wrong, and what
-            arguments = self._decode_carefully(frame, method)
+            _check(frame, is_hurried=is_hurried)
+            arguments = self._decode_checked(frame, method)
         self._forget_large(frame)
         return Call(method, sequence_id, arguments)
 
-    def _decode_carefully(self, frame: bytes, method: str) -> Any:
-        check_message(frame)
+    def _decode_checked(self, frame: bytes, method: str) -> Any:
         self._begin(frame)
         arguments = arguments_of(method)()
         self._read(self._reader.read_struct, arguments)
@@ -218,3 +233,15 @@ class Codec:
     def _malformed(self, error: Exception) -> MalformedMessage:
         self._new_reader()
         return MalformedMessage(f"not a Thrift message: {error or type(error).__name__}")
+
+
+def _check(frame: bytes, *, is_hurried: bool) -> None:
+    if not is_hurried:
+        check_message(frame)
+        return
+    if len(frame) > _SOON_CHECKED_BYTES:
+        raise TakesLong
+    try:
+        check_message(frame, MANY_ELEMENTS)
+    except TooManyElements:
+        raise TakesLong from None

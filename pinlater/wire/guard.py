@@ -24,23 +24,32 @@ class MalformedMessage(ValueError):
     """The bytes are no Thrift message, or one made to exhaust its reader."""
 
 
-def check_message(frame: bytes) -> None:
+class TooManyElements(MalformedMessage):
+    """Its containers have more elements than are taken."""
+
+
+def check_message(frame: bytes, most_elements: int = MAX_ELEMENTS) -> None:
     """Return if decoding ``frame`` takes time and memory in proportion to its size.
 
+    Args:
+        frame: the message.
+        most_elements: of all its containers together.
+
     Raises:
+        TooManyElements: they have more.
         MalformedMessage: it would not, or the message is damaged.
     """
-    _Walk(frame).message()
+    _Walk(frame, most_elements).message()
 
 
 class _Walk:
     """One walk: position, and how many elements may still come."""
 
-    def __init__(self, frame: bytes) -> None:
+    def __init__(self, frame: bytes, most_elements: int) -> None:
         self._frame = frame
         self._end = len(frame)
         self._position = 0
-        self._elements_left = MAX_ELEMENTS
+        self._elements_left = most_elements
 
     def message(self) -> None:
         first = self._i32()
@@ -105,7 +114,7 @@ class _Walk:
             raise MalformedMessage(f"a container of {count} elements of type {kinds} does not fit into the message")
         self._elements_left -= count * len(kinds)
         if self._elements_left < 0:
-            raise MalformedMessage(f"more than {MAX_ELEMENTS} elements in one message; send smaller batches")
+            raise TooManyElements(f"more than {MAX_ELEMENTS} elements in one message; send smaller batches")
         if all(kind in _FIXED_WIDTHS for kind in kinds):
             self._skip(count * least)
             return

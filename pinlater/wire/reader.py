@@ -32,26 +32,33 @@ class RequestReader:
         self._leaf = TCyBinaryProtocol(transport, strict_decode=True, max_depth=1)
         self._elements_left = 0
 
-    def read(self, kind: Any) -> Any:
+    def read(self, kind: Any, most_elements: int = MAX_ELEMENTS) -> Any:
         """Return an instance of the struct class ``kind``, made of the rest of the message.
 
+        Args:
+            kind: a class of ``messages``.
+            most_elements: of all its lists together.
+
         Raises:
-            Unusual: unknown fields or types; nothing is wrong yet.
+            Unusual: unknown fields or types, or fields that come again; nothing is wrong yet.
             Exception: anything else that reading damaged bytes may raise.
         """
-        self._elements_left = MAX_ELEMENTS
+        self._elements_left = most_elements
         return self._struct(kind)
 
     def _struct(self, kind: Any) -> Any:
         read = self._transport.read
         fields = kind.thrift_spec
         struct = kind()
-        while wire_type := read(1)[0]:
+        for _ in range(len(fields) + 1):  # a field that came again and again would be read again and again
+            wire_type = read(1)[0]
+            if not wire_type:
+                return struct
             field = fields.get(int.from_bytes(read(2), "big", signed=True))
             if field is None or (wire_type != field[0] and not (wire_type == TType.STRING and field[0] in _TEXTS)):
                 raise Unusual
             setattr(struct, field[1], self._value(field[0], field[2]))
-        return struct
+        raise Unusual
 
     def _value(self, wire_type: int, spec: Any) -> Any:
         if wire_type in _SCALARS or wire_type in _TEXTS:

@@ -10,12 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pinlater.wire import messages as wire
-from pinlater.wire.codec import Call, Codec
+from pinlater.wire.codec import MANY_ELEMENTS, Call, Codec, TakesLong
 from pinlater.wire.guard import MAX_ELEMENTS, MalformedMessage, check_message
 from pinlater.wire.messages import METHODS, arguments_of
 
 VOID, BOOL, BYTE, DOUBLE, I16, I32, I64, STRING, STRUCT, MAP, SET, LIST = 1, 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15
 HUGE = 2**31 - 1
+
 MIB = 1 << 20
 
 GENEROUS_SECONDS = 20.0
@@ -144,6 +145,27 @@ def test_large_frames_that_are_well_formed_cost_in_proportion(codec, frame):
     tracemalloc.stop()
     assert seconds < GENEROUS_SECONDS
     assert peak < 200 * MIB
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        *(frame for frame in LARGE.values() if len(frame) < MIB),
+        ENQUEUE + field(LIST, 2) + items(STRUCT, MANY_ELEMENTS + 1) + bytes(MANY_ELEMENTS * 4) + b"\0\0",
+    ],
+)
+def test_what_takes_long_is_not_begun_in_a_hurry(codec, frame):
+    with pytest.raises(TakesLong):
+        codec.decode_call(frame, is_hurried=True)
+    _a_good_call_still_works(codec)
+
+
+def test_usual_calls_are_decoded_in_a_hurry_and_damaged_ones_refused(codec):
+    jobs = ENQUEUE + field(LIST, 2) + items(STRUCT, MANY_ELEMENTS) + bytes(MANY_ELEMENTS) + b"\0\0"
+    for frame in (*GOOD_FRAMES, jobs, NAMES + CONTEXT + field(BOOL) + b"\1\0"):
+        assert codec.decode_call(frame, is_hurried=True) == codec.decode_call(frame)
+        with pytest.raises(MalformedMessage):
+            codec.decode_call(frame[:-1], is_hurried=True)
 
 
 # Everything at random

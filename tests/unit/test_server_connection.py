@@ -1,0 +1,157 @@
+"""A connection of the server by itself: how much of the event loop and of the memory it takes."""
+
+import asyncio
+import threading
+
+import pytest
+
+from pinlater.server.aside import aside
+from pinlater.server.connection import LARGE_FRAME_BYTES, Connection
+from pinlater.server.metrics import Metrics
+from pinlater.server.service import Answer
+from pinlater.server.settings import Settings
+from pinlater.server.transport import Transport
+from pinlater.wire import messages as wire
+from pinlater.wire.codec import MANY_ELEMENTS, Codec
+
+
+def enqueue_call(jobs, body=b""):
+    request = wire.PinLaterEnqueueRequest("q", [wire.PinLaterJob(body)] * jobs)
+    return Codec().encode_call("enqueueJobs", 1, wire.arguments_of("enqueueJobs")(wire.RequestContext("me"), request))
+
+
+class Network(asyncio.Transport):
+    """The loop's side of a connection, and what the peer would read."""
+
+    def __init__(self):
+        super().__init__()
+        self.sent = []
+
+    def write(self, data):
+        self.sent.append(data)
+
+    def is_closing(self):
+        return False
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+    def abort(self):
+        pass
+
+
+class Calls:
+    """A service that answers at once, or when it is told to."""
+
+    def __init__(self):
+        self.begun = 0
+        self.turns = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self._turn = 0
+        self._neighbour = asyncio.create_task(self._count_turns())
+
+    async def _count_turns(self):
+        while True:
+            self._turn += 1
+            await asyncio.sleep(0)
+
+    async def call(self, *_):
+        self.begun += 1
+        self.turns.append(self._turn)
+        await self.go_on.wait()
+        return Answer(None)
+
+
+@pytest.fixture
+def run():
+    """Run a coroutine function with a service and a maker of connections to it."""
+
+    def run(act):
+        async def main():
+            calls = Calls()
+            owner = Transport(calls, Settings(), Metrics())
+
+            def connect():
+                connection = Connection(owner)
+                connection.connection_made(Network())
+                return connection
+
+            async with asyncio.timeout(60):
+                await act(calls, connect)
+
+        asyncio.run(main())
+
+    return run
+
+
+async def settled(calls, count):
+    """Wait until so many calls have begun, and what could begin as well has."""
+    while calls.begun < count:
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(int)
+    await asyncio.sleep(0.05)
+
+
+def test_others_have_their_turn_between_calls_that_are_long_but_wait_for_nothing(run):
+    async def act(calls, connect):
+        connect().data_received(enqueue_call(100, b"x" * 1000) * 8)
+        await settled(calls, 8)
+        assert len(set(calls.turns)) == 8
+
+    run(act)
+
+
+def test_short_calls_share_a_turn(run):
+    async def act(calls, connect):
+        connect().data_received(enqueue_call(1) * 64)
+        await settled(calls, 64)
+        assert 1 < len(set(calls.turns)) < 16
+
+    run(act)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [enqueue_call(MANY_ELEMENTS + 1), enqueue_call(1, b"x" * LARGE_FRAME_BYTES)],
+    ids=["many jobs", "many bytes"],
+)
+def test_two_large_calls_are_in_the_works_at_a_time(run, call):
+    async def act(calls, connect):
+        calls.go_on.clear()
+        for _ in range(5):
+            connect().data_received(call)
+        connect().data_received(enqueue_call(3))
+        await settled(calls, 3)
+        assert calls.begun == 3
+        calls.go_on.set()
+        await settled(calls, 6)
+
+    run(act)
+
+
+def test_a_large_call_whose_caller_has_left_is_forgotten_before_its_turn(run):
+    async def act(calls, connect):
+        calls.go_on.clear()
+        connections = [connect() for _ in range(4)]
+        for connection in connections:
+            connection.data_received(enqueue_call(MANY_ELEMENTS + 1))
+        await settled(calls, 2)
+        connections[2].connection_lost(None)
+        calls.go_on.set()
+        await settled(calls, 3)
+        assert calls.begun == 3
+
+    run(act)
+
+
+def test_much_is_done_in_a_thread_and_little_at_once():
+    async def where(count):
+        return await aside(count, threading.get_ident)
+
+    here = threading.get_ident()
+    assert asyncio.run(where(MANY_ELEMENTS)) == here
+    assert asyncio.run(where(MANY_ELEMENTS + 1)) != here
