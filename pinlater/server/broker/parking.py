@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 
 _LONGEST_TIMER_SECONDS = 3600.0
@@ -85,7 +86,8 @@ class ParkedQueue:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._waits: dict[Wait, None] = {}  # in order of arrival
+        # In order of arrival. In a dict, the first is found by a walk over all that were taken out before it.
+        self._waits: OrderedDict[Wait, None] = OrderedDict()
         self._arrivals = 0
         self._empty_since: int | None = None
         self._due_ms: int | None = None
@@ -125,11 +127,9 @@ class ParkedQueue:
             self._expect_not_later(due_ms)
             return count
         self._arrivals += 1
-        for wait in list(self._waits):
-            if count <= 0:
-                break
+        while count > 0 and self._waits:
+            wait, _ = self._waits.popitem(last=False)
             count -= wait.limit
-            del self._waits[wait]
             wait.wake()
         return max(count, 0)
 
@@ -172,7 +172,6 @@ class ParkedQueue:
 
     def wake_next(self) -> None:
         """Wake the wait that is first in line; if it gets all it can take, it wakes the next."""
-        wait = next(iter(self._waits), None)
-        if wait is not None:
-            del self._waits[wait]
+        if self._waits:
+            wait, _ = self._waits.popitem(last=False)
             wait.wake()

@@ -1,0 +1,70 @@
+"""Crowds of waiting dequeues: to wake one costs the same, however many there are."""
+
+import time
+import tracemalloc
+
+import pytest
+
+from pinlater.server.broker.parking import ParkedQueue
+
+GENEROUS_SECONDS = 30.0
+"""Against work that grows with the square of the crowd, which took minutes; not for speed."""
+
+
+class Waiting:
+    __slots__ = ("_number", "_woken")
+    limit = 2
+
+    def __init__(self, number, woken):
+        self._number = number
+        self._woken = woken
+
+    def wake(self):
+        self._woken.append(self._number)
+
+
+@pytest.fixture
+def woken():
+    return []
+
+
+@pytest.fixture
+def crowd(woken):
+    """Make a queue that so many wait for."""
+
+    def crowd(count):
+        queue = ParkedQueue(lambda: 0)
+        for number in range(count):
+            queue.add(Waiting(number, woken))
+        return queue
+
+    return crowd
+
+
+def test_jobs_wake_as_many_as_they_serve_in_the_order_of_arrival(crowd, woken):
+    queue = crowd(6)
+    assert queue.arrived(3) == 0
+    queue.wake_next()
+    assert woken == [0, 1, 2]
+    assert queue.arrived(9) == 3
+    queue.wake_next()
+    assert woken == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_job_looks_at_those_alone_that_it_wakes(crowd, woken):
+    queue = crowd(50_000)
+    tracemalloc.start()
+    queue.arrived(1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert woken == [0]
+    assert peak < 50_000
+
+
+def test_a_crowd_that_wakes_each_other_is_soon_awake(crowd, woken):
+    queue = crowd(500_000)
+    began = time.monotonic()
+    while len(woken) < 500_000:
+        queue.wake_next()
+        assert time.monotonic() - began < GENEROUS_SECONDS
+    assert woken == list(range(500_000))
