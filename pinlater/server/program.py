@@ -122,11 +122,13 @@ def _run(settings: Settings) -> int:
     from pinlater.server.certificates import certificates_of
     from pinlater.server.listeners import listen, listen_locally
     from pinlater.server.logs import set_up_logs
+    from pinlater.server.open_files import allow_connections
 
     set_up_logs(settings.log_level, settings.log_format)
     settings.report(logging.getLogger("pinlater.server"))
     _refuse_exposure(settings)
     check_access(settings)
+    allow_connections(settings.max_connections)
     certificates = certificates_of(settings)
     listeners = [listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")]
     admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")
