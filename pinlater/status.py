@@ -110,7 +110,8 @@ def block(header: str, error: str, frames: Iterable[str], room: Room) -> str:
     """
     if not room.whole:
         return ""
-    text = f"[{header}] {' '.join(error.split())}"[: room.line - 1] + "\n"
+    line = f"[{header}] {' '.join(error.split())}"
+    text = (line if len(line) < room.line else f"{line[: room.line - 2]}…") + "\n"
     left = room.whole - len(text)
     kept: list[str] = []
     for frame in reversed(list(frames)):

@@ -14,6 +14,9 @@ from pinlater.dashboard.assets import url_of
 from pinlater.dashboard.board import board_of
 from pinlater.dashboard.sessions import Role
 
+MARK = "PinLater-Page"
+"""Header by which a page that refreshes itself sees that its session is another one, so that its forms are void."""
+
 _environment = jinja2.Environment(
     loader=jinja2.PackageLoader("pinlater.dashboard"),
     autoescape=True,
@@ -48,6 +51,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
     """
     options = board_of(request).options
     session = getattr(request.state, "session", None)
+    mark = session.mark if session else ""
     is_partial = "hx-request" in request.headers
     html = _environment.get_template(template).render(
         layout="live.html" if is_partial else "layout.html",
@@ -57,8 +61,9 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         path=request.url.path,
         session=session,
         csrf=session.csrf if session else "",
+        mark=mark,
         can_change=session is not None and session.role is Role.ADMIN,
         options=options,
         **values,
     )
-    return HTMLResponse(html.encode("utf-8", "replace"), status)
+    return HTMLResponse(html.encode("utf-8", "replace"), status, {MARK: mark})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 import time
 from collections import OrderedDict
@@ -45,6 +46,11 @@ class Session:
     started: float
     used: float
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+    @property
+    def mark(self) -> str:
+        """Tells pages of this session from those of others, and tells nothing of its token."""
+        return hashlib.sha256(self.csrf.encode()).hexdigest()[:16]
 
 
 class Sessions:

@@ -193,10 +193,11 @@ def _begin(job: Running) -> int:
 
 
 class Run(NamedTuple):
-    """Since when a job runs, in epoch milliseconds, and in which process."""
+    """Since when a job runs, in epoch milliseconds; in which process, and of which worker, by its id."""
 
     since_ms: int
     process: WorkerProcess
+    worker: str
 
 
 def run_of(reports: Sequence[WorkerReport], descriptor: str, host: str, pid: int) -> Run | None:
@@ -206,5 +207,5 @@ def run_of(reports: Sequence[WorkerReport], descriptor: str, host: str, pid: int
             for process in report.processes:
                 for job in process.jobs:
                     if process.pid == pid and job.descriptor == descriptor:
-                        return Run(job.since_ms, process)
+                        return Run(job.since_ms, process, report.id)
     return None

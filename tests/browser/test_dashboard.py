@@ -19,7 +19,7 @@ def test_a_failed_job_is_found_and_retried_in_a_few_clicks(page, client):
     page.goto("/")
     page.fill("#find", descriptor)
     page.press("#find", "Enter")
-    page.get_by_text("OSError: connection refused").wait_for()
+    page.locator("#reason").get_by_text("OSError: connection refused").wait_for()
     assert page.get_by_text("mailer.send()").is_visible()
     assert not page.get_by_text("Run this job again?").is_visible()
     page.get_by_role("button", name="Retry…").click()
@@ -192,6 +192,21 @@ def test_by_keyboard(page, client):
     assert page.get_by_label("Jobs handed out a second").input_value() == "7"
     page.keyboard.press("Escape")
     assert not page.get_by_label("Jobs that run at once").is_visible()
+
+
+def test_a_page_from_before_a_start_of_the_server_loads_itself_anew(page, server, client):
+    client.create_queue("restart")
+    page.goto("/queues/restart")
+    before = page.locator("html").get_attribute("data-mark")
+    assert server.stop() == 0
+    page.locator("#stale").wait_for(state="visible", timeout=30_000)
+    box = page.locator("#stale").bounding_box()
+    assert box["width"] == page.evaluate("document.documentElement.clientWidth")
+    server.start()
+    page.wait_for_function("old => document.documentElement.dataset.mark !== old", arg=before, timeout=40_000)
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("Paused: nothing is handed out").wait_for()
+    page.complaints[:] = [text for text in page.complaints if "Failed to" not in text and "503" not in text]
 
 
 def test_a_server_that_hangs_is_shown_and_the_page_recovers(page, server, client):

@@ -55,6 +55,13 @@ def test_a_moment_that_is_none_does_no_harm():
     assert found.at_ms is None
 
 
+def test_a_line_that_is_cut_says_so():
+    line = told(1, 4, "E" * 2000, frames=()).removesuffix("\n")
+    assert line.endswith("E…")
+    assert len(line) == room_of(1, 4).line - 1
+    assert told(1, 4, "E" * 20, frames=()).endswith("E\n")
+
+
 def longest(attempt, allowed):
     header = f"attempt {attempt}/{allowed} {place('h' * 99, 4194304, AT)} 86400.00 s"
     frames = [f"  File {'f' * 60}, line {n}, in function\n    call(something)" for n in range(50)]

@@ -24,11 +24,13 @@ async def overview(request: Request) -> Response:
     which = int(number("page", asked(request, "page", 9) or "1", 1, 10**6, int))
     shown = names[(which - 1) * _PER_PAGE : which * _PER_PAGE]
     counts = await board.census.of(shown)
+    columns = list(zip(*counts.values(), strict=True))
     return page(
         request,
         "overview.html",
         rows=[_row(board, name, counts[name], settings[name]) for name in shown if name in counts],
-        total=Counts(*(sum(column) for column in zip(*counts.values(), strict=True))) if counts else Counts(),
+        total=Counts(*map(sum, columns)) if columns else Counts(),
+        has_more=[max(column) >= board.options.count_limit for column in columns] or [False] * len(Counts._fields),
         queues=len(settings),
         found=len(names),
         wanted=wanted,

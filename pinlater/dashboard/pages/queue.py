@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from pinlater.dashboard.access import form_of
 from pinlater.dashboard.audit import audit
 from pinlater.dashboard.board import board_of
+from pinlater.dashboard.census import Counts
 from pinlater.dashboard.figures import OLDEST_SECONDS
 from pinlater.dashboard.forms import Refused, asked
 from pinlater.dashboard.render import page
@@ -24,17 +25,20 @@ async def queue(request: Request) -> Response:
     """Show it."""
     board, name = board_of(request), request.path_params["queue"]
     settings = (await board.client.queue_settings()).get(name)
-    counts = (await board.census.of([name])).get(name)
-    if settings is None or counts is None:
-        raise Refused(404, f"there is no queue {name[:100]}")
     levels = board.options.priority_levels
+    priorities = await board.census.by_priority(name, range(1, min(levels, _MOST_PRIORITIES) + 1))
+    if settings is None or not priorities:
+        raise Refused(404, f"there is no queue {name[:100]}")
+    counts = Counts(*map(sum, zip(*(each for _, each in priorities), strict=True)))  # not apart: sums would not agree
+    if levels > _MOST_PRIORITIES:
+        counts = (await board.census.of([name])).get(name, counts)
     return page(
         request,
         "queue.html",
         queue=name,
         settings=settings,
         counts=counts,
-        priorities=await board.census.by_priority(name, range(1, min(levels, _MOST_PRIORITIES) + 1)),
+        priorities=priorities,
         oldest=board.history.level(OLDEST_SECONDS, name) if counts.pending else None,
         rates=board.history.rates(name),
         note=_NOTES.get(asked(request, "done", 20), ""),

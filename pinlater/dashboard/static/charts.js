@@ -35,6 +35,8 @@
     const moment = new Date(seconds * 1000);
     return `${two(moment.getHours())}:${two(moment.getMinutes())}` + (moment.getSeconds() ? `:${two(moment.getSeconds())}` : "");
   };
+  // What the legend says while nobody points at a place of the chart.
+  const latest = (values) => values.at(-1);
   const SHORTEST_SECONDS = 600;  // so that the first minutes do not race along
 
   const zoom = (place) => Math.max(place.clientWidth, 120);
@@ -48,9 +50,9 @@
       legend: { live: true, markers: { width: 0, fill: (plot, index) => plot.series[index].stroke(plot, index) } },
       scales: { x: { range: (_, low, high) => [Math.min(low, high - SHORTEST_SECONDS), high] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
       axes: [{ ...axis, values: (_, splits) => splits.map(clock), space: 70, size: 30 }, { ...axis, size: 58, values: (_, values) => values.map(show) }],
-      series: [{ label: "time", value: (_, moment) => moment == null ? "–" : clock(moment) },
+      series: [{ label: "time", value: (plot, moment) => moment == null && !plot.data[0].length ? "–" : clock(moment ?? latest(plot.data[0])) },
         ...fields.map(([, label, name], index) => ({
-          label, value: (_, value) => show(value), stroke: resolved(name), width: 1.6, spanGaps: false, points: { show: false },
+          label, value: (plot, value, line) => show(value ?? latest(plot.data[line])), stroke: resolved(name), width: 1.6, spanGaps: false, points: { show: false },
           fill: index === 0 ? resolved(name).replace(/^rgb\((.*)\)$/, "rgba($1, 0.10)") : undefined,
         }))],
     }, [[], ...fields.map(() => [])], place);

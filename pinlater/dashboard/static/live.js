@@ -7,10 +7,12 @@
   addEventListener("htmx:before:request", (event) => { if (document.hidden) event.preventDefault(); });
   addEventListener("htmx:before:response", (event) => {
     const { response, hx } = event.detail.ctx;
-    if (response.status < 400) return;
+    const mark = response.headers.get("PinLater-Page");
+    const isVoid = mark && mark !== document.documentElement.dataset.mark;  // as after a start of the server
+    if (response.status < 400 && !isVoid) return;
     event.preventDefault();
     if (hx?.redirect) location.assign(hx.redirect + "?next=" + encodeURIComponent(location.pathname.slice(document.documentElement.dataset.base.length) + location.search));
-    else if (response.status === 404) location.reload();
+    else if (response.status === 404 || isVoid) location.reload();
     else setStale(true);
   });
   addEventListener("htmx:error", () => setStale(true));

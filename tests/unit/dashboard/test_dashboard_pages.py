@@ -42,6 +42,23 @@ def test_the_overview_counts_each_state(browser, client):
     ]
 
 
+def test_what_was_not_counted_to_its_end_has_a_plus(local_server, client):
+    client.enqueue_jobs("pins", [NewJob(b"{}", priority=1 + number % 2) for number in range(60)])
+    with dashboard(local_server.address, count_limit=20) as browser:
+        pages = [browser.get("/").text, browser.get("/queues/pins").text, browser.get("/jobs?queue=pins").text]
+    assert all("60+" in page for page in pages)
+    assert "30+" in pages[1]
+
+
+def test_the_tiles_of_a_queue_are_the_sums_of_its_priorities(browser, client):
+    browser.get("/")  # which counts the queue as a whole, and keeps that for a while
+    client.enqueue_jobs("pins", [NewJob(b"{}", priority=priority) for priority in (1, 2, 2, 3)])
+    tiles, _, table = browser.get("/queues/pins").text.partition("By priority")
+    [whole] = re.findall(r'state=pending">.*?<b><span[^>]*>(\d+)</span>', tiles)
+    parts = re.findall(r'state=pending&amp;priority=\d"><span[^>]*>(\d+)</span>', table)
+    assert (whole, parts) == ("4", ["1", "2", "1"])
+
+
 def test_queues_are_paged_and_filtered(browser, client):
     for number in range(60):
         client.create_queue(f"queue_{number:02}")
@@ -229,6 +246,14 @@ def test_each_failed_attempt_has_a_block(browser, client):
     assert "mailer.send()" in text
     assert "after 520 ms" in text
     assert "web1" in text
+
+
+def test_why_a_job_failed_stands_above_all_else(browser, client):
+    [descriptor] = fail(client, "OSError: no route to host")
+    page = browser.get(f"/job?id={descriptor}").text
+    assert page.index("OSError: no route to host") < page.index("Where it stands") < page.index("Failed attempts")
+    [other] = client.enqueue_jobs("pins", [NewJob(b"{}")])
+    assert "Failed attempts" not in browser.get(f"/job?id={other}").text
 
 
 def test_a_running_job_says_who_holds_it(browser, local_server, client):

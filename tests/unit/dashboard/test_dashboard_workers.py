@@ -127,7 +127,7 @@ def test_a_page_has_room_for_some_processes_of_each_worker():
 def test_the_run_of_a_job_is_that_of_its_holder():
     process = WorkerProcess(42, jobs=[running(1, 100)])
     reports = [report(host="web2", processes=[process]), report(host="web1", processes=[process])]
-    assert run_of(reports, job(1), "web1", 42) == (100, process)
+    assert run_of(reports, job(1), "web1", 42) == (100, process, "a")
     assert run_of(reports, job(1), "web1", 43) is None  # it was claimed anew since
     assert run_of(reports, job(2), "web1", 42) is None
 
@@ -185,6 +185,7 @@ def test_a_running_job_says_since_when_exactly_and_what_its_process_holds(browse
         assert time.monotonic() < deadline, told()
         time.sleep(0.1)
     assert "holds 64.0 MiB" in told()
+    assert '<a href="/workers?worker=' in browser.get(f"/job?id={held.descriptor}").text
     assert "or earlier" not in told()
 
 
