@@ -23,14 +23,18 @@ class LimitsFiles:
         settings: name the files.
         limits: are updated.
         on_change: is called after each update.
+        is_divided: each server has its part of a rate; False: the store sees to it that all together keep to it.
 
     Raises:
         ConfigError: a file cannot be read or is malformed. Later on, that is only logged.
     """
 
-    def __init__(self, settings: Settings, limits: RateLimits, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, limits: RateLimits, on_change: Callable[[], None], *, is_divided: bool = True
+    ) -> None:
         self._limits = limits
         self._on_change = on_change
+        self._is_divided = is_divided
         self._rates: dict[str, float] = {}
         self._stored: Mapping[str, QueueSettings] = {}
         self._server_count = 1
@@ -82,7 +86,7 @@ class LimitsFiles:
     def _apply(self) -> None:
         stored = {queue: rate for queue, one in self._stored.items() if (rate := _rate(one)) is not None}
         most = {queue: one.max_running for queue, one in self._stored.items() if one.max_running is not None}
-        self._limits.update(stored | self._rates, self._server_count, most)
+        self._limits.update(stored | self._rates, self._server_count if self._is_divided else 1, most)
         self._on_change()
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pinlater.server.broker import Broker
 from pinlater.server.certificates import Certificates
 from pinlater.server.claims import ClaimNames
+from pinlater.server.leased_bucket import LeasedBucket
 from pinlater.server.limits_files import LimitsFiles
 from pinlater.server.metrics import Metrics
 from pinlater.server.monitor import Monitor
@@ -23,7 +24,6 @@ from pinlater.server.service import Service
 from pinlater.server.settings import Settings
 from pinlater.server.siblings.bell import Bell
 from pinlater.server.siblings.duty import when_on_duty
-from pinlater.server.siblings.shared_bucket import SharedBucket
 from pinlater.server.stored_limits import StoredLimits
 from pinlater.server.stores import Store
 from pinlater.server.transport import Transport
@@ -79,10 +79,12 @@ def assemble(given: Given, store: Store, metrics: Metrics) -> Parts:
         ConfigError: a file of limits or a certificate is not usable.
     """
     settings, backend, now_ms = given.settings, store.backend, store.now_ms
-    limits = RateLimits(new_bucket=partial(SharedBucket, given.folder)) if given.is_one_of_several else RateLimits()
+    limits = (
+        RateLimits() if store.take_tokens is None else RateLimits(new_bucket=partial(LeasedBucket, store.take_tokens))
+    )
     broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe)
     store.arrivals.on_arrival, store.arrivals.on_gap = broker.heard, broker.look_again
-    files = LimitsFiles(settings, limits, broker.look_again)
+    files = LimitsFiles(settings, limits, broker.look_again, is_divided=store.take_tokens is None)
     stored = StoredLimits(backend, files)
     service = Service(
         backend,

@@ -9,13 +9,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 _ROUNDING = 1e-9
 """Tokens are fractions: after waiting just long enough, the sum may miss the whole by its last bit."""
 
 
-class Bucket:
-    """Tokens of one queue; ``rate`` is per second and above 0."""
+class Bucket(Protocol):
+    """Tokens of one queue; ``rate`` is per second and above 0. Moments are monotonic seconds."""
+
+    rate: float
+
+    def change_rate(self, rate: float, now: float) -> None:
+        """Go on with another rate."""
+
+    async def take(self, wanted: int, now: float) -> int:
+        """Return how many tokens were taken, 0 to ``wanted``."""
+
+    def give_back(self, count: int, now: float) -> None:
+        """Put tokens back that were not needed."""
+
+    def seconds_until_next(self, now: float) -> float:
+        """Return the time until a token can be taken; 0: now."""
+
+
+class OwnBucket(Bucket):
+    """The tokens of a queue whose jobs nobody else hands out."""
 
     def __init__(self, rate: float, now: float) -> None:
         self.rate = rate
@@ -29,7 +48,7 @@ class Bucket:
         self._capacity = max(rate, 1.0)
         self._tokens = min(self._tokens, self._capacity)
 
-    def take(self, wanted: int, now: float) -> int:
+    async def take(self, wanted: int, now: float) -> int:
         self._fill(now)
         taken = max(0, min(wanted, int(self._tokens + _ROUNDING)))
         self._tokens -= taken
@@ -60,7 +79,7 @@ class RateLimits:
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
-        new_bucket: Callable[[str, float, float], Bucket] = lambda _queue, rate, now: Bucket(rate, now),
+        new_bucket: Callable[[str, float, float], Bucket] = lambda _queue, rate, now: OwnBucket(rate, now),
     ) -> None:
         self._clock = clock
         self._new_bucket = new_bucket
@@ -90,12 +109,16 @@ class RateLimits:
                     bucket.change_rate(rate, now)
         self._buckets = buckets
 
-    def take(self, queue: str, wanted: int) -> int:
-        """Return how many jobs may be handed out now, 0 to ``wanted``, and charge for them."""
+    async def take(self, queue: str, wanted: int) -> int:
+        """Return how many jobs may be handed out now, 0 to ``wanted``, and charge for them.
+
+        Raises:
+            ServiceError: what the store says, where it keeps the tokens.
+        """
         if queue in self._paused:
             return 0
         bucket = self._buckets.get(queue)
-        return wanted if bucket is None else bucket.take(wanted, self._clock())
+        return wanted if bucket is None else await bucket.take(wanted, self._clock())
 
     def give_back(self, queue: str, count: int) -> None:
         """Undo the charge for jobs that were not there to be handed out."""

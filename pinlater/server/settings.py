@@ -186,7 +186,10 @@ class Settings:
         "QUEUE_CONFIG_FILE_PATH", values.optional_path, "", "JSON file of rate limits; read again when it changes"
     )
     server_set_enabled: bool = _setting(
-        "SERVER_SET_ENABLED", values.yes_or_no, "false", "share the rate limits among the servers of the server set"
+        "SERVER_SET_ENABLED",
+        values.yes_or_no,
+        "false",
+        "on SQLite, share the rate limits among the servers of the server set; other stores do so by themselves",
     )
     server_set_file: Path | None = _setting(
         "SERVER_SET_PATH", values.optional_path, "", "file of host:port lines; read again when it changes"

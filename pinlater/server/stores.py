@@ -12,6 +12,7 @@ from pinlater.server.backends.contract import Backend, CommitStats
 from pinlater.server.backends.fleet import FleetBackend, Shard, ShardSpec, StoreClock
 from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.tokens import TakeTokens
 from pinlater.server.clock import SteadyClock
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import ShardCalls
@@ -44,6 +45,7 @@ class Store(NamedTuple):
         description: for the log.
         arrivals: tell of jobs that other servers made claimable.
         tells_servers: whether they do so at once, also between the processes of one server.
+        take_tokens: takes tokens of queues with a rate; None: only this process hands out jobs, and knows by itself.
     """
 
     backend: ServerBackend
@@ -52,6 +54,7 @@ class Store(NamedTuple):
     description: str
     arrivals: Arrivals
     tells_servers: bool
+    take_tokens: TakeTokens | None = None
 
 
 class _Surroundings(NamedTuple):
@@ -122,7 +125,15 @@ async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store
     watched.load()
     await backend.learn_time(clock)
     tasks = (watched.watch(), backend.follow_time(clock))
-    return Store(backend, clock.now_ms, tasks, f"{settings.backend}, shards of {file}", arrivals, kind.tells_servers)
+    return Store(
+        backend,
+        clock.now_ms,
+        tasks,
+        f"{settings.backend}, shards of {file}",
+        arrivals,
+        kind.tells_servers,
+        backend.take_tokens,
+    )
 
 
 def _mysql(around: _Surroundings) -> _Kind:

@@ -130,9 +130,9 @@ COMMON = {
     "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
-    "expires_at": NOW, "bytes": 1, "report": b"x",
+    "expires_at": NOW, "bytes": 1, "spent_until": NOW, "report": b"x",
 }  # fmt: skip
-WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue"}
+WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue", "make_bucket"}
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
 IN_ORDER = {
@@ -144,6 +144,7 @@ BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
     "queues", "deleted_queues", "hold_queues", "is_queue", "lock_queue", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "enter_alone", "forget_queue",
+    "bucket", "spend", "forget_bucket",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
 OF_REPORTS = {
@@ -202,16 +203,17 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
 
 
 @pytest.mark.parametrize(
-    ("names", "key"),
+    ("names", "key", "name"),
     [
-        (["hold_queues", "enter_alone", "is_queue", "lock_queue", "forget_queue"], "PRIMARY"),
-        (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name"),
+        (["hold_queues", "enter_alone", "is_queue", "lock_queue", "forget_queue"], "PRIMARY", None),
+        (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
+        (["bucket", "spend", "forget_bucket", "reserve_ids"], "PRIMARY", "next_job_id"),
     ],
 )
-def test_whoever_locks_a_queue_walks_past_no_other(young, names, key):
-    for name in names:
-        [step] = young.plan(name, **COMMON)
-        assert (step["key"], step["type"]) in {(key, "range"), (key, "const")}, (name, step)
+def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, key, name):
+    for statement in names:
+        [step] = young.plan(statement, **COMMON | {"name": name})
+        assert (step["key"], step["type"]) in {(key, "range"), (key, "const")}, (statement, step)
 
 
 @pytest.mark.parametrize("name", ["claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs", "next_due"])

@@ -3,13 +3,16 @@
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import NewJob
+from pinlater.errors import DequeueRateLimited
 from tests.support.crowd import Crowd
 from tests.support.server import ServerProcess
 from tests.support.shared_stores import SHARED_STORES
@@ -124,6 +127,37 @@ def test_a_key_is_one_for_all_servers(world):
         client.enqueue_jobs("forks", [NewJob(b"{}", unique="k", run_after_ms=2**42)]) for client in world.clients
     ]
     assert others == [first] * 3
+
+
+@pytest.mark.parametrize("workers", [4, 1])
+def test_a_rate_is_that_of_the_queue_however_many_servers_hand_out_its_jobs(world, workers):
+    rate, wanted, queue = 40, 120, f"limited{workers}"
+    world.clients[0].create_queue(queue)
+    world.clients[0].change_queue(queue, paused=True, jobs_per_second=rate)
+    wait_for(lambda: all(refuses(client, queue) for client in world.clients))
+    world.clients[1].enqueue_jobs(queue, [NewJob(b"x")] * 2 * wanted)
+    began, taken = time.monotonic(), Counter()
+    world.clients[2].change_queue(queue, paused=False)
+
+    def work(server):
+        with Client(world.addresses[server]) as client:
+            while taken.total() < wanted:
+                with suppress(DequeueRateLimited):
+                    taken[server] += len(client.dequeue_jobs(queue, 10, wait=5))
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(work, server) for server in range(workers)]:
+            done.result()
+    assert taken.total() <= rate * (time.monotonic() - began + 1) + 1
+    assert world.clients[0].count(queue, JobState.IN_PROGRESS) == taken.total()
+
+
+def refuses(client, queue):
+    try:
+        client.dequeue_jobs(queue, 1)
+    except DequeueRateLimited:
+        return True
+    return False
 
 
 def test_a_burst_at_one_server_runs_the_jobs_of_another(world):

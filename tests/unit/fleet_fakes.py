@@ -17,6 +17,7 @@ from pinlater.server.backends.contract import (
     Settled,
 )
 from pinlater.server.backends.fleet import FleetBackend, ShardSpec
+from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS
 
 ADDRESS = ("db1", 3306)
@@ -36,6 +37,7 @@ class MemoryShard:
         self.asked = [] if log is None else log
         self.gate = None
         self.running = 0
+        self.tokens = 0
         self.settings = {}
         self.reports_by_worker = {}
         self._jobs = {}
@@ -135,6 +137,12 @@ class MemoryShard:
     async def change_queue_settings(self, queue, change):
         await self._called("change", queue)
         self.settings[queue] = self.settings.get(queue, QueueSettings()).changed(change)
+
+    async def take_tokens(self, queue, rate, wanted):
+        await self._called("take_tokens", queue)
+        taken = min(wanted, self.tokens)
+        self.tokens -= taken
+        return Tokens(taken, 0)
 
     async def scan_jobs(self, queue, which, limit, position):
         kept = await self._called("scan", queue)

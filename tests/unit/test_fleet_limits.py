@@ -66,3 +66,41 @@ def test_a_limit_of_running_jobs_holds_over_all_shards(fleet):
     assert taken > 0
     assert is_held == (taken < 5)
     assert sum(one.running for one in fleet.shards.values()) == 7
+
+
+# Rates
+
+
+def test_the_tokens_of_a_queue_are_on_one_shard(fleet):
+    for one in fleet.shards.values():
+        one.tokens = 10
+    assert sum(fleet.take_tokens(QUEUE, 5.0, 2).taken for _ in range(20)) == 10
+    assert sorted(one.tokens for one in fleet.shards.values()) == [0, 10, 10]
+    assert fleet.take_tokens(QUEUE, 5.0, -3).taken == -3
+    assert sorted(one.tokens for one in fleet.shards.values()) == [3, 10, 10]
+
+
+def test_queues_spread_their_tokens_over_the_shards(fleet):
+    for one in fleet.shards.values():
+        one.tokens = 30
+    for queue in [f"queue{number}" for number in range(30)]:
+        fleet.create_queue(queue)
+        fleet.take_tokens(queue, 5.0, 1)
+    assert all(0 < one.tokens < 30 for one in fleet.shards.values())
+
+
+def test_without_the_shard_that_has_the_tokens_another_one_has_them(fleet):
+    for one in fleet.shards.values():
+        one.tokens = 10
+    fleet.take_tokens(QUEUE, 5.0, 10)
+    [home] = [one for one in fleet.shards.values() if not one.tokens]
+    for error in (ShardConnectionFailed("gone"), QueueNotFound("new")):
+        home.error = error
+        assert fleet.take_tokens(QUEUE, 5.0, 1).taken == 1
+    home.error = None
+    assert fleet.take_tokens(QUEUE, 5.0, 1).taken == 0
+
+
+def test_tokens_of_a_queue_that_is_not_there(fleet):
+    with pytest.raises(QueueNotFound):
+        fleet.take_tokens("nowhere", 5.0, 1)

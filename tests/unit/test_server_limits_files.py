@@ -191,13 +191,19 @@ def looked(limits_files):
 def test_limits_are_in_force_from_the_start_and_follow_the_files(files):
     limits, changes = RateLimits(lambda: 0.0), []
     followed = LimitsFiles(files, limits, lambda: changes.append(1))
-    assert limits.take("q", 1000) == 50
+    assert asyncio.run(limits.take("q", 1000)) == 50
     changes.clear()
     files.server_set_file.write_text("a:1\n")
     files.queue_config_file.write_bytes(config(rate="0"))
     looked(followed)
     assert limits.is_paused("q")
     assert len(changes) == 2
+
+
+def test_servers_on_one_store_do_not_divide_a_rate(files):
+    limits = RateLimits(lambda: 0.0)
+    LimitsFiles(files, limits, lambda: None, is_divided=False)
+    assert asyncio.run(limits.take("q", 1000)) == 100
 
 
 def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
@@ -207,7 +213,7 @@ def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
         files.server_set_file.write_text(content)
         looked(followed)
     assert "names no server; going on with 2" in caplog.text
-    assert limits.take("q", 1000) == 50
+    assert asyncio.run(limits.take("q", 1000)) == 50
 
 
 def test_a_server_set_that_is_not_enabled_is_not_read(tmp_path):

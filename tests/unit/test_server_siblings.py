@@ -1,4 +1,4 @@
-"""What the processes of one server share: turns at the port, news of jobs, tokens of limited queues."""
+"""What the processes of one server share: turns at the port, news of jobs."""
 
 import asyncio
 import os
@@ -8,11 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from pinlater.server.rate_limits import RateLimits
 from pinlater.server.siblings import turns as turns_module
 from pinlater.server.siblings.acceptor import Acceptor
 from pinlater.server.siblings.bell import Bell
-from pinlater.server.siblings.shared_bucket import SharedBucket
 from pinlater.server.siblings.turns import Turns
 
 
@@ -213,69 +211,3 @@ def test_a_process_that_was_killed_is_forgotten(bells, tmp_path):
         two.close()
 
     asyncio.run(run())
-
-
-# Tokens
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def limits(clock, tmp_path):
-    """The limits of two processes."""
-    both = [RateLimits(clock, lambda *about: SharedBucket(tmp_path, *about)) for _ in range(2)]
-    for one in both:
-        one.update({"emails": 10.0})
-    return both
-
-
-def test_processes_take_from_one_bucket(limits, clock):
-    one, two = limits
-    assert (one.take("emails", 7), two.take("emails", 7), one.take("emails", 7)) == (7, 3, 0)
-    assert two.seconds_until_next("emails") == pytest.approx(0.1)
-    clock.now += 0.5
-    assert (two.take("emails", 100), one.take("emails", 100)) == (5, 0)
-    two.give_back("emails", 2)
-    assert one.take("emails", 100) == 2
-
-
-def test_one_process_alone_may_use_the_whole_rate(limits, clock):
-    one, _ = limits
-    one.take("emails", 100)
-    for _ in range(10):
-        clock.now += 1.0
-        assert one.take("emails", 100) == 10
-
-
-def test_a_replacement_finds_what_was_taken(limits, clock, tmp_path):
-    limits[0].take("emails", 10)
-    new = RateLimits(clock, lambda *about: SharedBucket(tmp_path, *about))
-    new.update({"emails": 10.0})
-    assert new.take("emails", 10) == 0
-
-
-def test_a_changed_rate_hands_out_nothing_extra(limits, clock):
-    limits[0].take("emails", 10)
-    for one in limits:
-        one.update({"emails": 1000.0})
-    assert [one.take("emails", 100) for one in limits] == [0, 0]
-    clock.now += 0.01
-    assert limits[1].take("emails", 100) == 10
-
-
-def test_queues_have_buckets_of_their_own(limits):
-    for one in limits:
-        one.update({"emails": 10.0, "pins": 10.0})
-    limits[0].take("emails", 10)
-    assert limits[1].take("pins", 10) == 10

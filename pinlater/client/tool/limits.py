@@ -56,7 +56,12 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     """,
 )
 @click.argument("queue", required=False, shell_complete=complete_queues)
-@click.option("--rate", type=click.FloatRange(min=0), metavar="JOBS", help="Most jobs a second; 0 for no limit.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0),
+    metavar="JOBS",
+    help="Most jobs a second, of all servers together; 0: no limit.",
+)
 @click.option("--running", type=click.IntRange(min=0), metavar="JOBS", help="Most jobs at once; 0 for no limit.")
 @click.pass_obj
 def limit(session: Session, /, *, queue: str | None, rate: float | None, running: int | None) -> None:

@@ -157,12 +157,12 @@ class Broker:
         parked = self._at(queue)
         if self._backend.capabilities.is_serial and parked.is_known_empty:
             return []
-        allowed = self._limits.take(queue, wanted)
-        if allowed <= 0:
-            return []
         arrivals = parked.arrivals
-        taken = 0
+        allowed = taken = 0
         try:
+            allowed = await self._limits.take(queue, wanted)
+            if allowed <= 0:
+                return []
             claiming = self._backend.dequeue_jobs(
                 queue,
                 allowed,

@@ -38,6 +38,7 @@ from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard, ShardSpec
 from pinlater.server.backends.fleet.store_clock import StoreClock
 from pinlater.server.backends.shard_state import ShardState
+from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 
 log = logging.getLogger(__name__)
@@ -131,6 +132,15 @@ class FleetBackend:
 
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
         await limits.change_everywhere(list(self._roster), queue, change)
+
+    async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
+        """Take up to so many tokens of a queue with a rate; below 0, give them back.
+
+        Raises:
+            QueueNotFound: there is no such queue.
+            NoHealthyShards: no shard answers.
+        """
+        return await limits.take_tokens(self._roster.well(), queue, rate, wanted)
 
     # The life of jobs
 

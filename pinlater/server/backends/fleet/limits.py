@@ -1,4 +1,7 @@
-"""What holds a queue's jobs back, kept on every shard; and how many more may run, counted over all of them."""
+"""What holds a queue's jobs back.
+
+Settings are kept on every shard; how many more may run is counted over all of them; the tokens of a rate are on one.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from dataclasses import dataclass, field
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.server.backends.contract import JobFilter, QueueChange, QueueSettings
-from pinlater.server.backends.fleet.asking import ask_all
+from pinlater.server.backends.fleet.asking import ask_all, ask_in_turn
 from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.storing import rank
+from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS
 
 _UNLIMITED = QueueSettings()
@@ -46,6 +51,24 @@ async def change_everywhere(members: Sequence[Member], queue: str, change: Queue
             ) from result
         if isinstance(result, BaseException):
             raise result
+
+
+async def take_tokens(members: Sequence[Member], queue: str, rate: float, wanted: int) -> Tokens:
+    """Take tokens from the first shard that answers, in an order that is the same on all servers.
+
+    Raises:
+        QueueNotFound: all that answered lack the queue.
+        NoHealthyShards: none answered.
+    """
+    found: list[Tokens] = []
+
+    def is_enough(tokens: Tokens) -> bool:
+        found.append(tokens)
+        return True
+
+    in_order = sorted(members, key=lambda member: rank(member.name, queue))
+    await ask_in_turn(in_order, lambda shard: shard.take_tokens(queue, rate, wanted), is_enough)
+    return found[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
+from pinlater.server.backends.tokens import Tokens
 
 
 class ShardUnreachable(ShardConnectionFailed):
@@ -95,6 +96,9 @@ class Shard(Protocol):
         want_next_due: bool = False,
         max_running: int | None = None,
     ) -> Dequeued: ...
+
+    async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
+        """Take up to so many tokens of a queue with a rate; below 0, give them back. To repeat it costs tokens only."""
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int) -> list[ClaimedJob]: ...
 

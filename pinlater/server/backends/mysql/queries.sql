@@ -69,6 +69,20 @@ WHERE queue_id = :queue AND unique_key IN (:keys)
 -- Which of the batches whose fate is unknown were stored.
 SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
+-- name: bucket
+-- A queue's tokens are spent up to this moment, in epoch microseconds.
+SELECT value FROM {db}.settings WHERE name = :name FOR UPDATE
+
+-- name: make_bucket
+-- A full one, if there is none.
+INSERT INTO {db}.settings (name, value) VALUES (:name, 0) ON DUPLICATE KEY UPDATE value = value
+
+-- name: spend
+UPDATE {db}.settings SET value = :spent_until WHERE name = :name
+
+-- name: forget_bucket
+DELETE FROM {db}.settings WHERE name = :name
+
 -- name: is_queue
 SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL
 

@@ -29,6 +29,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
+from pinlater.server.backends.mysql.buckets import Buckets
 from pinlater.server.backends.mysql.checkpoint import Checkpointer, CheckpointRequest
 from pinlater.server.backends.mysql.claim import MOST_JOBS, Claimer, ClaimRequest
 from pinlater.server.backends.mysql.database import Database
@@ -43,6 +44,7 @@ from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, 
 from pinlater.server.backends.mysql.upkeep import Upkeep
 from pinlater.server.backends.mysql.watcher import Watcher
 from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import PENDING
 
 _T = TypeVar("_T")
@@ -90,6 +92,7 @@ class MysqlShard:
         self._queues = Queues(self._database, options.priority_levels)
         self._looker = Looker(self._database)
         self._reports = Reports(self._database)
+        self._buckets = Buckets(self._database)
         self._upkeep = Upkeep(self._database, self._queues)
         self._checkpointer = Checkpointer(self._database)
         self._stores = Lane(name, Storer(self._database).store, on_commit=options.on_commit)
@@ -214,6 +217,9 @@ class MysqlShard:
         claimer = self._claimers.get(queue.id)
         if claimer is not None:
             claimer.floors.forget()
+
+    async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
+        return await self._in(queue, lambda at: self._buckets.take(at, rate, wanted))
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         at = await self._queues.named(queue)

@@ -45,6 +45,7 @@ from pinlater.server.backends.redis.place import Place
 from pinlater.server.backends.redis.queues import Queues
 from pinlater.server.backends.redis.strays import Strays
 from pinlater.server.backends.redis.wakeups import Wakeups
+from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import PENDING
 
 PREFIX = "pinlater:"
@@ -197,6 +198,9 @@ class RedisShard:
         except (ShardConnectionFailed, asyncio.CancelledError):
             self._strays.add(queue, claim.descriptor)
             raise
+
+    async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
+        return await working.take_tokens(self._work, queue, rate, wanted)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         shown = await working.claim(self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels)

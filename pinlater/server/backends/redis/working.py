@@ -24,6 +24,7 @@ from pinlater.server.backends.contract import (
 )
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.records import MOST_EXACT, due_of, time_argument
+from pinlater.server.backends.tokens import Tokens, interval_us, most_saved_us
 
 pack = msgspec.msgpack.Encoder().encode
 
@@ -112,6 +113,11 @@ async def claim(
         )
     ]
     return Dequeued(jobs, int(next_due) if next_due else None, bool(has_more), bool(is_held))
+
+
+async def take_tokens(asker: Asker, queue: str, rate: float, wanted: int) -> Tokens:
+    """Take tokens of a queue with a rate; below 0, give them back."""
+    return Tokens(*await asker.ask("spend", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted))
 
 
 async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:

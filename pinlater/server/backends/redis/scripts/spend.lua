@@ -1,0 +1,15 @@
+-- Takes tokens of a queue that hands out so many jobs a second, or gives some back. The bucket is a moment in epoch
+-- microseconds: up to then its tokens are spent. None: long ago, the bucket is full; so it may expire some time later.
+-- ARGV[2] microseconds between two tokens; [3] how many of these are saved up; [4] wanted tokens, below 0 those given back.
+-- Returns {how many were taken, milliseconds until there is another one}.
+local interval, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local now_us = now * 1000
+local spent_until = tonumber(redis.call('GET', prefix .. 'bucket') or 0)
+local saved = math.min(math.max(now_us - spent_until, 0), most) -- a moment in the future is of a clock that was put back
+local taken = math.min(wanted, math.floor((saved + 0.5) / interval))
+local left = math.floor(math.min(saved - taken * interval, most) + 0.5)
+if taken ~= 0 then
+  local expiry = string.format('%d', most / 1000 + 3600000)
+  redis.call('SET', prefix .. 'bucket', string.format('%.0f', now_us - left), 'PX', expiry)
+end
+return {taken, math.ceil(math.max(interval - left - 0.5, 0) / 1000)}

@@ -1,0 +1,62 @@
+"""Tokens of queues that hand out so many jobs a second: kept in the store, for all servers on it.
+
+A bucket is one number, a moment: up to then its tokens are spent. One comes each 1/rate seconds, and what has come
+since that moment can be taken; but no more than a second's worth is saved up, or one token, if a second has less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+_LONGEST_US = 10**15
+"""Between two tokens: 30 years; the moments of slower rates would not fit into the stores' numbers."""
+
+_ROUNDING_US = 0.5
+"""Moments are whole microseconds: after waiting just long enough, a token may lack a bit of one."""
+
+
+class Tokens(NamedTuple):
+    """What came of a wish for tokens.
+
+    Attributes:
+        taken: how many, 0 to those wanted; below 0, how many were given back.
+        next_ms: when there may be another one, in milliseconds from now; 0: there is.
+    """
+
+    taken: int
+    next_ms: int
+
+
+TakeTokens = Callable[[str, float, int], Awaitable[Tokens]]
+"""Takes up to so many tokens of a queue with that rate; below 0, gives them back."""
+
+
+def interval_us(rate: float) -> float:
+    """Return the time between two tokens."""
+    return min(1e6 / rate, _LONGEST_US)
+
+
+def most_saved_us(rate: float) -> float:
+    """Return how long a bucket fills until it is full."""
+    return max(1e6, interval_us(rate))
+
+
+def spend(spent_until_us: int, now_us: int, rate: float, wanted: int) -> tuple[Tokens, int]:
+    """Take from a bucket, or give back.
+
+    Args:
+        spent_until_us: its moment; any one long ago is that of a full bucket.
+        now_us: epoch microseconds.
+        rate: tokens a second, above 0.
+        wanted: how many, at most; below 0, how many are given back.
+
+    Returns:
+        What was taken, and the bucket's new moment.
+    """
+    interval, most = interval_us(rate), most_saved_us(rate)
+    saved = min(max(now_us - spent_until_us, 0), most)  # a moment in the future is of a clock that was put back
+    taken = min(wanted, int((saved + _ROUNDING_US) / interval))
+    left = round(min(saved - taken * interval, most))
+    return Tokens(taken, math.ceil(max(interval - left - _ROUNDING_US, 0) / 1000)), now_us - left
