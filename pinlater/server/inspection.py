@@ -25,6 +25,10 @@ _MOST_WAITING_SEARCHES = 16
 _AT_ONCE, _BODIES_AT_ONCE = 1000, 64
 """Jobs that are looked up before their size is looked at."""
 
+_SMALL_PAGE_JOBS = 100
+_LARGE_PAGES = 2
+"""Pages of more jobs that are made at a time: to send them is the event loop's work, and it has others to serve."""
+
 _FEW_BODIES = 8
 _LARGE_LOOK_UPS = 2
 """Look-ups of more than a few bodies that are made at a time: many at once would fill the memory."""
@@ -44,6 +48,7 @@ class Inspection:
         self._priority_levels = priority_levels
         self._max_bytes = max_bytes
         self._large = asyncio.Semaphore(_LARGE_LOOK_UPS)
+        self._large_pages = asyncio.Semaphore(_LARGE_PAGES)
         self._search = Turnstile("a search of bodies", _MOST_WAITING_SEARCHES)
 
     async def lookup(self, arguments: Any) -> dict[str, wire.PinLaterJobInfo]:
@@ -90,10 +95,11 @@ class Inspection:
         which = self._filter(request, is_future=bool(request.scanFutureJobs))
         limit = rules.any_of(request.limit, 100)
         rules.check_limit(limit)
-        async with self._turn(which):
-            page = await self._backend.scan_jobs(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
+        async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext():
+            async with self._turn(which):
+                page = await self._backend.scan_jobs(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
+            jobs = await aside(len(page.jobs), _infos_of, page.jobs)
         more = rules.write_continuation(page.position) if page.position and limit else wire.CONTINUATION_END
-        jobs = [rules.job_info(record) for record in page.jobs]
         return wire.PinLaterScanJobsResponse(scannedJobs=jobs, continuation=more)
 
     async def delete(self, arguments: Any) -> int:
@@ -120,6 +126,10 @@ class Inspection:
     def _turn(self, which: JobFilter) -> AbstractAsyncContextManager[None]:
         """Let one body pattern after the other be searched for: many that explode leave no thread to others."""
         return self._search.passed() if which.body_regex else nullcontext()
+
+
+def _infos_of(records: Sequence[JobRecord]) -> list[wire.PinLaterJobInfo]:
+    return [rules.job_info(record) for record in records]
 
 
 def _parse_all(texts: Sequence[str]) -> list[JobDescriptor]:

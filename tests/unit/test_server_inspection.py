@@ -1,0 +1,48 @@
+"""Looks at jobs by themselves: how many are made at a time."""
+
+import asyncio
+
+import pytest
+
+from pinlater.server.backends.contract import JobRecord, Page
+from pinlater.server.inspection import Inspection
+from pinlater.wire import messages as wire
+
+JOB = JobRecord("q:s1:p1:1", 0, 2, 2, "", 5, 5, 5, None, b"body", None)
+
+
+class Store:
+    """Has pages of as many jobs as are wanted, when it is told to give them."""
+
+    def __init__(self):
+        self.begun = []
+        self.go_on = asyncio.Event()
+
+    async def scan_jobs(self, queue, which, limit, position):
+        self.begun.append(limit)
+        await self.go_on.wait()
+        return Page([JOB] * limit, None)
+
+
+def scan(limit):
+    arguments = wire.arguments_of("scanJobs")(wire.RequestContext("me"))
+    arguments.request = wire.PinLaterScanJobsRequest("q", wire.PENDING, limit=limit)
+    return arguments
+
+
+@pytest.mark.parametrize("limit", [150, 3000])
+def test_large_pages_are_made_two_at_a_time_and_small_ones_go_past_them(limit):
+    async def act():
+        store = Store()
+        inspection = Inspection(store, 3, 1 << 20)
+        looks = [asyncio.create_task(inspection.scan(scan(wanted))) for wanted in (*[limit] * 5, 20, 20)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert sorted(store.begun) == [20, 20, limit, limit]
+        store.go_on.set()
+        async with asyncio.timeout(60):
+            pages = await asyncio.gather(*looks)
+        assert [len(page.scannedJobs) for page in pages] == [limit] * 5 + [20, 20]
+        assert pages[0].scannedJobs[-1].body == b"body"
+
+    asyncio.run(act())
