@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.sqlite.transaction import IdBlock, Transaction
+from pinlater.server.seldom import Seldom
 
 log = logging.getLogger(__name__)
+log.addFilter(Seldom())
 
 Verb = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
 """Carries out all requests of one kind in a transaction; returns a result for each."""
@@ -211,5 +213,8 @@ class Writer:
 def _translate(error: Exception) -> Exception:
     if isinstance(error, ServiceError):
         return error
-    log.error("a request failed in the store: %s", error, exc_info=not isinstance(error, sqlite3.OperationalError))
+    if isinstance(error, sqlite3.OperationalError):  # of the machine, such as a full disk, which a log may be on, too
+        log.warning("requests fail in the store: %s", error)
+    else:
+        log.error("a request failed in the store: %s", error, exc_info=error)
     return UnknownError(f"the store could not carry this out, nothing was changed: {error}")

@@ -1,0 +1,78 @@
+"""A disk that takes no more: what cannot be stored is refused, and nothing that was answered is lost."""
+
+import contextlib
+import resource
+
+import pytest
+
+from pinlater import Client, JobState
+from pinlater.client.records import Ack, NewJob
+from pinlater.errors import UnknownError
+from pinlater.server.seldom import MOST_A_SECOND
+from tests.support.server import ServerProcess, wait_for
+
+REFUSALS = 500
+FULL_BYTES = 1 << 20
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = ServerProcess(tmp_path / "server")
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def client(server):
+    with Client(server.address, retries=0, timeout=30) as client:
+        client.create_queue("q")
+        yield client
+
+
+def let_files_grow_to(server, most_bytes):
+    """As on a full disk, writes fail that would make a file larger."""
+    pid = server.child().pid
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]))
+
+
+def store(client):
+    """Return the names of jobs that were stored, if they could be."""
+    with contextlib.suppress(UnknownError):
+        return client.enqueue_jobs("q", [NewJob(b"x" * 1000)])
+    return []
+
+
+def fill(client):
+    """Store until that fails again and again; return what was stored."""
+    stored, refused = [], 0
+    while refused < REFUSALS:
+        names = store(client)
+        stored += names
+        refused += not names
+    return stored
+
+
+def test_nothing_is_lost_and_the_server_is_back_when_there_is_room(server, client):
+    process = server.child()
+    let_files_grow_to(server, FULL_BYTES)
+    stored = fill(client)
+    assert client.count("q", JobState.PENDING) == len(stored) > 50
+    with pytest.raises(UnknownError, match="nothing was changed"):
+        client.enqueue_jobs("q", [NewJob(b"x" * 1000)] * 100)
+    let_files_grow_to(server, resource.RLIM_INFINITY)
+    stored += wait_for(lambda: store(client))
+    done = []
+    while jobs := client.dequeue_jobs("q", 100):
+        client.ack("q", [Ack(job.descriptor, job.claim) for job in jobs])
+        done += [job.descriptor for job in jobs]
+    assert sorted(done) == sorted(stored)
+    assert server.child() == process
+
+
+def test_the_log_does_not_fill_the_disk_with_words_about_it(server, client):
+    let_files_grow_to(server, FULL_BYTES)
+    fill(client)
+    let_files_grow_to(server, resource.RLIM_INFINITY)
+    lines = [line for line in server.log.splitlines() if "fail" in line]
+    seconds = {line[: len("2026-01-01T00:00:00")] for line in lines}
+    assert 0 < len(lines) <= MOST_A_SECOND * 2 * len(seconds)  # the filter's seconds are not those of the log
