@@ -51,6 +51,12 @@ class Crew:
         return f"pool {self.pool.name}: {ready} of {wanted} children ready" if ready < wanted else ""
 
     @property
+    def in_words(self) -> str:
+        """How many children are ready, and what the child says that has a crew to itself."""
+        texts = [process.cell.status for process in self.members.values()] if self.size == 1 else []
+        return " ".join([f"{self.pool.name} {self.ready_count}/{self.wanted}", *filter(None, texts)])
+
+    @property
     def is_renewed(self) -> bool:
         """Whether all children wanted of the present generation are ready."""
         return sum(process.is_ready for process in self._current()) >= self.wanted

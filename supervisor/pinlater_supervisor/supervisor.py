@@ -25,8 +25,8 @@ from pinlater_supervisor.exits import (
 from pinlater_supervisor.health import add_health
 from pinlater_supervisor.hearing import DUMP_SIGNAL
 from pinlater_supervisor.memory import OomCounter
-from pinlater_supervisor.notify import Notifier
 from pinlater_supervisor.reaper import reap
+from pinlater_supervisor.standing import Standing
 from pinlater_supervisor.watch import Watch
 
 if TYPE_CHECKING:
@@ -103,8 +103,6 @@ class Supervisor:
         self._unready = unready
         self._watch = Watch(self._recycle)
         self._drain: Drain | None = None
-        self._has_started = False
-        self._is_reloading = False
 
     def run(self) -> int:
         """Supervise until stopped; the exit code for the program.
@@ -139,7 +137,7 @@ class Supervisor:
         # Children of the program that uses us are its own affair, before and after.
         self._strangers = descendants.children()
         linux.adopt_orphans(True)
-        self._notifier = Notifier()
+        self._standing = Standing(self._crews)
         self._oom = OomCounter()
         self._answers: dict[int, Callable[[], None]] = {
             SIGTERM: self._stop,
@@ -167,7 +165,7 @@ class Supervisor:
         self._selector.close()
         if self._listener is not None:
             self._listener.close()
-        self._notifier.close()
+        self._standing.close()
         os.close(self._doorbell)
 
     def _turn(self, now: float) -> float:
@@ -184,8 +182,11 @@ class Supervisor:
         due += [moment for crew in self._kept() for moment in crew.held_until]
         if self._listener is not None:
             due.append(self._listener.look(now))
-        self._report()
-        return min(self._notifier.beat(now), *due, inf)
+        if self._drain is None:
+            self._standing.look()
+        else:
+            self._standing.look_at_stop()
+        return min(self._standing.beat(now), *due, inf)
 
     def _sleep_until(self, due: float) -> None:
         timeout = None if due == inf else max(0.0, due - monotonic())
@@ -229,7 +230,7 @@ class Supervisor:
             self._begin_stop(EX_OK)
         elif ended.was_ready or ended.stopping:
             return
-        elif ended.code == EX_UNAVAILABLE and not self._has_started:
+        elif ended.code == EX_UNAVAILABLE and not self._standing.has_started:
             self._begin_stop(EX_UNAVAILABLE)
         elif ended.code == EX_CONFIG:
             self._cannot_boot(crew, ended)
@@ -238,14 +239,13 @@ class Supervisor:
         if crew.pool.awaits_reload:
             if crew.pause(ended.generation):
                 log.error("pool %s cannot boot; it waits for the next reload", crew.pool.name)
-        elif not self._has_started or crew.ready_count == 0:
+        elif not self._standing.has_started or crew.ready_count == 0:
             log.error("pool %s cannot boot; stopping", crew.pool.name)
             self._begin_stop(EX_CONFIG)
             return
         else:
             log.error("new children of pool %s cannot boot; those that run go on", crew.pool.name)
-        if self._is_reloading:
-            self._reloaded()
+        self._standing.reloaded()
 
     # Wanted and actual children
 
@@ -323,14 +323,13 @@ class Supervisor:
             seconds=self.drain_seconds,
             quick_seconds=self.quick_seconds,
         )
-        self._notifier.stopping(self.drain_seconds + NOTIFY_MARGIN_SECONDS)
+        self._standing.stopping(self.drain_seconds + NOTIFY_MARGIN_SECONDS)
 
     def _reload(self) -> None:
         if self._drain is not None:
             return
         log.info("reloading: starting a new generation")
-        self._is_reloading = True
-        self._notifier.reloading()
+        self._standing.reloading()
         if self.on_reload is not None:
             self._call(self.on_reload)
         for crew in self._crews:
@@ -369,30 +368,8 @@ class Supervisor:
         except Exception:
             log.exception("the hook %r failed", hook)
 
-    # What others are told
-
     def _why_unready(self) -> str:
         if self._drain is not None:
             return "stopping"
         reasons = [reason for crew in self._crews if (reason := crew.why_unready)]
         return reasons[0] if reasons else self._unready() if self._unready is not None else ""
-
-    def _report(self) -> None:
-        if self._drain is not None:
-            self._notifier.status(f"stopping, {len(self._processes())} children left")
-            return
-        self._notifier.status(", ".join(self._state(crew) for crew in self._crews))
-        if not self._has_started and all(crew.ready_count >= crew.wanted for crew in self._crews):
-            self._has_started = True
-            self._notifier.ready()
-        if self._is_reloading and all(crew.is_renewed for crew in self._crews):
-            self._reloaded()
-
-    def _reloaded(self) -> None:
-        self._is_reloading = False
-        self._notifier.ready()
-
-    def _state(self, crew: Crew) -> str:
-        texts = [process.cell.status for process in crew.members.values()] if crew.size == 1 else []
-        state = f"{crew.pool.name} {crew.ready_count}/{crew.wanted}"
-        return " ".join([state, *filter(None, texts)])
