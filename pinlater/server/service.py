@@ -81,9 +81,12 @@ class Service:
         self._now_ms = now_ms
         self._password = AdminPassword(settings.admin_password_hash)
         max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
-        reports = WorkerReports(backend, max_bytes)
-        inspection = Inspection(backend, settings.priority_levels, max_bytes)
-        self._calls: dict[str, Callable[..., Awaitable[Answer]]] = {
+        self._calls = self._handlers(
+            Inspection(backend, settings.priority_levels, max_bytes), WorkerReports(backend, max_bytes)
+        )
+
+    def _handlers(self, inspection: Inspection, reports: WorkerReports) -> dict[str, Callable[..., Awaitable[Answer]]]:
+        return {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
             "enqueueJobs": self._enqueue,
@@ -102,7 +105,7 @@ class Service:
             "changeQueueSettings": self._change_queue_settings,
             "reportWorker": _plain(reports.keep),
             "getWorkers": _plain(reports.read),
-            "getOldestDueTimestamps": _plain(partial(oldest_due, backend)),
+            "getOldestDueTimestamps": _plain(partial(oldest_due, self._backend)),
         }
 
     async def call(self, method: str, arguments: Any, caller: Caller) -> Answer:

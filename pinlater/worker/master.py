@@ -34,39 +34,18 @@ def run_worker(options: Options) -> int:
     """
     listener = listen(options.health) if options.health else None
     shared = Shared.for_pools(options.pools, team_layout(options.places) if options.is_team else ALONE)
-
     figures = Figures(shared)
     if listener is not None:
         listener.route("/metrics", figures.page)
-
-    def run_keeper(child: Child) -> int:
-        child.ready()
-        sheet = shared.tally.keeper
-        sheet.reopen()
-        with Reporter(options.servers, shared):
-            Keeper(child, options, shared.board, shared.notices, sheet).work()
-        return 0
 
     def note(ended: ChildExit) -> None:
         if ended.pool in shared.places:
             note_exit(ended, shared)
             figures.note_exit(ended)
 
-    def run_reloader(child: Child) -> None:
-        watch_modules(child, options.modules)
-
-    pools = [
-        *(_job_pool(pool, options, shared) for pool in options.pools),
-        Pool(
-            name="keeper",
-            run=run_keeper,
-            title="pinlater-worker: keeper",
-            stop_order=1,  # it settles what the job processes leave behind
-            hang_seconds=keeper_hang_seconds(options.lease_seconds),
-        ),
-    ]
+    pools = [*(_job_pool(pool, options, shared) for pool in options.pools), _keeper_pool(options, shared)]
     if options.reload:
-        pools.append(Pool(name="reload", run=run_reloader, title="pinlater-worker: reload"))
+        pools.append(_reload_pool(options))
     return Supervisor(
         pools,
         name="pinlater-worker",
@@ -77,14 +56,6 @@ def run_worker(options: Options) -> int:
         listener=listener,
         unready=shared.board.why_out_of_contact,
     ).run()
-
-
-def keeper_hang_seconds(lease_seconds: float) -> float:
-    """Return how long a keeper may be silent: another one has to renew its claims, a third of them old, in time.
-
-    Short leases are no reason to take a slow server's answer for a keeper that hangs.
-    """
-    return min(max(lease_seconds / 2, _SHORTEST_HANG_SECONDS), _LONGEST_HANG_SECONDS)
 
 
 def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:
@@ -104,6 +75,39 @@ def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:
         recycle_seconds=inf,  # a job that takes long is not to blame for the age of its process
         limit_names=LIMIT_NAMES,
     )
+
+
+def _keeper_pool(options: Options, shared: Shared) -> Pool:
+    def run(child: Child) -> int:
+        child.ready()
+        sheet = shared.tally.keeper
+        sheet.reopen()
+        with Reporter(options.servers, shared):
+            Keeper(child, options, shared.board, shared.notices, sheet).work()
+        return 0
+
+    return Pool(
+        name="keeper",
+        run=run,
+        title="pinlater-worker: keeper",
+        stop_order=1,  # it settles what the job processes leave behind
+        hang_seconds=keeper_hang_seconds(options.lease_seconds),
+    )
+
+
+def keeper_hang_seconds(lease_seconds: float) -> float:
+    """Return how long a keeper may be silent: another one has to renew its claims, a third of them old, in time.
+
+    Short leases are no reason to take a slow server's answer for a keeper that hangs.
+    """
+    return min(max(lease_seconds / 2, _SHORTEST_HANG_SECONDS), _LONGEST_HANG_SECONDS)
+
+
+def _reload_pool(options: Options) -> Pool:
+    def run(child: Child) -> None:
+        watch_modules(child, options.modules)
+
+    return Pool(name="reload", run=run, title="pinlater-worker: reload")
 
 
 def note_exit(ended: ChildExit, shared: Shared) -> None:
