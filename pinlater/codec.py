@@ -74,6 +74,7 @@ class JobCodec:
             self._add(kind)
         typed = [kind for kind in self._kinds.values() if not issubclass(kind, RawJob)]
         for kind in typed:
+            self._refuse_beside_raw(kind)
             check_fields(kind)
         self._decoder = msgspec.json.Decoder(reduce(or_, typed)) if typed else None
 
@@ -92,6 +93,14 @@ class JobCodec:
                     f"queue {options.queue!r} has two raw job classes, {_where(rival)} and {_where(kind)}; "
                     "a raw body does not say which one it is for, so give each a queue of its own"
                 )
+
+    def _refuse_beside_raw(self, kind: type[Job]) -> None:
+        raw = self._raw.get(kind.job_options.queue)
+        if raw is not None:
+            raise ConfigError(
+                f"queue {kind.job_options.queue!r} has the raw job class {_where(raw)}, which takes every body, also "
+                f"those of {_where(kind)}; give one of them a queue of its own"
+            )
 
     @property
     def kinds(self) -> list[type[Job]]:

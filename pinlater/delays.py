@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 def delay_ms(backoff: Backoff, attempts_spent: int) -> int:
     """Return the delay of a policy; one of somebody else's making may fail, which is no reason to lose the job."""
     try:
-        return milliseconds(backoff.delay(attempts_spent))
+        return bounded_ms(backoff.delay(attempts_spent))
     except Exception:
         log.exception("the backoff %r failed; the default one is used", backoff)
-        return milliseconds(DEFAULT_BACKOFF.delay(attempts_spent))
+        return bounded_ms(DEFAULT_BACKOFF.delay(attempts_spent))
 
 
-def milliseconds(seconds: float) -> int:
+def bounded_ms(seconds: float) -> int:
     """Return a delay; what is no number, or more than can be noted, is the longest one."""
     return max(int(seconds * 1000), 0) if seconds < LONGEST_DELAY_SECONDS else int(LONGEST_DELAY_SECONDS * 1000)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from pinlater.context import JobContext
-from pinlater.delays import delay_ms, milliseconds
+from pinlater.delays import bounded_ms, delay_ms
 from pinlater.errors import BodyInvalid, JobInterrupted, JobSleeps, JobTimeout, Retry
 from pinlater.job_options import JobOptions
 from pinlater.kept import Kept
@@ -122,7 +122,7 @@ class Steps:
             return None
         self._kept.tries[key] = (self._context.attempt, spent)
         after = error.after if isinstance(error, Retry) else None
-        wait_ms = delay_ms(step.backoff, spent) if after is None else milliseconds(after)
+        wait_ms = delay_ms(step.backoff, spent) if after is None else bounded_ms(after)
         self._context.log.warning(
             "step %r failed, attempt %d of %d; the next one is in %.1f s",
             *(key, spent, step.attempts, wait_ms / 1000),

@@ -132,6 +132,17 @@ def test_two_classes_of_one_name_are_refused():
         JobCodec([Email, twin])
 
 
+def test_a_typed_class_beside_a_raw_one_is_refused_for_its_jobs_would_be_taken_for_the_other():
+    class Thumbnail(Job, queue="pixels"):
+        url: str
+
+    for kinds in ([Thumbnail, Pixels], [Pixels, Thumbnail]):
+        with pytest.raises(
+            ConfigError, match=r"queue 'pixels' has the raw job class .*Pixels, .* of .*Thumbnail; give"
+        ):
+            JobCodec(kinds)
+
+
 def test_two_raw_classes_of_one_queue_are_refused():
     rival = type(Job)("Rival", (RawJob,), {}, queue="pixels")
     with pytest.raises(ConfigError, match="'pixels' has two raw job classes"):

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.codec import JobCodec
-from pinlater.delays import delay_ms, milliseconds
+from pinlater.delays import bounded_ms, delay_ms
 from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, JobTimeout, Retry, interruption_in
 from pinlater.job import Job
 from pinlater.job_options import JobOptions
@@ -161,7 +161,7 @@ class Runner:
             log.error("%s given up: %s", job.job_options.name, said_by(error), exc_info=error)
             return Failure(tell(), is_final=True, ending="given_up")
         if isinstance(error, Retry) and error.after is not None:
-            after_ms = milliseconds(error.after)
+            after_ms = bounded_ms(error.after)
         else:
             after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
         is_planned = isinstance(error, Retry)
