@@ -23,7 +23,7 @@ class Backoff(Protocol):
 
 def _check(**values: float) -> None:
     for name, value in values.items():
-        if not value >= 0:
+        if not isinstance(value, int | float) or not value >= 0:
             raise ValueError(f"backoff: {name}={value!r} must be a number of at least 0")
 
 

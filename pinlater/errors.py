@@ -211,9 +211,17 @@ class Retry(JobError):
     Args:
         after: seconds until the next attempt; None leaves the delay to the class's backoff.
         reason: text for the job's status.
+
+    Raises:
+        TypeError: ``after`` is no number, such as a reason that was given in its place.
+        ValueError: it is negative.
     """
 
     def __init__(self, after: float | None = None, reason: str = "") -> None:
+        if isinstance(after, str):
+            raise TypeError(
+                f"Retry({after!r}): after is a number of seconds; of a reason, write Retry(reason={after!r})"
+            )
         if after is not None and after < 0:
             raise ValueError(f"Retry(after={after}): the delay is in seconds and cannot be negative")
         super().__init__(reason or (f"retry after {after:g} s" if after is not None else "retry"))

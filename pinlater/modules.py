@@ -53,7 +53,7 @@ def load_job_classes(names: Sequence[str]) -> list[type[Job]]:
 
 
 def _nothing_in(names: Sequence[str], loaded: Iterable[ModuleType]) -> str:
-    """Say that there is no job class, and which ones only lack ``run``."""
+    """Say that there is no job class, and why that may be."""
     here = {module.__name__ for module in loaded}
     bare = [
         kind.__name__
@@ -63,7 +63,17 @@ def _nothing_in(names: Sequence[str], loaded: Iterable[ModuleType]) -> str:
     ]
     if bare:
         return f"no job class in {', '.join(names)} can be run: define run(self, context) in {', '.join(bare)}"
-    return f"no job class in {', '.join(names)}; define one: class SendMail(Job): ..."
+    hints = [hint for module in loaded if (hint := _shadow_of(module))]
+    return f"no job class in {', '.join(names)}; {hints[0] if hints else 'define one: class SendMail(Job): ...'}"
+
+
+def _shadow_of(module: ModuleType) -> str:
+    """Say that another module was found than the file of its name in the current folder; "" if it was not so."""
+    own = Path.cwd() / f"{module.__name__}.py"
+    found = getattr(module, "__file__", None)
+    if not own.is_file() or found == str(own):
+        return ""
+    return f"Python has a module {module.__name__} of its own ({found or 'built in'}); give {own} another name"
 
 
 def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:

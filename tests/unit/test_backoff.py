@@ -49,7 +49,7 @@ def test_delays_stay_between_zero_and_the_cap(first, cap, factor, spent):
     assert 0 <= Linear(first, factor, cap).delay(spent) <= cap
 
 
-@pytest.mark.parametrize("bad", [-1, float("nan"), -0.001])
+@pytest.mark.parametrize("bad", [-1, float("nan"), -0.001, "2"])
 def test_what_is_no_time_is_refused_by_name(bad):
     for make in (
         lambda: Constant(bad),

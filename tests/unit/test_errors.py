@@ -79,3 +79,8 @@ def test_a_negative_delay_is_refused():
 
 def test_discard_keeps_its_reason():
     assert str(Discard("the user is gone")) == "the user is gone"
+
+
+def test_a_reason_in_the_place_of_a_delay_is_told_its_own():
+    with pytest.raises(TypeError, match=r"after is a number of seconds; of a reason, write Retry\(reason='busy'\)"):
+        Retry("busy")

@@ -144,6 +144,16 @@ def test_no_job_class_at_all(project):
         load("wk_empty")
 
 
+@pytest.mark.parametrize("name", ["queue", "time"])
+def test_a_file_that_a_module_of_python_hides(project, tmp_path, name):
+    project(**{name: job("Hidden")})
+    with pytest.raises(ModulesInvalid) as caught:
+        load(name)
+    said = caught.value.problems[0]
+    assert said.startswith(f"no job class in {name}; Python has a module {name} of its own (")
+    assert said.endswith(f"); give {tmp_path}/{name}.py another name")
+
+
 def test_job_classes_that_only_lack_run(project):
     project(wk_bare="from pinlater import Job\nclass Base(Job): pass\nclass Mail(Base): pass\n")
     with pytest.raises(ModulesInvalid, match=r"in wk_bare can be run: define run\(self, context\) in Base, Mail"):
