@@ -173,6 +173,17 @@ class Checkpoint(NamedTuple):
     attempts: int | None
     status: str
 
+    @property
+    def is_renewal(self) -> bool:
+        """Whether it only says that its job is alive: a store may do all of those with one statement."""
+        return (
+            self.body is None
+            and not self.move_to_pending
+            and self.run_after_ms is None
+            and self.attempts is None
+            and not self.status
+        )
+
 
 class Settled(NamedTuple):
     """How many of the given acks or checkpoints changed a job, and when the next retry falls due."""

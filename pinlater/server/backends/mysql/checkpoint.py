@@ -102,7 +102,7 @@ def _statements(transaction: Transaction, request: CheckpointRequest, held: Mapp
         claim = _claim_of(item, held)
         if claim is None:
             continue
-        if _is_renewal(item):
+        if item.is_renewal:
             renewals[claim, item.job.priority].append(item.job.local_id)
         else:
             yield _changing(transaction, request.queue, item, claim)
@@ -110,17 +110,6 @@ def _statements(transaction: Transaction, request: CheckpointRequest, held: Mapp
         yield transaction.bind(
             "renew_jobs", ids=sorted(ids), queue=request.queue.id, priority=priority, claim=claim, now=transaction.now
         )
-
-
-def _is_renewal(item: Checkpoint) -> bool:
-    """Whether the checkpoint only says that its job is alive: one statement does for all of those."""
-    return (
-        item.body is None
-        and not item.move_to_pending
-        and item.run_after_ms is None
-        and item.attempts is None
-        and not item.status
-    )
 
 
 def _changing(transaction: Transaction, queue: Queue, item: Checkpoint, claim: bytes) -> bytes:

@@ -45,7 +45,7 @@ def _checkpoint_call(transaction: Transaction, request: CheckpointRequest) -> Se
     changed = 0
     due: int | None = None
     for item in request.checkpoints:
-        if item.claim is not None and _is_renewal(item):
+        if item.claim is not None and item.is_renewal:
             renewals[item.claim, item.job.priority].append(item.job.local_id)
         elif _apply(transaction, request.queue_id, item):
             changed += 1
@@ -55,17 +55,6 @@ def _checkpoint_call(transaction: Transaction, request: CheckpointRequest) -> Se
     for (claim, priority), ids in renewals.items():
         changed += transaction.run(_RENEW, (request.queue_id, transaction.now, id_list(ids), claim, priority))
     return Settled(changed, len(request.checkpoints) - changed, due)
-
-
-def _is_renewal(item: Checkpoint) -> bool:
-    """Whether the checkpoint only says that its job is alive: one statement does for all of those."""
-    return (
-        item.body is None
-        and not item.move_to_pending
-        and item.run_after_ms is None
-        and item.attempts is None
-        and not item.status
-    )
 
 
 def _apply(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
