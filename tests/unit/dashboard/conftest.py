@@ -1,6 +1,13 @@
 import pytest
 
+from pinlater.dashboard import app
 from tests.unit.dashboard.app import LOCKED, dashboard
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Do not take a machine that is busy with other tests for a server that is away."""
+    monkeypatch.setattr(app, "_CALL_SECONDS", 30.0)
 
 
 @pytest.fixture
