@@ -144,6 +144,21 @@ def test_after_a_broken_connection_what_may_have_been_missed_is_made_up_for(run,
     run(test)
 
 
+def test_each_time_the_channel_is_away_is_told_once(run, service, caplog):
+    async def away(*servers):
+        for _ in range(2):
+            caplog.clear()
+            for server in servers:
+                server.gaps = 0
+            service.kill()
+            await asyncio.sleep(1)  # for some tries
+            service.start()
+            await until(lambda: all(server.gaps for server in servers))
+            assert caplog.text.count("nothing is heard of other servers") == len(servers)
+
+    run(away)
+
+
 def test_nonsense_on_the_channel_disturbs_nobody(run, service):
     async def test(one, two):
         with service.client() as client:

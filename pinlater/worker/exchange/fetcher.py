@@ -17,6 +17,7 @@ from pinlater.wire.messages import (
 from pinlater.worker.board.holding import Identity
 from pinlater.worker.board.slot import Slot
 from pinlater.worker.board.tally import RETURNED, CountEvent, count_nothing
+from pinlater.worker.complaint import Complaint
 from pinlater.worker.exchange.batch import Batch, parts_of
 from pinlater.worker.exchange.pace import Pace
 from pinlater.worker.exchange.pipeline import Pipeline
@@ -85,7 +86,7 @@ class Fetcher:
         self._lost: list[int] = []
         self._backoff_seconds = 0.0
         self._backoff_until = 0.0
-        self._complaint = ""
+        self._complaint = Complaint(log, "the server gives out no jobs: %s; retrying")
         self.has_backlog = False
 
     @property
@@ -175,7 +176,8 @@ class Fetcher:
         if isinstance(reply, ServiceError):
             self._refused(reply)
         else:
-            self._backoff_seconds, self._complaint = 0.0, ""
+            self._backoff_seconds = 0.0
+            self._complaint.end()
             batches = [self._hold(part) for part in parts_of(reply, self._slot.room)]
             self.came_back_empty = not batches
             self.has_backlog = len(reply.jobs or ()) >= limit
@@ -197,9 +199,8 @@ class Fetcher:
         self._backoff_seconds = min(max(2 * self._backoff_seconds, _FIRST_BACKOFF_SECONDS), longest)
         self._backoff_until = time.monotonic() + self._backoff_seconds
         self.misses_queue = isinstance(error, QueueNotFound)
-        if not isinstance(error, DequeueRateLimited) and self._complaint != str(error):
-            self._complaint = str(error)
-            log.warning("the server gives out no jobs: %s; retrying", error)
+        if not isinstance(error, DequeueRateLimited):
+            self._complaint.say(error)
 
     # Around it
 

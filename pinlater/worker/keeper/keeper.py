@@ -21,6 +21,7 @@ from pinlater.worker.board.holding import HELD, RUNNING, HeldBatch, Holding
 from pinlater.worker.board.notices import Notice, Notices
 from pinlater.worker.board.slot import Slot
 from pinlater.worker.board.tally import Sheet
+from pinlater.worker.complaint import Complaint
 from pinlater.worker.keeper.estate import settle_estate
 from pinlater.worker.keeper.messenger import Messenger
 from pinlater.worker.options import Options
@@ -50,6 +51,7 @@ class Keeper:
         self._renew_at = time.monotonic()
         self._returned: dict[str, int] = {}
         self._last_done = time.monotonic()
+        self._complaint = Complaint(log, "the server refused the keeper: %s")
 
     def work(self) -> None:
         """Work until told to stop, which happens when all job processes have ended.
@@ -84,8 +86,10 @@ class Keeper:
                 log.debug("%s", error)
                 is_done = False
             except ServiceError as error:
-                log.warning("the server refused the keeper: %s", error)
+                self._complaint.say(error)
                 is_done = False
+        if is_done:
+            self._complaint.end()
         return is_done
 
     def _rest(self, is_done: bool) -> None:

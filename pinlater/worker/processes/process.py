@@ -22,6 +22,7 @@ from pinlater.wire.messages import RequestContext
 from pinlater.worker.board.burst import Burst
 from pinlater.worker.board.holding import DISCARDED, FAILED, SUCCEEDED, Identity
 from pinlater.worker.board.tally import UNREADABLE
+from pinlater.worker.complaint import Complaint
 from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.connector import Connector
 from pinlater.worker.exchange.fetcher import Fetcher
@@ -96,6 +97,7 @@ class JobProcess(ABC):
         )
         self._planter = Planter(self._pipeline, context, Seeds(codec.kinds, identity.queues))
         self._codec = codec
+        self._complaint = Complaint(log, "%s")
         self._jobs_done = 0
         self._most_jobs = _spread(options.max_jobs)
         self._fetcher.misses_queue = True  # for all we know
@@ -141,8 +143,9 @@ class JobProcess(ABC):
         except ServerUnavailable:
             return self._connector.delay_seconds
         except (CallError, ServiceError) as error:
-            log.warning("%s", error)
+            self._complaint.say(error)
             return 1.0
+        self._complaint.end()
         return 0.0
 
     def _look(self, burst: Burst) -> float:

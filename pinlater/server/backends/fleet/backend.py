@@ -75,6 +75,7 @@ class FleetBackend:
         self.capabilities = Capabilities(name=name, is_serial=False, look_again_ms=look_again_ms)
         self._roster = Roster(make, on_call)
         self._deleting: Counter[str] = Counter()
+        self._tells_time = True
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
         """Put another set of shards into force; those that stay as they are notice nothing."""
@@ -333,8 +334,11 @@ class FleetBackend:
 
         try:
             clock.learn([offset for _, offset in await ask_all(self._roster.well(), offset_ms)])
+            self._tells_time = True
         except ServiceError:
-            log.warning("no shard tells its time; this machine's clock goes on from what they told before")
+            if self._tells_time:  # said once: the store may be away for long
+                log.warning("no shard tells its time; this machine's clock goes on from what they told before")
+            self._tells_time = False
 
     async def follow_time(self, clock: StoreClock) -> None:
         """Keep ``clock`` right; to be run as a task."""

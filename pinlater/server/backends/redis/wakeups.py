@@ -53,6 +53,7 @@ class Wakeups:
         self._me = uuid.uuid4().hex.encode()
         self._is_alone = False
         self._is_listening = False
+        self._is_missed = False
         self._news: dict[str, int | None] = {}
         self._speaker: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -104,15 +105,18 @@ class Wakeups:
     async def _listen(self) -> None:
         pause, longest = _PAUSES_SECONDS
         while True:
+            trouble = ""
             try:
                 await self._listen_once()
             except (RedisError, OSError, TimeoutError, ServiceError) as error:
-                level = logging.WARNING if pause < longest else logging.DEBUG
-                log.log(level, "shard %s: nothing is heard of other servers: %s", self._name, error or "no answer")
+                trouble = str(error) or "no answer"
             except Exception:
                 log.exception("shard %s: what was heard of other servers could not be passed on", self._name)
             if self._is_listening:
                 self._is_listening, pause = False, _PAUSES_SECONDS[0]
+            if trouble and not self._is_missed:  # said once: the shard may be away for long
+                log.warning("shard %s: nothing is heard of other servers: %s", self._name, trouble)
+                self._is_missed = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest)
 
@@ -127,6 +131,7 @@ class Wakeups:
             self._is_listening = True
             # The others speak from now on, also if they were alone; and what was said before was not heard.
             self._is_alone = await self._command("PUBLISH", self._channel, _message(self._me, "", None)) <= 1
+            self._is_missed = False
             self._arrivals.on_gap()
             await self._hear(connection)
         finally:

@@ -1,0 +1,27 @@
+"""A trouble that lasts is said once."""
+
+import logging
+
+import pytest
+
+from pinlater.worker.complaint import Complaint
+
+
+@pytest.fixture
+def said(caplog):
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def test_each_trouble_is_said_once(said):
+    complaint = Complaint(logging.getLogger("test"), "no jobs: %s")
+    for text in ("away", "away", "refused", "refused", "away"):
+        complaint.say(ValueError(text))
+    assert said() == ["no jobs: away", "no jobs: refused", "no jobs: away"]
+
+
+def test_the_same_trouble_is_said_again_after_an_end(said):
+    complaint = Complaint(logging.getLogger("test"), "no jobs: %s")
+    complaint.say(ValueError("away"))
+    complaint.end()
+    complaint.say(ValueError("away"))
+    assert said() == ["no jobs: away"] * 2
