@@ -76,8 +76,10 @@ class LeasedBucket(Bucket):
         await asyncio.shield(self._fetching)  # whoever goes away leaves the answer to the others
 
     async def _ask(self) -> None:
-        count = self._wanted - self._held + self._spare
         try:
+            if self._returning:  # or an answer without jobs would leave nothing for the next question
+                await asyncio.wait(self._returning)
+            count = self._wanted - self._held + self._spare
             tokens = await self._take(self._queue, self.rate, count)
         finally:
             self._fetching = None

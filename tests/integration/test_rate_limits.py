@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.apache import DeclaredError
 from tests.support.server import ServerProcess, wait_for
+from tests.support.shared_stores import SHARED_STORES
 
 LIMITED = 429
 
@@ -14,10 +15,10 @@ LIMITED = 429
 class Limits:
     """The file of limits, and a server that watches it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, settings):
         self._path = folder / "queues.json"
         self.write()
-        self.server = ServerProcess(folder / "server", QUEUE_CONFIG_FILE_PATH=self._path)
+        self.server = ServerProcess(folder / "server", QUEUE_CONFIG_FILE_PATH=self._path, **settings)
 
     def write(self, **rates):
         rates = {"paused": 0, "ten": 10} | rates
@@ -29,9 +30,10 @@ class Limits:
         self._path.write_text(json.dumps({"queues": queues}))
 
 
-@pytest.fixture(scope="module")
-def limits(tmp_path_factory):
-    limits = Limits(tmp_path_factory.mktemp("limits"))
+@pytest.fixture(scope="module", params=["sqlite", *SHARED_STORES])
+def limits(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("limits")
+    limits = Limits(folder, {} if request.param == "sqlite" else SHARED_STORES[request.param](folder))
     yield limits
     limits.server.stop()
 

@@ -106,6 +106,16 @@ def test_an_answer_without_jobs_costs_nothing(run, store):
     run(scenario())
 
 
+def test_a_question_waits_for_what_is_being_given_back(run, store):
+    async def scenario():
+        limits = store.server()
+        for _ in range(5):
+            limits.give_back("q", await limits.take("q", 10))
+        assert await limits.take("q", 10) == 10
+
+    run(scenario())
+
+
 def test_what_others_give_back_is_found_soon_however_slow_the_rate(run, store):
     async def scenario():
         one, two = store.server(q=0.01), store.server(q=0.01)
