@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -22,6 +23,8 @@ from pinlater.dashboard.forms import Form, Refused, read_form
 from pinlater.dashboard.forwarded import is_local
 from pinlater.dashboard.options import Options
 from pinlater.dashboard.sessions import Role, Session, Sessions
+
+Show = Callable[[Request, Exception], Awaitable[Response]]
 
 LOGIN, LOGOUT = "/login", "/logout"
 HEALTH = frozenset({"/livez", "/readyz"})
@@ -40,12 +43,14 @@ class Access:
         app: what is guarded.
         options: passwords.
         sessions: those that are open.
+        show: makes a page of a refusal.
     """
 
-    def __init__(self, app: ASGIApp, options: Options, sessions: Sessions) -> None:
+    def __init__(self, app: ASGIApp, options: Options, sessions: Sessions, show: Show) -> None:
         self._app = app
         self._options = options
         self._sessions = sessions
+        self._show = show
         self._local = None if options.admin_hash else Session(Role.ADMIN, 0.0, 0.0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,8 +62,14 @@ class Access:
         try:
             answer = await self._answer(request)
         except Refused as refusal:
-            answer = PlainTextResponse(f"{refusal}\n", refusal.status, {"Connection": "close"})  # a form may be unread
+            answer = await self._said(request, refusal)
         await (answer or self._app)(scope, receive, send)
+
+    async def _said(self, request: Request, refusal: Refused) -> Response:
+        """Return why not: as a page to whoever sent a form of ours, in a line to programs and strangers."""
+        if hasattr(request.state, "form") and "text/html" in request.headers.get("accept", ""):
+            return await self._show(request, refusal)
+        return PlainTextResponse(f"{refusal}\n", refusal.status, {"Connection": "close"})  # a form may be unread
 
     async def _answer(self, request: Request) -> Response | None:
         """Return None if the request may pass, with its session noted; otherwise what to answer."""
@@ -80,7 +91,7 @@ class Access:
             _check_origin(request)
             request.state.form = await read_form(request)
             if path != LOGIN:
-                _check_change(path, session, request.state.form)
+                _check_change(path, session, request.state.form, _page_before(request, self._options.base_path))
             return None
         return None if session is not None or path == LOGIN else _to_login(request, is_person=is_person)
 
@@ -149,14 +160,23 @@ def _check_origin(request: Request) -> None:
     raise Refused(403, "this form was sent by another site")
 
 
-def _check_change(path: str, session: Session | None, form: Form) -> None:
+def _page_before(request: Request, base: str) -> str:
+    """Return the path of the page that a form was on, as far as the browser tells; never another host."""
+    before = urlsplit(request.headers.get("referer", ""))
+    path = before.path.removeprefix(base) + (f"?{before.query}" if before.query else "")
+    return path if _OWN_PATH.fullmatch(path) else ""
+
+
+def _check_change(path: str, session: Session | None, form: Form, back: str) -> None:
     if session is None:
-        raise Refused(403, "you are not logged in, or no longer")
+        raise Refused(403, "you are not logged in, or no longer; nothing was changed", back)
     given = form.text("csrf", 100).encode("utf-8", "replace")
     if not hmac.compare_digest(given, session.csrf.encode()):
-        raise Refused(403, "this page is from before the server's last start or your last log-in; reload it")
+        raise Refused(
+            403, "the page is from before the server's last start or your last log-in; go back, and once more", back
+        )
     if session.role is not Role.ADMIN and path != LOGOUT:
-        raise Refused(403, "with this password you can look, but change nothing")
+        raise Refused(403, "with this password you can look, but change nothing", back)
 
 
 def _to_login(request: Request, *, is_person: bool) -> Response:

@@ -92,7 +92,7 @@ def make_app(options: Options) -> Starlette:
             Middleware(Based, base=options.base_path),
             Middleware(Forwarded, trusted=options.trusted_proxies),
             Middleware(Guarded, is_tls=options.tls is not None),
-            Middleware(Access, options=options, sessions=board.sessions),
+            Middleware(Access, options=options, sessions=board.sessions, show=_refused),
         ],
         exception_handlers={Refused: _refused, HTTPException: _no_page, PinLaterError: _failed, Exception: _broken},
         lifespan=lifespan,

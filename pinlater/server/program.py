@@ -27,13 +27,19 @@ _HANG_SECONDS = 30.0
 
 _EXAMPLES = """\b
 Examples:
-  pinlater-server                                   127.0.0.1:9010, admin page on 9999, file in your data directory
+  pinlater-server                                   127.0.0.1:9010, dashboard on 9999, jobs in a file of yours
   pinlater-server --data-dir /var/lib/pinlater --config /etc/pinlater/server.conf
   pinlater-server --set BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS=60 --check
   pinlater-server --list-settings
 
 Settings come from defaults, then --config (lines of KEY=VALUE), then the environment (PINLATER_ + KEY), then
-options; the last one wins. Exit codes: 0 stopped, 69 unavailable, 78 wrong settings.
+options; the last one wins.
+
+Signals: TERM answers the calls under way and ends; INT ends at once; HUP replaces the processes, and reads certificates
+anew; USR2 writes to stderr what each process does.
+
+\b
+Exit status: 0 stopped, 2 wrong usage, 69 unavailable, 78 wrong settings.
 """
 
 
@@ -42,7 +48,9 @@ options; the last one wins. Exit codes: 0 stopped, 69 unavailable, 78 wrong sett
 @click.option("--data-dir", metavar="DIR", help="Where the store's file is kept (DATA_DIR).")
 @click.option("--host", help="Address to listen on (THRIFT_HOST).  [default: 127.0.0.1]")
 @click.option("--port", metavar="N", help="Port of the service; 0 takes any free one (THRIFT_PORT).  [default: 9010]")
-@click.option("--admin-port", metavar="N", help="Port of metrics and health (OSTRICH_PORT).  [default: 9999]")
+@click.option(
+    "--admin-port", metavar="N", help="Port of dashboard, metrics and health (OSTRICH_PORT).  [default: 9999]"
+)
 @click.option("--processes", metavar="N", help="Processes that share the port (SERVER_PROCESSES).  [default: 1]")
 @click.option("--set", "more", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option("--check", is_flag=True, help="Check the settings, say what they are, and exit.")

@@ -88,7 +88,9 @@ class Settings:
         "",
         "path of a socket where the service listens, too; never with TLS",
     )
-    admin_host: str = _setting("ADMIN_HOST", values.text, "127.0.0.1", "address of metrics and health checks")
+    admin_host: str = _setting(
+        "ADMIN_HOST", values.text, "127.0.0.1", "address of dashboard, metrics and health checks"
+    )
     admin_port: int = _setting(
         "OSTRICH_PORT", values.integer(0, 65535), "9999", "their port; 0 takes any free one", "ADMIN_PORT"
     )

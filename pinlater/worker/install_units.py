@@ -27,6 +27,14 @@ _TEMPLATE_PROGRAMS = "/opt/pinlater/bin/"
 _PLAIN_PATH = re.compile(r"/[\w./+@-]*", re.ASCII)
 _HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user")))
 
+_EXAMPLES = """\b
+Examples:
+  pinlater-worker install-units --dry-run                    look first
+  pinlater-worker install-units                              as root
+  pinlater-worker install-units --programs /opt/pinlater/bin
+  pinlater-worker install-units --directory units            the units alone, for a package of your own
+"""
+
 _NEXT_STEPS = """\
 Next, as root:
   systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload
@@ -143,7 +151,11 @@ def _write(target: Path, text: str) -> None:
         raise ConfigError(f"{target}: cannot be written: {error.strerror}{hint}") from None
 
 
-@click.command("install-units", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command(
+    "install-units",
+    epilog=_EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False),

@@ -30,8 +30,8 @@ Examples:
   pinlater-worker my_jobs --burst                    end when there is nothing left to do
   pinlater-worker install-units --help               let systemd run it
 
-Signals: TERM finishes or interrupts the running jobs and ends; INT ends at once; HUP loads the code anew; TTIN and
-TTOU start and stop a process of the first pool.
+Signals: TERM finishes or interrupts the running jobs and ends; INT ends at once; HUP loads the code anew; USR2 writes
+the stacks of the running jobs to stderr; TTIN and TTOU start and stop a process of the first pool.
 
 \b
 Exit status: 0 stopped, 2 wrong usage, 69 no server (--burst), 78 wrong set-up.

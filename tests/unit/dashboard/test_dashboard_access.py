@@ -155,6 +155,41 @@ def test_a_token_of_another_session_is_none(locked, local_server):
     assert post(locked, "/queues/pins", other, action="pause").status_code == 403
 
 
+PERSON = {"accept": "text/html,*/*;q=0.8"}
+
+
+@pytest.mark.parametrize(
+    ("referer", "link"),
+    [
+        (f"{HERE}/jobs?queue=pins&state=failed", 'href="/jobs?queue=pins&amp;state=failed">Back'),
+        ("https://elsewhere.example.com/failed", 'href="/failed">Back'),
+        (f"{HERE}//elsewhere.example.com/", 'href="/">To the queues'),
+        ("", 'href="/">To the queues'),
+    ],
+)
+def test_a_form_that_is_too_old_gets_a_page_that_leads_back(browser, client, referer, link):
+    answer = post(browser, "/queues/pins", "old", action="pause", headers=PERSON | {"referer": referer})
+    assert answer.status_code == 403
+    assert "go back, and once more" in answer.text
+    assert link in answer.text
+    assert not client.queue_settings()["pins"].is_paused
+
+
+def test_who_is_logged_in_no_more_gets_a_page_without_anything_on_it(locked):
+    answer = post(locked, "/queues/pins", "old", action="pause", headers=PERSON | {"referer": f"{HERE}/queues/pins"})
+    assert answer.status_code == 403
+    assert "nothing was changed" in answer.text
+    assert 'href="/queues/pins">Back' in answer.text
+    assert "service on" not in answer.text
+
+
+@pytest.mark.parametrize("headers", [{"origin": "https://elsewhere.example.com"}, {"host": "elsewhere.example.com"}])
+def test_strangers_get_no_page(browser, headers):
+    answer = post(browser, "/queues/pins", "old", action="pause", headers=PERSON | headers)
+    assert answer.status_code in {403, 421}
+    assert "<" not in answer.text
+
+
 def test_a_queue_is_deleted_by_its_name_and_the_password_again(local_server, client):
     with dashboard(local_server.address, **LOCKED) as browser:
         log_in(browser)
