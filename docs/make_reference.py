@@ -233,6 +233,7 @@ def jobs() -> str:
                 "Discard",
                 "JobTimeout",
                 "JobStalled",
+                "JobExpired",
                 "JobInterrupted",
                 "JobSleeps",
                 "BodyInvalid",

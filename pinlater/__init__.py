@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pinlater.backoff import Backoff, Constant, Exponential, Linear
 from pinlater.context import JobContext
-from pinlater.errors import Discard, JobInterrupted, JobSleeps, JobStalled, JobTimeout, PinLaterError, Retry
+from pinlater.errors import Discard, JobExpired, JobInterrupted, JobSleeps, JobStalled, JobTimeout, PinLaterError, Retry
 from pinlater.job import Job, RawJob
 from pinlater.middleware import Middleware
 from pinlater.retrying import retrying
@@ -28,6 +28,7 @@ __all__ = [
     "Exponential",
     "Job",
     "JobContext",
+    "JobExpired",
     "JobHandle",
     "JobInterrupted",
     "JobSleeps",

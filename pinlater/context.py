@@ -217,6 +217,7 @@ class JobContext(ABC):
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
+        give_up_after: float | None = None,
     ) -> str:
         """Enqueue a follow-up job, once: its descriptor is kept like the result of a step.
 
@@ -236,9 +237,10 @@ class JobContext(ABC):
             attempts: attempts in all.
             delay: seconds from now before which it does not run.
             run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
-            backoff: delay before further attempts, see ``Client.enqueue``; the class's unless given, as the next two.
+            backoff: delay before further attempts, see ``Client.enqueue``; the class's unless given, as the next ones.
             timeout: seconds that a run may take.
             stall_after: seconds that it may go without a sign of progress.
+            give_up_after: seconds from now after which no attempt begins any more.
 
         Returns:
             The follow-up's descriptor.

@@ -19,7 +19,8 @@
     │   ├── Retry                    run again after the given time, instead of the class's backoff
     │   ├── Discard                  give the job up now, whatever attempts remain
     │   ├── JobTimeout               the job runs for longer than its timeout
-    │   │   └── JobStalled           it has given no sign of progress for its stall_after
+    │   │   ├── JobStalled           it has given no sign of progress for its stall_after
+    │   │   └── JobExpired           its give_up_after is over, whatever attempts remain
     │   ├── BodyInvalid              the body is not a record of a registered job class
     │   └── BodyTooLarge
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
@@ -243,6 +244,10 @@ class JobTimeout(JobError):
 
 class JobStalled(JobTimeout):
     """Raised in a job that gives no sign of progress for its ``stall_after``; in every other way a ``JobTimeout``."""
+
+
+class JobExpired(JobTimeout):
+    """Raised in a job that still runs when its ``give_up_after`` is over: it fails for good, unless that is caught."""
 
 
 class BodyInvalid(JobError):

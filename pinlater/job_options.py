@@ -31,6 +31,7 @@ _OPTION_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "timeout": _SECONDS,
     "kill_after": _SECONDS,
     "stall_after": _SECONDS,
+    "give_up_after": _SECONDS,
     "cron": (str, "a text"),
     "every": _SECONDS,
 }
@@ -54,6 +55,10 @@ class JobOptions:
         stall_after: seconds without any sign of progress after which ``JobStalled`` is raised in a running job, as
             ``JobTimeout`` is; 10 more, and its process is killed. Signs are the calls of its context: ``checkpoint``,
             ``progress``, ``step``, each item of ``iterate``. The attempt has failed.
+        give_up_after: seconds from the enqueue after which no attempt begins any more, over all attempts, waits and
+            sleeps. A running job gets ``JobExpired`` then, as of ``timeout``; a failure that would be retried later is
+            final; a job that is handed out later is not run. Either way it becomes FAILED. Of a job that runs again
+            (``reschedule``, ``cron``, ``every``) it counts for each run, from the moment that the run was planned for.
         give_up_on: exceptions that no further attempt would help: a job that raises one of them, or of their
             subclasses, becomes FAILED whatever attempts remain. A ``Retry`` is retried all the same.
         backoff_on: exceptions after which another backoff than ``backoff`` holds, for them and their subclasses:
@@ -75,6 +80,7 @@ class JobOptions:
     timeout: float | None = None
     kill_after: float | None = None
     stall_after: float | None = None
+    give_up_after: float | None = None
     give_up_on: tuple[type[Exception], ...] = ()
     backoff_on: Mapping[type[Exception], Backoff] = field(default_factory=dict)
     cron: str | None = None
@@ -125,7 +131,7 @@ class JobOptions:
             raise TypeError(f"job {self.name}: its name and its schedule have more than {_LONGEST_KEY} characters")
 
     def _check_limits(self) -> None:
-        for name in ("timeout", "kill_after", "stall_after"):
+        for name in ("timeout", "kill_after", "stall_after", "give_up_after"):
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
                 raise TypeError(f"job {self.name}: {name}={seconds} is in seconds, more than 0 and at most a year")
@@ -159,7 +165,7 @@ class JobOptions:
     @property
     def is_limited(self) -> bool:
         """Whether the time of a run is limited."""
-        return self.timeout is not None or self.kill_after is not None or self.stall_after is not None
+        return not (self.timeout is self.kill_after is self.stall_after is self.give_up_after is None)
 
     @property
     def hard_seconds(self) -> float | None:

@@ -23,6 +23,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
         timeout: seconds after which ``JobTimeout`` is raised in the running job. Unless the class kills later, its
             process is killed 10 s after that.
         stall_after: seconds without a sign of progress after which ``JobStalled`` is raised in the running job.
+        give_up_after: seconds from the enqueue after which no attempt begins any more.
 
     Raises:
         ValueError: a time is out of its range.
@@ -31,9 +32,10 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     backoff: Constant | Linear | Exponential | None = None
     timeout: float | None = None
     stall_after: float | None = None
+    give_up_after: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "stall_after"):
+        for name in ("timeout", "stall_after", "give_up_after"):
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
                 raise ValueError(f"{name}={seconds} is in seconds, more than 0 and at most a year")
@@ -48,6 +50,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
             options = replace(options, timeout=self.timeout, kill_after=kill_after if is_later else None)
         if self.stall_after is not None:
             options = replace(options, stall_after=self.stall_after)
+        if self.give_up_after is not None:
+            options = replace(options, give_up_after=self.give_up_after)
         return options
 
 
@@ -59,20 +63,22 @@ _decoder = msgspec.json.Decoder(_Body)
 _policy_decoder = msgspec.json.Decoder(Policy)
 
 
-def policy_of(backoff: object, timeout: float | None, stall_after: float | None) -> Policy | None:
+def policy_of(
+    backoff: object, timeout: float | None, stall_after: float | None, give_up_after: float | None
+) -> Policy | None:
     """Return the policy of an enqueue; None if it says nothing.
 
     Raises:
         ValueError: the policy cannot travel with a job, or a number is out of its range.
     """
-    if backoff is None and timeout is None and stall_after is None:
+    if backoff is timeout is stall_after is give_up_after is None:
         return None
     if backoff is not None and not isinstance(backoff, Constant | Linear | Exponential):
         raise ValueError(
             f"backoff={backoff!r} cannot travel with a job: use Constant, Linear or Exponential; "
             "one of your own making has its place in the header of the class"
         )
-    policy = Policy(backoff, timeout, stall_after)
+    policy = Policy(backoff, timeout, stall_after, give_up_after)
     try:
         _policy_decoder.decode(msgspec.json.encode(policy))
     except msgspec.DecodeError as error:

@@ -99,7 +99,7 @@ def place(host: str, pid: int, at_seconds: float) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ} {host[:_LONGEST_HOST]} {pid}"
 
 
-def block(header: str, error: str, frames: Iterable[str], room: Room) -> str:
+def block(header: str, error: str, frames: Iterable[str], room: Room, verdict: str = "") -> str:
     """Return the lines that an attempt leaves in the status.
 
     Args:
@@ -107,11 +107,12 @@ def block(header: str, error: str, frames: Iterable[str], room: Room) -> str:
         error: what it raised.
         frames: of the traceback, the innermost last; each may have several lines.
         room: see ``room_of``.
+        verdict: what follows from the error; never cut.
     """
     if not room.whole:
         return ""
-    line = f"[{header}] {' '.join(error.split())}"
-    text = (line if len(line) < room.line else f"{line[: room.line - 2]}…") + "\n"
+    line, most = f"[{header}] {' '.join(error.split())}", room.line - 1 - len(verdict)
+    text = (line if len(line) <= most else f"{line[: most - 1]}…") + f"{verdict}\n"
     left = room.whole - len(text)
     kept: list[str] = []
     for frame in reversed(list(frames)):

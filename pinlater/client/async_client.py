@@ -95,6 +95,7 @@ class AsyncClient(AsyncVerbs):
         backoff: Backoff | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - of the job, not of this call
         stall_after: float | None = None,
+        give_up_after: float | None = None,
     ) -> AsyncJobHandle:
         """Do what ``Client.enqueue`` does."""
         target = queue_of(job, queue)
@@ -110,6 +111,7 @@ class AsyncClient(AsyncVerbs):
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,
+                give_up_after=give_up_after,
                 trace=sending.trace,
             )
             call = self._calls.enqueue_structs(target, [options.struct(job)])
@@ -131,6 +133,7 @@ class AsyncClient(AsyncVerbs):
         backoff: Backoff | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - of the job, not of this call
         stall_after: float | None = None,
+        give_up_after: float | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Do what ``Client.enqueue_many`` does; ``jobs`` may be an asynchronous iterable, too."""
@@ -145,6 +148,7 @@ class AsyncClient(AsyncVerbs):
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,
+                give_up_after=give_up_after,
                 trace=sending.trace,
             )
             batcher = Batcher(options, batch_size)

@@ -102,6 +102,7 @@ class Client(Verbs):
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
+        give_up_after: float | None = None,
     ) -> JobHandle:
         """Store a job; once this returns, it is on durable storage.
 
@@ -116,10 +117,11 @@ class Client(Verbs):
             unique: a key of at most 200 characters. While a job of the queue with the same one waits or runs, this one
                 is not stored, and the handle is that of the other. A server of the original knows no keys.
             backoff: ``Constant``, ``Linear`` or ``Exponential``, instead of the ``backoff`` of the class; this and the
-                next two travel in the body.
+                next three travel in the body.
             timeout: seconds after which ``JobTimeout`` is raised in the running job; instead of the ``timeout`` of the
                 class.
             stall_after: seconds without a sign of progress after which ``JobStalled`` is raised in it; likewise.
+            give_up_after: seconds from now after which no attempt begins any more; likewise.
 
         Raises:
             ValueError: an option is out of its range.
@@ -142,6 +144,7 @@ class Client(Verbs):
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,
+                give_up_after=give_up_after,
                 trace=sending.trace,
             )
             call = self._calls.enqueue_structs(target, [options.struct(job)])
@@ -163,6 +166,7 @@ class Client(Verbs):
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
+        give_up_after: float | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Store many jobs, from any iterable, in batches; memory stays flat. Return how many.
@@ -173,7 +177,7 @@ class Client(Verbs):
         Args:
             jobs: what to do.
             batch_size: jobs in one call, at most.
-            queue: see ``enqueue`` for this and the next eight.
+            queue: see ``enqueue`` for this and the next nine.
             priority: of all jobs.
             attempts: of all jobs.
             delay: of all jobs, counted from this call.
@@ -182,6 +186,7 @@ class Client(Verbs):
             backoff: of all jobs.
             timeout: of all jobs.
             stall_after: of all jobs.
+            give_up_after: of all jobs.
             progress: is called with the number of jobs stored so far after every batch.
 
         Raises:
@@ -198,6 +203,7 @@ class Client(Verbs):
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,
+                give_up_after=give_up_after,
                 trace=sending.trace,
             )
             batcher = Batcher(options, batch_size)

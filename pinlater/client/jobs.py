@@ -12,7 +12,7 @@ from pinlater.client.conversion import milliseconds
 from pinlater.codec import encode_body
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.job import Job, RawJob
-from pinlater.job_options import QUEUE_NAME
+from pinlater.job_options import QUEUE_NAME, JobOptions
 from pinlater.kept import Kept
 from pinlater.policy import policy_of
 from pinlater.wire.framing import MAX_FRAME_BYTES
@@ -37,6 +37,7 @@ class EnqueueOptions:
         backoff: delay before further attempts; None is the class's.
         timeout: seconds that a run may take; None is the class's.
         stall_after: seconds that a run may go without a sign of progress; None is the class's.
+        give_up_after: seconds from now after which no attempt begins any more; None is the class's.
         trace: trace context that travels with the job; not with a ``RawJob``.
 
     Raises:
@@ -56,6 +57,7 @@ class EnqueueOptions:
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
+        give_up_after: float | None = None,
         trace: Mapping[str, str] | None = None,
     ) -> None:
         if queue is not None and not QUEUE_NAME.fullmatch(queue):
@@ -70,9 +72,11 @@ class EnqueueOptions:
         self._priority = priority
         self._attempts = attempts
         self._run_after_ms = _run_after_ms(delay, run_at)
+        self._wait_seconds = 0.0 if self._run_after_ms is None else self._run_after_ms / 1000 - time.time()
+        self._give_up_after = give_up_after
         self._status = status
         self._unique = unique
-        policy = policy_of(backoff, timeout, stall_after)
+        policy = policy_of(backoff, timeout, stall_after, give_up_after)
         self._has_policy = policy is not None
         self._kept = Kept(policy=policy, trace=trace or None) if policy is not None or trace else None
 
@@ -84,6 +88,7 @@ class EnqueueOptions:
         """Return what is sent of ``job``.
 
         Raises:
+            ValueError: it would be due only when its ``give_up_after`` is over.
             BodyInvalid: a field holds something that JSON cannot carry; or it is a ``RawJob``, whose body has no place
                 for a backoff or time limit.
             BodyTooLarge: it does not fit into any message.
@@ -95,6 +100,8 @@ class EnqueueOptions:
             raise _no_job(job) from None
         if self._has_policy and isinstance(job, RawJob):
             raise BodyInvalid(f"the body of a RawJob has no place for a backoff or time limit; {options.name} is one")
+        if self._wait_seconds > 0:
+            self._check_wait(options)
         body = encode_body(job, self._kept)
         if len(body) > MAX_FRAME_BYTES - _FRAME_ALLOWANCE:
             raise BodyTooLarge(
@@ -108,6 +115,14 @@ class EnqueueOptions:
             self._status,
             self._unique,
         )
+
+    def _check_wait(self, options: JobOptions) -> None:
+        most_seconds = options.give_up_after if self._give_up_after is None else self._give_up_after
+        if most_seconds is not None and self._wait_seconds >= most_seconds:
+            raise ValueError(
+                f"a {options.name} that waits for {self._wait_seconds:.0f} s would never run: "
+                f"its give_up_after of {most_seconds:g} s counts from the enqueue; give it a longer one"
+            )
 
 
 def queue_of(job: Job, queue: str | None) -> str:

@@ -142,6 +142,7 @@ class Attempts:
             attemptsAllowed=claimed.attempts_allowed,
             attemptsRemaining=claimed.attempts_remaining,
             claimDescriptor=claimed.claim,
+            createdAtTimestampMillis=claimed.created_at_ms,
         )
         reply = PinLaterDequeueResponse({claimed.descriptor: claimed.body}, {claimed.descriptor: metadata})
         area = self._slot.free_batch()

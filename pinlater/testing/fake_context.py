@@ -156,6 +156,7 @@ class FakeContext(JobContext):
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
+        give_up_after: float | None = None,
     ) -> str:
         """Note a follow-up once; see ``JobContext.enqueue``."""
         self._refuse_raw("follow-up jobs")
@@ -171,6 +172,7 @@ class FakeContext(JobContext):
             backoff=backoff,
             timeout=timeout,
             stall_after=stall_after,
+            give_up_after=give_up_after,
         )
         if use not in self.enqueued:
             self.enqueued[use] = _decode(job, options.struct(job).body or b"")

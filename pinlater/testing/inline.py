@@ -160,6 +160,7 @@ class InlineClient(Client):
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
+        give_up_after: float | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> int:
         """Run many jobs, one after the other; return how many."""
@@ -176,6 +177,7 @@ class InlineClient(Client):
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,
+                give_up_after=give_up_after,
             )
             if progress is not None:
                 progress(count)
@@ -248,7 +250,9 @@ class InlineClient(Client):
             raise AssertionError(
                 f"{self._most_runs} attempts were run and it does not end; see most_runs of run_inline"
             )
-        claimed = ClaimedJob(job.descriptor, job.body, job.attempts_allowed, job.attempts_remaining)
+        claimed = ClaimedJob(
+            job.descriptor, job.body, job.attempts_allowed, job.attempts_remaining, created_at_ms=job.created_at_ms
+        )
         job.state = JobState.IN_PROGRESS
         outcome = self._run_attempt(claimed)
         job.settle(outcome)

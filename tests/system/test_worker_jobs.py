@@ -110,6 +110,21 @@ def test_a_job_that_stands_still_fails_and_is_killed_if_it_does_not_heed_that(st
     assert worker.stop() == 0
 
 
+def test_no_attempt_begins_when_the_time_of_all_is_over_and_one_that_runs_is_stopped(start, client, folder):
+    left_lying = put(client, "Expires", "overdue")
+    over_ms = info(client, left_lying).created_at_ms + 3000
+    wait_for(lambda: time.time() * 1000 > over_ms)
+    worker = start("--processes", 1)
+    found = await_state(client, left_lying, JobState.FAILED)
+    assert "JobExpired: it was not run, since its give_up_after of 3 s is over" in found.status
+    assert ran(folder) == []
+    stopped = put(client, "Expires", "overdue")
+    found = await_state(client, stopped, JobState.FAILED)
+    assert "its give_up_after of 3 s is over" in found.status
+    assert ran(folder) in ([], ["expires 1"]), "a very busy machine may come too late"
+    assert worker.stop() == 0
+
+
 @pytest.mark.parametrize(("how", "evidence"), [("segfault", "killed by SIGSEGV"), ("_exit", "exited with 0")])
 def test_poison_is_given_up_and_its_neighbours_are_not(start, client, folder, how, evidence):
     body = b'{"job": "Fails", "how": "%s"}' % how.encode()

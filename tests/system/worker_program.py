@@ -107,6 +107,12 @@ class Stalls(Job, queue="overdue", attempts=2, backoff=SOON, stall_after=0.3):
         time.sleep(60)
 
 
+class Expires(Job, queue="overdue", backoff=SOON, give_up_after=3):
+    def run(self, context):
+        write(f"expires {context.attempt}")
+        time.sleep(60)
+
+
 class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
     async def run(self, context):
         await asyncio.sleep(60)

@@ -79,8 +79,8 @@ class FakePipeline:
         return self.sent[-1][1].request
 
 
-def metadata(*, allowed=4, remaining=4, claim="host:1:2:worker:3"):
-    return PinLaterDequeueMetadata(allowed, remaining, claim, 1000, 2000)
+def metadata(*, allowed=4, remaining=4, claim="host:1:2:worker:3", created_ms=1000):
+    return PinLaterDequeueMetadata(allowed, remaining, claim, created_ms, 2000)
 
 
 def reply(*descriptors, bodies=None, **about):

@@ -47,4 +47,6 @@ def policy_text(policy: Policy) -> str:
         parts.append(f"timeout {policy.timeout:g} s")
     if policy.stall_after is not None:
         parts.append(f"stall_after {policy.stall_after:g} s")
+    if policy.give_up_after is not None:
+        parts.append(f"give_up_after {policy.give_up_after:g} s")
     return "  ".join(parts)

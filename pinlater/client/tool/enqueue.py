@@ -65,6 +65,12 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Time that a run may go without a sign of progress.  [default: class]",
 )
+@click.option(
+    "--give-up-after",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time from now after which no attempt begins any more.  [default: class]",
+)
 @click.option("--unique", metavar="KEY", help="Store nothing while a job of the queue with this key waits or runs.")
 @click.pass_obj
 def enqueue(
@@ -80,6 +86,7 @@ def enqueue(
     backoff: Backoff | None,
     job_timeout: float | None,
     stall_after: float | None,
+    give_up_after: float | None,
     **options: Any,
 ) -> None:
     """Put jobs into a queue.
@@ -99,7 +106,9 @@ def enqueue(
         raise click.UsageError("Give the body as an argument, or with --file or --json-lines; one of them.")
     if queue is None and not modules:
         raise click.UsageError("Missing argument 'QUEUE'; with --app, it is that of the job class.")
-    make = _maker(modules, queue, policy_of(backoff, job_timeout, stall_after))
+    if give_up_after is not None and give_up_after <= (options["delay"] or 0):
+        raise click.UsageError("--give-up-after has to be more than --delay: it counts from now, too.")
+    make = _maker(modules, queue, policy_of(backoff, job_timeout, stall_after, give_up_after))
     if json_lines is not None:
         if unique is not None:
             raise click.UsageError("--unique is the key of one job; it does not go with --json-lines.")

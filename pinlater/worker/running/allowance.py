@@ -10,7 +10,7 @@ from threading import Lock
 from time import monotonic
 from typing import NamedTuple
 
-from pinlater.errors import JobStalled, JobTimeout
+from pinlater.errors import JobExpired, JobStalled, JobTimeout
 from pinlater.job_options import KILL_SLACK_SECONDS, JobOptions
 
 _TELL_SECONDS = 1.0
@@ -43,17 +43,21 @@ class Allowance:
         began: when the run did.
         kill_ns: where the board shows whose limit a kill was for.
         position: of the job, there.
+        expires_at: when its ``give_up_after`` is over.
 
     Attributes:
-        kill_at: when the process is to be killed for this run, as far as the master knows.
+        kill_at: when the process is to be killed for this run, as far as the master knows; inf: never.
     """
 
-    def __init__(self, options: JobOptions, began: float, kill_ns: memoryview[int], position: int) -> None:
+    def __init__(
+        self, options: JobOptions, began: float, kill_ns: memoryview[int], position: int, expires_at: float = inf
+    ) -> None:
         hard, soft, stall = options.hard_seconds, options.timeout, options.stall_after
         self._seconds = inf if soft is None else soft
         self._timeout_at = began + self._seconds
         self._stall_seconds = inf if stall is None else stall
-        self._latest_kill = inf if hard is None else began + hard
+        self._expires_at, self._options = expires_at, options
+        self._latest_kill = min(inf if hard is None else began + hard, expires_at + KILL_SLACK_SECONDS)
         self._sign_at, self._struck_sign = began, inf
         self._quiet_until = began
         self._tell_at = inf if stall is None else began + _TELL_SECONDS
@@ -61,7 +65,7 @@ class Allowance:
         self._lock, self._is_over, self._pid = Lock(), True, getpid()
         self._move_kill: Callable[[float], object] = _nobody
         self.kill_at = min(self._latest_kill, began + self._stall_seconds + KILL_SLACK_SECONDS)
-        kill_ns[position] = int(self.kill_at * 1e9)
+        kill_ns[position] = int(self.kill_at * 1e9) if self.kill_at < inf else 0
 
     # The hard limit
 
@@ -106,13 +110,16 @@ class Allowance:
     @property
     def is_soft(self) -> bool:
         """Whether there is more than a hard limit."""
-        return self._timeout_at < inf or self._stall_seconds < inf
+        return min(self._timeout_at, self._expires_at, self._stall_seconds) < inf
 
     def due(self, now: float) -> Overrun | None:
         """Return why the run is to be stopped now. It is said once; of a standstill, once after each sign of life."""
         if now < self._quiet_until:
             return None
-        if now >= self._timeout_at:
+        if now >= self._expires_at:
+            self._expires_at = inf
+            overrun = Overrun(JobExpired, f"its give_up_after of {self._options.give_up_after:g} s is over")
+        elif now >= self._timeout_at:
             self._timeout_at = inf
             overrun = Overrun(JobTimeout, f"it ran for longer than its timeout of {self._seconds:g} s")
         elif now >= self._stalls_at:
@@ -124,7 +131,7 @@ class Allowance:
 
     def look_in(self, now: float) -> float | None:
         """Return the seconds until something may be due; None if nothing will be."""
-        moment = self._timeout_at
+        moment = min(self._timeout_at, self._expires_at)
         if self._stall_seconds < inf:
             moment = min(moment, self._stalls_at, now + self._stall_seconds)  # a sign may come, or be taken back
         moment = max(moment, self._quiet_until)

@@ -20,7 +20,7 @@ from pinlater.worker.running.allowance import Allowance, Overrun
 from pinlater.worker.running.coroutines import Coroutines
 
 KillAt = Callable[[float | None], object]
-"""Asks for this process to be killed at a monotonic time; None takes that back."""
+"""Asks for this process to be killed at a monotonic time, which may be inf; None takes that back."""
 
 _AFTER_SAVING_SECONDS = 0.01
 _SHORTEST_TIMER_SECONDS = 1e-6

@@ -69,7 +69,14 @@ Outcome = Failure | Interruption
 
 
 def in_words(
-    attempt: int, attempts_allowed: int, seconds: float, error: BaseException, *, with_traceback: bool = True
+    attempt: int,
+    attempts_allowed: int,
+    seconds: float,
+    error: BaseException,
+    *,
+    with_traceback: bool = True,
+    is_final: bool = False,
+    verdict: str = "",
 ) -> str:
     """Return what a failed attempt leaves in the job's status; see ``pinlater.status``.
 
@@ -79,11 +86,13 @@ def in_words(
         seconds: how long it ran.
         error: what it raised.
         with_traceback: whether it matters where.
+        is_final: whether there is no other attempt; what the last one leaves is told, however many there might be.
+        verdict: why there is none.
     """
     header = f"attempt {attempt}/{attempts_allowed} {place(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
     said = _sendable(said_by(error))
     frames = [_sendable(frame) for frame in _frames_of(error)] if with_traceback else []
-    return block(header, said, frames, room_of(attempt, attempts_allowed))
+    return block(header, said, frames, room_of(attempts_allowed if is_final else attempt, attempts_allowed), verdict)
 
 
 def said_by(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
+from math import inf
 from typing import Any, TypeVar
 
 from pinlater.backoff import Backoff
@@ -16,10 +17,10 @@ from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import encode_body
 from pinlater.context import JobContext
 from pinlater.cursor import iterate
-from pinlater.errors import BodyInvalid, JobInterrupted
+from pinlater.errors import BodyInvalid, JobExpired, JobInterrupted
 from pinlater.follow_ups import follow_up_key
 from pinlater.job import Job, RawJob
-from pinlater.kept import KEPT_SIGN, Kept, Progress, kept_in, renewed, with_progress
+from pinlater.kept import KEPT_SIGN, Kept, Progress, again_in, kept_in, renewed, with_progress
 from pinlater.next_run import NextRun, Plan
 from pinlater.policy import may_have_policy, options_with_policy
 from pinlater.sleeping import moment_after, sleep_until
@@ -196,6 +197,7 @@ class RunContext(JobContext):
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
+        give_up_after: float | None = None,
     ) -> str:
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
         self._refuse_raw("follow-up jobs")
@@ -213,6 +215,7 @@ class RunContext(JobContext):
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,
+                give_up_after=give_up_after,
                 trace=sending.trace,
             )
             target = options.queue_of(job)
@@ -257,6 +260,20 @@ class RunContext(JobContext):
     def _refuse_raw(self, what: str) -> None:
         if isinstance(self._job, RawJob):
             raise BodyInvalid(f"the body of a RawJob has no place for {what}; use a Job")
+
+    @cached_property
+    def expires_ms(self) -> float:
+        """Epoch milliseconds at which the job's ``give_up_after`` is over; inf if that is not limited, or not known."""
+        seconds = self.options.give_up_after
+        if seconds is None:
+            return inf
+        again = again_in(self._batch.bodies[self._position]) if self.may_have_kept else None
+        began_ms = self._batch.metadata[self._position].createdAtTimestampMillis if again is None else again.due_ms
+        return inf if began_ms is None else began_ms + 1000 * seconds  # a server of the original does not tell
+
+    def expired(self, what: str) -> JobExpired:
+        """Return an error that says ``what`` of the end of ``give_up_after``."""
+        return JobExpired(f"{what} its give_up_after of {self.options.give_up_after:g} s is over")
 
     def body(self) -> bytes:
         """Return the job as it is now.

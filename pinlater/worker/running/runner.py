@@ -12,12 +12,21 @@ from inspect import iscoroutinefunction
 from os import getpid
 from time import monotonic_ns, time
 from types import CoroutineType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.codec import JobCodec
 from pinlater.delays import bounded_ms, delay_ms
-from pinlater.errors import BodyInvalid, Discard, JobInterrupted, JobSleeps, JobTimeout, Retry, interruption_in
+from pinlater.errors import (
+    BodyInvalid,
+    Discard,
+    JobExpired,
+    JobInterrupted,
+    JobSleeps,
+    JobTimeout,
+    Retry,
+    interruption_in,
+)
 from pinlater.job import Job
 from pinlater.job_options import JobOptions
 from pinlater.kept import again_in
@@ -110,7 +119,10 @@ class Runner:
         self._running.job = context
         try:
             if context.options.is_limited:
-                self._limits.run(allowance_of(context, batch, position, now_ns), partial(self._run, job, context))
+                allowance = self._allowance_of(context, batch, position, now_ns)
+                if allowance is None:
+                    return self._explain(job, context, context.expired("it was not run, since"), now_ns)
+                self._limits.run(allowance, partial(self._run, job, context))
             else:
                 self._run(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
@@ -150,24 +162,44 @@ class Runner:
         area.kinds[position], area.since_ns[position] = noted[0], now_ns
         area.delays[position] = noted[1] if context.attempt < context.attempts_allowed else 0
 
+    def _allowance_of(self, context: RunContext, batch: Batch, position: int, now_ns: int) -> Allowance | None:
+        """Return the limits of a run that begins at monotonic ``now_ns``; None if it is not to begin any more."""
+        began = now_ns / 1e9
+        remaining_seconds = context.expires_ms / 1000 - self._now()
+        if remaining_seconds <= 0:
+            return None
+        allowance = Allowance(context.options, began, batch.area.kill_ns, position, began + remaining_seconds)
+        if context.options.stall_after is not None:
+            context.allowance = allowance
+        return allowance
+
     def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> Outcome:
+        seconds = (monotonic_ns() - since_ns) / 1e9
+        if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
+            cause = error.__cause__  # of a step that was to be tried again
+            error = context.expired("it would sleep until") if cause is None else cause
+            return _given_up(job, context, error, seconds, "" if cause is None else _too_late(context))
         if isinstance(error, JobInterrupted):
             return self._interrupted(job, context, error, since_ns)
-        tell = partial(in_words, context.attempt, context.attempts_allowed, (monotonic_ns() - since_ns) / 1e9, error)
         if isinstance(error, Discard):
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
-            return Failure(tell(with_traceback=False), is_final=True, ending="discarded")
-        if context.options.gives_up_on(error):
-            log.error("%s given up: %s", job.job_options.name, said_by(error), exc_info=error)
-            return Failure(tell(), is_final=True, ending="given_up")
+            status = _words(context, error, seconds, with_traceback=False, is_final=True)
+            return Failure(status, is_final=True, ending="discarded")
+        if isinstance(error, JobExpired) or context.options.gives_up_on(error):
+            return _given_up(job, context, error, seconds)
+        return self._failed(job, context, error, seconds)
+
+    def _failed(self, job: Job, context: RunContext, error: BaseException, seconds: float) -> Failure:
+        is_planned = isinstance(error, Retry)
         if isinstance(error, Retry) and error.after is not None:
             after_ms = bounded_ms(error.after)
         else:
             after_ms = delay_ms(context.options.backoff_after(error), context.attempt)
-        is_planned = isinstance(error, Retry)
+        if not context.is_last_attempt and self._now() * 1000 + after_ms >= context.expires_ms:
+            return _given_up(job, context, error, seconds, _too_late(context))
         _log_failure(job, context, error, after_ms, with_traceback=not is_planned)
         ending = "retried" if is_planned else "timed_out" if isinstance(error, JobTimeout) else "failed"
-        return Failure(tell(with_traceback=not is_planned), after_ms, ending=ending)
+        return Failure(_words(context, error, seconds, with_traceback=not is_planned), after_ms, ending=ending)
 
     def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, since_ns: int) -> Outcome:
         try:
@@ -197,12 +229,21 @@ class Runner:
         return Failure(status, delay_ms(DEFAULT_BACKOFF, attempt), ending=UNREADABLE)
 
 
-def allowance_of(context: RunContext, batch: Batch, position: int, now_ns: int) -> Allowance:
-    """Return the limits of a run that begins at monotonic ``now_ns``, and let the context know of them."""
-    allowance = Allowance(context.options, now_ns / 1e9, batch.area.kill_ns, position)
-    if context.options.stall_after is not None:
-        context.allowance = allowance
-    return allowance
+def _words(context: RunContext, error: BaseException, seconds: float, **how: Any) -> str:
+    return in_words(context.attempt, context.attempts_allowed, seconds, error, **how)
+
+
+def _given_up(job: Job, context: RunContext, error: BaseException, seconds: float, verdict: str = "") -> Failure:
+    """Return the end of a job that no further attempt would help, or come in time for."""
+    has_traceback = error.__traceback__ is not None and not isinstance(error, Retry)
+    trace = error if has_traceback else None
+    log.error("%s given up: %s%s", job.job_options.name, said_by(error), verdict, exc_info=trace)
+    status = _words(context, error, seconds, with_traceback=has_traceback, is_final=True, verdict=verdict)
+    return Failure(status, is_final=True, ending="given_up")
+
+
+def _too_late(context: RunContext) -> str:
+    return f" (too late to try again: give_up_after={context.options.give_up_after:g})"
 
 
 def leave_fork(error: BaseException | None) -> NoReturn:

@@ -19,7 +19,7 @@ from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
 from pinlater.worker.running.outcome import Outcome
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.running.runner import Runner, allowance_of, leave_fork
+from pinlater.worker.running.runner import Runner, leave_fork
 
 
 class TaskRunner(Runner):
@@ -65,7 +65,10 @@ class TaskRunner(Runner):
         logs.running.set(logs.Running(context))
         try:
             if context.options.is_limited:
-                await self._call_limited(job, context, allowance_of(context, batch, position, now_ns))
+                allowance = self._allowance_of(context, batch, position, now_ns)
+                if allowance is None:
+                    return self._explain(job, context, context.expired("it was not run, since"), now_ns)
+                await self._call_limited(job, context, allowance)
             else:
                 await self._call_awaited(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process

@@ -22,13 +22,15 @@ def test_enqueue_prints_the_descriptor(tool_run, server):
 
 def test_enqueue_says_how_attempts_go(tool_run, server, stdin):
     server.answer = enqueued
-    options = ("--backoff", "linear:first=1,step=2", "--job-timeout", "30", "--stall-after", "9")
+    limits = ("--job-timeout", "30", "--stall-after", "9", "--give-up-after", "99")
+    options = ("--backoff", "linear:first=1,step=2", *limits)
     assert tool_run("enqueue", "email", '{"job": "A"}', *options)[0] == 0
     stdin(b'{"job": "A"}\n{"job": "B"}\n')
     assert tool_run("enqueue", "email", "--json-lines", "-", *options)[0] == 0
     bodies = [json.loads(job.body) for number in (0, 1) for job in request(server, number).jobs]
     linear = {"kind": "linear", "first": 1, "step": 2, "cap": 3600, "jitter": 0}
-    assert bodies == [{"job": name, "$policy": {"backoff": linear, "timeout": 30, "stall_after": 9}} for name in "AAB"]
+    policy = {"backoff": linear, "timeout": 30, "stall_after": 9, "give_up_after": 99}
+    assert bodies == [{"job": name, "$policy": policy} for name in "AAB"]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,13 @@ def test_a_backoff_that_is_none(tool_run, server, backoff):
     status, _, err = tool_run("enqueue", "email", "{}", "--backoff", backoff)
     assert status == 2
     assert "Write constant:seconds=60" in err
+    assert server.calls == []
+
+
+def test_a_job_that_waits_for_longer_than_it_may_run(tool_run, server):
+    status, _, err = tool_run("enqueue", "email", "{}", "--delay", "60", "--give-up-after", "60")
+    assert status == 2
+    assert "--give-up-after has to be more than --delay" in err
     assert server.calls == []
 
 
