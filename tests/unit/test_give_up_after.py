@@ -143,6 +143,14 @@ def test_a_run_is_stopped(run, job):
     assert 10 < run.batch.area.kill_ns[0] / 1e9 - began < 20, "10 s later at the latest"
 
 
+def test_the_keeper_knows_of_it_should_the_process_die(run):
+    began = time.monotonic()
+    run(Post())
+    assert 50 < run.batch.area.until_ns[0] / 1e9 - began < 150
+    run(Post(), kept=Kept(again=Again(int(ENQUEUED * 1000), schedule="every 3600")))
+    assert run.batch.area.until_ns[0] == 0, "the next tick is to come in any case"
+
+
 def test_a_retry_that_comes_in_time_is_none_of_its_business(run):
     for outcome in (run(Post(how="fail"), after=100), run(Post(how="retry in 50"))):
         assert not outcome.is_final

@@ -51,13 +51,13 @@ def test_what_is_held_can_be_read(slot):
     before = time.monotonic_ns()
     assert area.hold("claim", names(3)) == 3
     area.states[0], area.states[1], area.delays[1] = SUCCEEDED, RUNNING, 1500
-    area.kinds[1], area.since_ns[1], area.kill_ns[1] = 1, before, before + 9
+    area.kinds[1], area.since_ns[1], area.kill_ns[1], area.until_ns[1] = 1, before, before + 9, before + 8
     holding = slot.read()
     [batch] = holding.batches
     assert batch.jobs == [
-        ("mail:s1:p1:1", SUCCEEDED, "SendMail", 0, 0, 0),
-        ("mail:s1:p1:2", RUNNING, "Fetch", 1500, before, before + 9),
-        ("mail:s1:p1:3", HELD, "SendMail", 0, 0, 0),
+        ("mail:s1:p1:1", SUCCEEDED, "SendMail", 0, 0, 0, 0),
+        ("mail:s1:p1:2", RUNNING, "Fetch", 1500, before, before + 9, before + 8),
+        ("mail:s1:p1:3", HELD, "SendMail", 0, 0, 0, 0),
     ]
     assert (batch.claim, batch.number, batch.is_revoked) == ("claim", 0, False)
     assert batch.fetched_ns >= before
@@ -88,13 +88,14 @@ def test_batches_have_places_of_their_own_which_become_free(slot):
 def test_a_place_that_is_used_again_shows_nothing_of_its_past(slot):
     area = slot.free_batch()
     area.hold("first", names(5))
-    area.states[2], area.delays[2], area.since_ns[2], area.kill_ns[2] = FAILED, 9000, 7, 8
+    area.states[2], area.delays[2], area.since_ns[2] = FAILED, 9000, 7
+    area.kill_ns[2], area.until_ns[2] = 8, 9
     area.revoke()
     area.clear()
     area.hold("second", names(4))
     [batch] = slot.read().batches
     assert not batch.is_revoked
-    assert {job[1:] for job in batch.jobs} == {(HELD, "SendMail", 0, 0, 0)}
+    assert {job[1:] for job in batch.jobs} == {(HELD, "SendMail", 0, 0, 0, 0)}
 
 
 def test_jobs_without_room_are_not_held(slot):

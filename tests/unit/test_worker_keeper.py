@@ -137,6 +137,20 @@ def test_a_job_past_its_limit_has_failed_and_not_crashed(bench):
     assert returned == ("give back", ["mail:s1:p1:2"])
 
 
+@pytest.mark.parametrize("die", ["die", "time_out"])
+def test_a_job_that_would_come_too_late_is_given_up(bench, die):
+    for seconds, is_final in [(100, False), (8, True)]:
+        area = bench.hold(RUNNING)
+        now_ns = time.monotonic_ns()
+        area.delays[0], area.kill_ns[0], area.until_ns[0] = 9000, now_ns - 1000, now_ns + seconds * 1_000_000_000
+        getattr(bench, die)()
+        [(said, [lost])] = bench.turn()
+        assert said == "failed"
+        assert (lost.is_final, lost.delay_ms) == (is_final, 9000)
+        assert ("(too late to try again: its give_up_after)" in lost.status) is is_final
+        assert lost.ending == ("crashed" if die == "die" else "timed_out")
+
+
 def test_a_job_that_began_after_the_sentence_is_not_blamed_for_it(bench):
     bench.hold(RUNNING, run_ns=100_000_000)
     bench.time_out()

@@ -44,6 +44,7 @@ class Columns(NamedTuple):
     Attributes:
         since_ns: monotonic time at which it started; 0: not yet.
         kill_ns: monotonic time at which its process is to be killed for it; 0: never.
+        until_ns: monotonic time after which no other attempt begins; 0: there is none.
         delays: milliseconds until its next attempt, should this one fail.
         kinds: the position of its class among the identity's.
         states: one of the states above.
@@ -51,6 +52,7 @@ class Columns(NamedTuple):
 
     since_ns: memoryview
     kill_ns: memoryview
+    until_ns: memoryview
     delays: memoryview
     kinds: memoryview
     states: memoryview
@@ -78,7 +80,7 @@ class Layout:
     @property
     def text_at(self) -> int:
         """Where the text of a batch begins."""
-        return -(-(BATCH_WORDS_BYTES + 23 * self.room) // 8) * 8
+        return -(-(BATCH_WORDS_BYTES + 31 * self.room) // 8) * 8
 
     def start(self, number: int) -> int:
         """Return where a batch begins."""
@@ -86,9 +88,12 @@ class Layout:
 
     def columns(self, batch: memoryview) -> Columns:
         """Return the columns of a batch, given its bytes."""
-        ends = itertools.accumulate((8, 8, 4, 2, 1), lambda at, size: at + size * self.room, initial=BATCH_WORDS_BYTES)
-        since_ns, kill_ns, delays, kinds, states = (batch[start:end] for start, end in itertools.pairwise(ends))
-        return Columns(since_ns.cast("Q"), kill_ns.cast("Q"), delays.cast("I"), kinds.cast("H"), states)
+        sizes = (8, 8, 8, 4, 2, 1)
+        ends = itertools.accumulate(sizes, lambda at, size: at + size * self.room, initial=BATCH_WORDS_BYTES)
+        since_ns, kill_ns, until_ns, *others = (batch[start:end] for start, end in itertools.pairwise(ends))
+        delays, kinds, states = others
+        times = since_ns.cast("Q"), kill_ns.cast("Q"), until_ns.cast("Q")
+        return Columns(*times, delays.cast("I"), kinds.cast("H"), states)
 
 
 ALONE = Layout(batches=4, room=MAX_JOBS, batch_bytes=32 << 10)
@@ -136,6 +141,7 @@ class HeldJob(NamedTuple):
     delay_ms: int
     since_ns: int
     kill_ns: int
+    until_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +217,11 @@ def _batch(data: bytes, number: int, layout: Layout, kinds: list[str]) -> HeldBa
         return None
     text_at = layout.text_at
     claim, *descriptors = bytes(area[text_at : text_at + words[TEXT_BYTES]]).decode().split("\n")
-    since_ns, kill_ns, delays, numbers, states = layout.columns(area)
+    since_ns, kill_ns, until_ns, delays, numbers, states = layout.columns(area)
     jobs = [
         HeldJob(descriptor, state, kinds[kind] if kind < len(kinds) else "job", *times)
         for descriptor, state, kind, *times in zip(
-            descriptors, states, numbers, delays, since_ns, kill_ns, strict=False
+            descriptors, states, numbers, delays, since_ns, kill_ns, until_ns, strict=False
         )
         if state != GONE
     ]

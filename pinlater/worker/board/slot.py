@@ -46,11 +46,11 @@ class BatchArea:
     """Where one batch stands.
 
     Attributes:
-        states, since_ns, kinds, delays, kill_ns: its columns; to be stored directly, since it is done for every job.
+        states, since_ns, kinds, delays, kill_ns, until_ns: its columns; stored directly since it is done for every job.
     """
 
     __slots__ = ("_memory", "_room", "_slot", "_text_at", "_words", "delays", "is_free", "kill_ns", "kinds",
-                 "since_ns", "states")  # fmt: skip
+                 "since_ns", "states", "until_ns")  # fmt: skip
 
     def __init__(self, memory: memoryview, slot: Slot, layout: Layout) -> None:
         self._memory = memory
@@ -58,7 +58,8 @@ class BatchArea:
         self._room = layout.room
         self._text_at = layout.text_at
         self._words = memory[:BATCH_WORDS_BYTES].cast("Q")
-        self.since_ns, self.kill_ns, self.delays, self.kinds, self.states = layout.columns(memory)
+        columns = layout.columns(memory)
+        self.since_ns, self.kill_ns, self.until_ns, self.delays, self.kinds, self.states = columns
         self.is_free = True
 
     @property

@@ -51,7 +51,7 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
         returned += messenger.release(holding.identity.queues, source)
     delays = [job.delay_ms for job in lost if not job.is_final]
     expect_retries(time.monotonic_ns() // 1_000_000 + max(delays, default=0) + 5)
-    runs = [(job, _ending(notice, report)) for (_, job), report in zip(blamed, reports, strict=True)]
+    runs = [(job, report.ending) for (_, job), report in zip(blamed, reports, strict=True)]
     _count(sheet, facts.died_ns, [*runs, *((job, "interrupted") for _, job in innocent)], returned)
     log.info(
         "process %d has ended: of its jobs %d failed, %d had succeeded, %d go back unharmed",
@@ -65,12 +65,6 @@ def _count(sheet: Sheet, died_ns: int, runs: list[tuple[HeldJob, str]], returned
         sheet.note_named(queue_of(job.descriptor), job.kind, ending, run_ns)
     for queue, jobs in returned.items():
         sheet.note_event(queue, RETURNED, jobs)
-
-
-def _ending(notice: Notice, report: Lost) -> str:
-    if notice.facts.is_timeout:
-        return "timed_out"
-    return "poison" if report.is_final else "crashed"
 
 
 def _blamed(notice: Notice) -> list[Place]:
@@ -111,19 +105,20 @@ def _overdue_job(notice: Notice, batch: HeldBatch, job: HeldJob) -> Lost:
     """Return a job that was killed for its class's limit: a failure like that of the soft one, and no crash."""
     status = f"[{_where(notice)}] time-out: {_evidence(notice, job)}\n"
     log.error("%s: %s", job.descriptor, status.strip())
-    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_final=False)
+    return Lost(job.descriptor, batch.claim, status, job.delay_ms, _is_too_late(notice, job), "timed_out")
 
 
 def _crashed_job(notice: Notice, batch: HeldBatch, job: HeldJob, messenger: Messenger) -> Lost:
     """Return a job that ended its process; it is given up once it has done so too often."""
     before, body = messenger.look(job.descriptor)
     crashes = crashes_in(before) + 1
-    is_final = is_poison(crashes, body)
-    status = crash_mark(_where(notice), crashes, _evidence(notice, job), is_final=is_final)
+    is_given_up = is_poison(crashes, body)
+    status = crash_mark(_where(notice), crashes, _evidence(notice, job), is_final=is_given_up)
     if len(before) + len(status) > STATUS_ROOM:
         messenger.note((job.descriptor, batch.claim), status)
     log.error("%s: %s", job.descriptor, status.strip())
-    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_final)
+    is_final = is_given_up or _is_too_late(notice, job)
+    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_final, "poison" if is_given_up else "crashed")
 
 
 def _suspect(notice: Notice, batch: HeldBatch, job: HeldJob, suspects: int) -> Lost:
@@ -133,7 +128,12 @@ def _suspect(notice: Notice, batch: HeldBatch, job: HeldJob, suspects: int) -> L
     """
     status = f"[{_where(notice)}] crash of one of {suspects} jobs that ran: {_evidence(notice, job)}\n"
     log.error("%s: %s", job.descriptor, status.strip())
-    return Lost(job.descriptor, batch.claim, status, job.delay_ms, is_final=False)
+    return Lost(job.descriptor, batch.claim, status, job.delay_ms, _is_too_late(notice, job))
+
+
+def _is_too_late(notice: Notice, job: HeldJob) -> bool:
+    """Tell whether the next attempt would come when the job's ``give_up_after`` is over."""
+    return 0 < job.until_ns <= notice.facts.died_ns + job.delay_ms * 1_000_000
 
 
 def _where(notice: Notice) -> str:
@@ -143,4 +143,5 @@ def _where(notice: Notice) -> str:
 
 def _evidence(notice: Notice, job: HeldJob) -> str:
     seconds = max(notice.facts.died_ns - job.since_ns, 0) / 1e9 if job.since_ns else 0.0
-    return f"the process died while it ran {job.kind} for {seconds:.2f} s: {notice.facts.in_words}"
+    verdict = " (too late to try again: its give_up_after)" if _is_too_late(notice, job) else ""
+    return f"the process died while it ran {job.kind} for {seconds:.2f} s: {notice.facts.in_words}{verdict}"

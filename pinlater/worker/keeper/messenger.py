@@ -33,13 +33,23 @@ Claimed = tuple[str, str]
 
 
 class Lost(NamedTuple):
-    """A job whose attempt has ended with its process."""
+    """A job whose attempt has ended with its process.
+
+    Attributes:
+        descriptor: of the job.
+        claim: likewise.
+        status: what is left in the job's custom status.
+        delay_ms: milliseconds until the next attempt.
+        is_final: there is no next attempt.
+        ending: how it is counted; see ``tally.ENDINGS``.
+    """
 
     descriptor: str
     claim: str
     status: str
     delay_ms: int
     is_final: bool
+    ending: str = "crashed"
 
 
 class Messenger:

@@ -20,7 +20,7 @@ from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobExpired, JobInterrupted
 from pinlater.follow_ups import follow_up_key
 from pinlater.job import Job, RawJob
-from pinlater.kept import KEPT_SIGN, Kept, Progress, again_in, kept_in, renewed, with_progress
+from pinlater.kept import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed, with_progress
 from pinlater.next_run import NextRun, Plan
 from pinlater.policy import may_have_policy, options_with_policy
 from pinlater.sleeping import moment_after, sleep_until
@@ -267,9 +267,18 @@ class RunContext(JobContext):
         seconds = self.options.give_up_after
         if seconds is None:
             return inf
-        again = again_in(self._batch.bodies[self._position]) if self.may_have_kept else None
+        again = self._again
         began_ms = self._batch.metadata[self._position].createdAtTimestampMillis if again is None else again.due_ms
         return inf if began_ms is None else began_ms + 1000 * seconds  # a server of the original does not tell
+
+    @property
+    def is_periodic(self) -> bool:
+        """Whether a schedule has planted the job."""
+        return self._again is not None and bool(self._again.schedule)
+
+    @cached_property
+    def _again(self) -> Again | None:
+        return again_in(self._batch.bodies[self._position]) if self.may_have_kept else None
 
     def expired(self, what: str) -> JobExpired:
         """Return an error that says ``what`` of the end of ``give_up_after``."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
+from math import inf
 from os import getpid
 from time import monotonic_ns, time
 from types import CoroutineType
@@ -168,7 +169,10 @@ class Runner:
         remaining_seconds = context.expires_ms / 1000 - self._now()
         if remaining_seconds <= 0:
             return None
-        allowance = Allowance(context.options, began, batch.area.kill_ns, position, began + remaining_seconds)
+        expires_at = began + remaining_seconds
+        if remaining_seconds < inf and not context.is_periodic:  # one that is goes on with its next tick in any case
+            batch.area.until_ns[position] = int(expires_at * 1e9)
+        allowance = Allowance(context.options, began, batch.area.kill_ns, position, expires_at)
         if context.options.stall_after is not None:
             context.allowance = allowance
         return allowance
