@@ -12,7 +12,18 @@ from pathlib import Path
 
 import click
 
-from benchmarks import bulk_enqueue, dashboard, depth, latency, outages, parked, servers, single_enqueue, worker_drain
+from benchmarks import (
+    bulk_enqueue,
+    dashboard,
+    depth,
+    latency,
+    outages,
+    parked,
+    recovery,
+    servers,
+    single_enqueue,
+    worker_drain,
+)
 from benchmarks.figures import Figure, table
 from benchmarks.machine import describe_machine, raise_open_files
 from benchmarks.programs import ProgramFailed
@@ -28,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "latency": latency.measure,
     "depth": depth.measure,
     "parked": parked.measure,
+    "recovery": recovery.measure,
     "servers": servers.measure,
     "dashboard": dashboard.measure,
     "outages": outages.measure,
@@ -43,8 +55,8 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
 def main(names: tuple[str, ...], scale: float, store: str, folder: Path | None, as_json: bool) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
-    NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth, parked, servers, dashboard and outages (of a
-    store with servers); without, all.
+    NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth, parked, recovery, servers, dashboard and
+    outages (of a store with servers); without, all.
     """
     raise_open_files()
     figures: list[Figure] = []

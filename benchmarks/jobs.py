@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import os
 import socket
 import struct
 import time
 
-from pinlater import Job, JobContext
+from pinlater import Constant, Job, JobContext
 
 STARTED = struct.Struct("=qd")
-"""What ``Tell`` sends: its number, and the monotonic clock at its start, which all processes of a machine share."""
+"""What jobs tell of their start: a number, and the monotonic clock, which all processes of a machine share."""
+_STAY_SECONDS = 60.0
 
 
 class Nothing(Job, queue="nothing"):
@@ -30,8 +32,24 @@ class Tell(Job, queue="tell"):
 
     def run(self, context: JobContext) -> None:  # noqa: ARG002 - part of every job
         """Send the time."""
-        started = time.monotonic()
-        _sender().sendto(STARTED.pack(self.number, started), self.listener)
+        _tell(self.number, self.listener)
+
+
+class Stay(Job, queue="stay", backoff=Constant(0)):
+    """Tells its process id, and in the first attempt waits for the end of its process."""
+
+    listener: str
+
+    def run(self, context: JobContext) -> None:
+        """Send the number and the time; stay."""
+        _tell(os.getpid(), self.listener)
+        if context.attempt == 1:
+            time.sleep(_STAY_SECONDS)
+
+
+def _tell(number: int, listener: str) -> None:
+    started = time.monotonic()
+    _sender().sendto(STARTED.pack(number, started), listener)
 
 
 @functools.cache

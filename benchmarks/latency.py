@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 from benchmarks.consumer import acks_of, send_dequeue, send_enqueue
 from benchmarks.figures import ROUNDS, Figure, in_turns, percentile
-from benchmarks.jobs import STARTED, Tell
+from benchmarks.jobs import Tell
+from benchmarks.listener import PATIENCE_SECONDS, listening, next_start
 from benchmarks.programs import ProgramFailed, Worker
 from benchmarks.setting import Setting
 from pinlater import Client
@@ -21,7 +20,6 @@ JOBS = 300
 PAUSE_SECONDS = 0.005
 """Long enough for everything to be done with the job before; after longer pauses, one measures how long the
 machine takes to wake: with 20 ms all figures here double, the bare commit's, too."""
-PATIENCE_SECONDS = 30.0
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -33,7 +31,7 @@ def measure(setting: Setting) -> list[Figure]:
         server.client() as client,
         server.connection() as consumer,
         server.connection() as producer,
-        _listener(setting.folder / "started") as listener,
+        listening(setting.folder / "started") as listener,
     ):
         lean_queue = server.create_queue("lean")
         server.create_queue("tell")
@@ -89,30 +87,11 @@ def _to_parked_dequeue(producer: Connection, consumer: Connection, queue: str, b
     return seconds
 
 
-@contextmanager
-def _listener(path: Path) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(str(path))
-        listener.settimeout(1.0)
-        yield listener
-
-
 def _to_worker(client: Client, worker: Worker, listener: socket.socket, number: int) -> float:
     job = Tell(number=number, listener=listener.getsockname())
     enqueued = time.monotonic()
     client.enqueue(job)
-    told, started = STARTED.unpack(_receive(listener, worker))
+    told, started = next_start(listener, worker)
     if told != number:
         raise ProgramFailed(f"job {told} ran when job {number} was enqueued")
-    return float(started - enqueued)
-
-
-def _receive(listener: socket.socket, worker: Worker) -> bytes:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        worker.check()
-        try:
-            return listener.recv(STARTED.size)
-        except TimeoutError:
-            continue
-    raise ProgramFailed(f"the worker did not run a job in {PATIENCE_SECONDS:g} s")
+    return started - enqueued

@@ -140,6 +140,10 @@ class Worker(_Program):
             arguments += ["--lease", str(lease_seconds)]
         super().__init__("pinlater.worker.program", arguments + ["--burst"] * burst, folder / "worker.log")
 
+    def job_processes(self) -> list[psutil.Process]:
+        """Return the processes that run jobs."""
+        return [process for process in self._family() if process.cmdline()[:1] == ["pinlater-worker: jobs"]]
+
     def finish(self, timeout_seconds: float) -> None:
         """Wait until a ``--burst`` has found no more to do."""
         try:

@@ -19,6 +19,7 @@ FIGURES = {
     "latency": {"latency_p50", "latency_p99", "latency_raw_p50", "latency_raw_p99"},
     "depth": {"depth_shallow", "depth_deep", "depth_ratio"},
     "parked": {"parked_cpu", "parked_memory", "parked_memory_each"},
+    "recovery": {"worker_start", "idle_process", "kill_recovery"},
     "servers": {"servers_1_enqueue", "servers_1_drain"},
     "dashboard": {
         *(f"dashboard_{page}" for page in PAGES),
@@ -32,6 +33,7 @@ WITH_NOTHING_TO_COMPARE = {
     "single_enqueue_raw_cpu",
     "raw_drain_cpu",
     *FIGURES["parked"],
+    *FIGURES["recovery"],
     *FIGURES["servers"],
     *(f"dashboard_{page}" for page in PAGES),
 }

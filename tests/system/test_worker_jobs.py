@@ -170,8 +170,8 @@ def test_steps_survive_the_death_of_their_process(start, client, folder):
 
 
 def test_a_job_of_many_leases_runs_once(start, client, folder):
-    sleeping = put(client, "Sleep", "sleeps", name="long", seconds=4)
-    holding = put(client, "HoldInterpreter", "holds", seconds=4)
+    sleeping = put(client, "Sleep", "sleeps", name="long", seconds=10)
+    holding = put(client, "HoldInterpreter", "holds", seconds=10)
     worker = start("--lease", 1, "--processes", 3)
     for job in (sleeping, holding):
         assert await_state(client, job, JobState.SUCCEEDED).attempts_remaining == 3
