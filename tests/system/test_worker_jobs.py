@@ -200,6 +200,22 @@ def test_what_waits_behind_a_long_job_goes_to_others(start, client, folder):
     assert worker.stop() == helper.stop() == 0
 
 
+def test_what_succeeded_before_a_long_job_is_known_before_its_end(start, client, folder):
+    """Jobs of one dequeue; whoever waits for a quick one must not wait for the long one."""
+    client.enqueue_jobs("touch", [NewJob(b'{"job": "Touch", "number": %d}' % number) for number in range(400)])
+    worker = start("--processes", 1, "--queue", "touch", "--queue", "sleeps")
+    wait_for(lambda: client.count("touch", JobState.SUCCEEDED) == 400)
+    jobs = [NewJob(b'{"job": "Sleep", "name": "short", "seconds": 0}') for _ in range(100)]
+    jobs += [NewJob(b'{"job": "Fills", "megabytes": 0, "file": "go on"}')]
+    *rest, long = client.enqueue_jobs("sleeps", jobs)
+    wait_for(lambda: client.count("sleeps", JobState.SUCCEEDED) == len(rest), what=lambda: worker.log)
+    assert info(client, long).state is JobState.IN_PROGRESS
+    (folder / "go on").touch()
+    assert await_state(client, long, JobState.SUCCEEDED).attempts_remaining == 2
+    assert len(ran(folder)) == 400 + 2 * 100 + 2, "some ran twice"
+    assert worker.stop() == 0
+
+
 def test_killing_a_process_costs_only_the_running_job_an_attempt(start, client, folder):
     jobs = [put(client, "Sleep", "sleeps", name=f"n{number}", seconds=0.6) for number in range(6)]
     worker = start("--processes", 2)

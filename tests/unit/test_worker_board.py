@@ -55,9 +55,9 @@ def test_what_is_held_can_be_read(slot):
     holding = slot.read()
     [batch] = holding.batches
     assert batch.jobs == [
-        ("mail:s1:p1:1", SUCCEEDED, "SendMail", 0, 0, 0, 0),
-        ("mail:s1:p1:2", RUNNING, "Fetch", 1500, before, before + 9, before + 8),
-        ("mail:s1:p1:3", HELD, "SendMail", 0, 0, 0, 0),
+        ("mail:s1:p1:1", SUCCEEDED, "SendMail", 0, 0, 0, 0, 0),
+        ("mail:s1:p1:2", RUNNING, "Fetch", 1500, before, before + 9, before + 8, 1),
+        ("mail:s1:p1:3", HELD, "SendMail", 0, 0, 0, 0, 2),
     ]
     assert (batch.claim, batch.number, batch.is_revoked) == ("claim", 0, False)
     assert batch.fetched_ns >= before
@@ -95,7 +95,33 @@ def test_a_place_that_is_used_again_shows_nothing_of_its_past(slot):
     area.hold("second", names(4))
     [batch] = slot.read().batches
     assert not batch.is_revoked
-    assert {job[1:] for job in batch.jobs} == {(HELD, "SendMail", 0, 0, 0, 0)}
+    assert {job[1:-1] for job in batch.jobs} == {(HELD, "SendMail", 0, 0, 0, 0)}
+
+
+def test_successes_that_the_keeper_has_told_are_left_out(slot):
+    area = slot.free_batch()
+    area.hold("claim", names(5))
+    area.states[:5] = bytes((SUCCEEDED, SUCCEEDED, SUCCEEDED, RUNNING, HELD))
+    area.note_sent(1)
+    [batch] = slot.read().batches
+    assert (batch.sent_to, len(batch.jobs), area.told) == (1, 5, range(0))
+    slot.area(batch.number).note_told(batch.fetched_ns, 3)
+    [batch] = slot.read().batches
+    assert area.told == range(1, 3)
+    assert [(job.position, job.state) for job in batch.jobs] == [(0, SUCCEEDED), (3, RUNNING), (4, HELD)]
+
+
+def test_what_the_keeper_tells_of_a_former_batch_is_not_taken_for_the_next(slot):
+    area = slot.free_batch()
+    area.hold("first", names(3))
+    [former] = slot.read().batches
+    area.clear()
+    area.hold("second", names(3))
+    area.states[:3] = bytes((SUCCEEDED, SUCCEEDED, RUNNING))
+    slot.area(former.number).note_told(former.fetched_ns, 2)
+    assert area.told == range(0)
+    [batch] = slot.read().batches
+    assert len(batch.jobs) == 3
 
 
 def test_jobs_without_room_are_not_held(slot):

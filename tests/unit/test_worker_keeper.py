@@ -6,7 +6,7 @@ import pytest
 from pinlater_supervisor import DUMP_SECONDS
 
 from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
-from pinlater.worker.board.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED
+from pinlater.worker.board.holding import DISCARDED, FAILED, GONE, HELD, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
 from pinlater.worker.master import keeper_hang_seconds
 from tests.unit.keeper_bench import LONG_AGO_NS, Bench
@@ -61,10 +61,30 @@ def test_what_waits_behind_a_long_job_is_taken_back_once(bench):
     area = bench.hold(SUCCEEDED, RUNNING, HELD, HELD, run_ns=LONG_AGO_NS)
     bench.slot.next_dequeue()
     release = ("release", (("mail", "web"), "worker:me.1"))
-    assert bench.turn() == [("give back", names(4)[2:]), release]
+    assert bench.turn() == [("give back", names(4)[2:]), release, ("succeeded", names(1))]
     assert area.is_revoked
     assert bench.slot.settle(1), "its jobs must not be started"
     assert bench.turn() == []
+
+
+def test_what_succeeded_before_a_long_job_is_told_once(bench):
+    area = bench.hold(SUCCEEDED, SUCCEEDED, GONE, SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS, age_ns=LONG_AGO_NS)
+    area.note_sent(1)
+    assert bench.turn()[-1] == ("succeeded", [names(4)[1], names(4)[3]])
+    assert bench.turn() == []
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", [names(1)[0], names(5)[4]])]
+    area.states[4] = SUCCEEDED
+    bench.die()
+    assert bench.turn() == [("succeeded", [names(1)[0], names(5)[4]])], "the long one is not among those that were told"
+
+
+def test_what_could_not_be_told_is_told_again(bench):
+    bench.hold(SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS)
+    bench.messenger.trouble = CallTimeout("slow")
+    assert bench.turn() == []
+    bench.messenger.trouble = None
+    assert bench.turn() == [("succeeded", names(1))]
 
 
 def test_a_reply_on_its_way_is_released_more_than_once(bench):
@@ -80,7 +100,7 @@ def test_jobs_taken_back_are_not_renewed(bench):
     assert bench.turn() == [("renew", names(1))]
 
 
-@pytest.mark.parametrize("states", [(HELD, HELD), (SUCCEEDED, HELD), (RUNNING,)])
+@pytest.mark.parametrize("states", [(HELD, HELD), (SUCCEEDED, HELD), (RUNNING,), (SUCCEEDED, FAILED)])
 def test_without_a_long_job_in_front_nothing_is_taken_back(bench, states):
     bench.hold(*states, run_ns=LONG_AGO_NS)
     assert bench.turn() == []

@@ -54,6 +54,47 @@ def test_acks_do_not_wait_for_a_dequeue_that_waits_for_their_room(process, pipel
     assert fetcher.ask(0.0)
 
 
+def test_what_the_keeper_has_told_is_not_told_again(process, pipeline, monkeypatch):
+    clock, fetcher, run_really = [0], process._fetcher, process._runner.run
+    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+
+    def run(batch, position, now):
+        if position == 3:  # takes long, so that the keeper tells what went before
+            batch.area.note_told(batch.area.fetched_ns, 3)
+            clock[0] += 1_000_000_000
+        return run_really(batch, position, now)
+
+    monkeypatch.setattr(process._runner, "run", run)
+    assert fetcher.ask(0.0, 4)
+    pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
+    batch = fetcher.next_batch()
+    process._run(batch)
+    assert pipeline.methods == ["dequeueJobs", "ackDequeuedJobs"]
+    assert [job.jobDescriptor for job in pipeline.last.jobsSucceeded] == names(4)[3:]
+    pipeline.answer()
+    assert batch.area.is_free
+    assert process._settler.is_settled
+
+
+def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline, monkeypatch):
+    clock, fetcher, run_really, sent_to = [0], process._fetcher, process._runner.run, []
+    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+
+    def run(batch, position, now):
+        [held] = process._slot.read().batches
+        sent_to.append(held.sent_to)
+        clock[0] += 60_000_000
+        return run_really(batch, position, now)
+
+    monkeypatch.setattr(process._runner, "run", run)
+    assert fetcher.ask(0.0, 4)
+    pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
+    process._run(fetcher.next_batch())
+    assert sent_to == [0, 0, 2, 2], "the board says what the keeper need not tell"
+    sent = [arguments.request.jobsSucceeded for method, arguments, _ in pipeline.sent if method == "ackDequeuedJobs"]
+    assert [job.jobDescriptor for jobs in sent for job in jobs] == names(4)
+
+
 def test_acks_do_not_wait_for_the_end_of_a_long_job(process, pipeline, monkeypatch):
     """Where no dequeue that could take them along is sent before it, since there seems to be no more to fetch."""
     fetcher, said = process._fetcher, []

@@ -31,8 +31,10 @@ WORDS_BYTES = 128
 BATCHES_AT = 16 << 10
 IDENTITY_ROOM = BATCHES_AT - WORDS_BYTES
 
-COUNT, FETCHED_NS, TEXT_BYTES, IS_REVOKED = range(4)
-BATCH_WORDS_BYTES = 32
+COUNT, FETCHED_NS, TEXT_BYTES, IS_REVOKED, SENT_TO, TOLD_TO, TOLD_OF = range(7)
+"""``SENT_TO``: the owner has sent the ends of the jobs before that position. ``TOLD_TO``: the keeper has told the
+successes from there to here, of the batch that was fetched at ``TOLD_OF``; if that is another one, it is too late."""
+BATCH_WORDS_BYTES = 56
 
 _SPARE_BATCHES = 512
 """Beside the running jobs of a process: for those fetched ahead, and for ends that are not confirmed."""
@@ -133,7 +135,7 @@ class Identity(msgspec.Struct):
 
 
 class HeldJob(NamedTuple):
-    """One job on the board; see ``Columns``."""
+    """One job on the board; see ``Columns``. ``position`` is its place in its batch."""
 
     descriptor: str
     state: int
@@ -142,16 +144,18 @@ class HeldJob(NamedTuple):
     since_ns: int
     kill_ns: int
     until_ns: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBatch:
-    """The jobs of one dequeue; those that are gone left out."""
+    """The jobs of one dequeue; those that are gone, or are known to the server to have succeeded, left out."""
 
     number: int
     claim: str
     fetched_ns: int
     is_revoked: bool
+    sent_to: int
     jobs: list[HeldJob]
 
 
@@ -218,11 +222,19 @@ def _batch(data: bytes, number: int, layout: Layout, kinds: list[str]) -> HeldBa
     text_at = layout.text_at
     claim, *descriptors = bytes(area[text_at : text_at + words[TEXT_BYTES]]).decode().split("\n")
     since_ns, kill_ns, until_ns, delays, numbers, states = layout.columns(area)
+    told = told_in(words)
     jobs = [
-        HeldJob(descriptor, state, kinds[kind] if kind < len(kinds) else "job", *times)
-        for descriptor, state, kind, *times in zip(
-            descriptors, states, numbers, delays, since_ns, kill_ns, until_ns, strict=False
+        HeldJob(descriptor, state, kinds[kind] if kind < len(kinds) else "job", *others)
+        for descriptor, state, kind, *others in zip(
+            descriptors, states, numbers, delays, since_ns, kill_ns, until_ns, itertools.count(), strict=False
         )
-        if state != GONE
+        if state != GONE and not (state == SUCCEEDED and others[-1] in told)
     ]
-    return HeldBatch(number, claim, words[FETCHED_NS], bool(words[IS_REVOKED]), jobs) if jobs else None
+    if not jobs:
+        return None
+    return HeldBatch(number, claim, words[FETCHED_NS], bool(words[IS_REVOKED]), words[SENT_TO], jobs)
+
+
+def told_in(words: memoryview[int]) -> range:
+    """Return the positions in a batch, given its words, whose successes the keeper has told."""
+    return range(words[SENT_TO], words[TOLD_TO]) if words[TOLD_OF] == words[FETCHED_NS] else range(0)

@@ -24,8 +24,11 @@ from pinlater.worker.board.holding import (
     RETRIES_DUE_MS,
     REVOKED,
     SENT,
+    SENT_TO,
     SETTLED,
     TEXT_BYTES,
+    TOLD_OF,
+    TOLD_TO,
     USED,
     WORDS_BYTES,
     WORKED_NS,
@@ -36,6 +39,7 @@ from pinlater.worker.board.holding import (
     read_holding,
     read_identity,
     read_running,
+    told_in,
 )
 
 _READ_TRIES = 1000
@@ -76,6 +80,23 @@ class BatchArea:
         """Set by the keeper."""
         self._words[IS_REVOKED] = 1
 
+    @property
+    def told(self) -> range:
+        """Positions of jobs whose success the keeper has told."""
+        return told_in(self._words)
+
+    def note_told(self, fetched_ns: int, to: int) -> None:
+        """Set by the keeper, when it has told the successes before a position, of the batch that was fetched then.
+
+        The time stands last: should the owner be faster, and another batch be here, this does not concern that one.
+        """
+        self._words[TOLD_TO] = to
+        self._words[TOLD_OF] = fetched_ns
+
+    def note_sent(self, to: int) -> None:
+        """Note that the ends of all jobs before a position were sent."""
+        self._words[SENT_TO] = to
+
     def hold(self, claim: str, descriptors: Sequence[str]) -> int:
         """Put jobs on the board, unstarted; return how many found room."""
         text = "\n".join((claim, *descriptors[: self._room])).encode()
@@ -88,7 +109,8 @@ class BatchArea:
         self._memory[BATCH_WORDS_BYTES : self._text_at] = bytes(self._text_at - BATCH_WORDS_BYTES)
         self.states[:count] = bytes((HELD,)) * count
         self._memory[self._text_at : self._text_at + len(text)] = text
-        words[TEXT_BYTES], words[FETCHED_NS], words[IS_REVOKED] = len(text), time.monotonic_ns(), 0
+        words[TOLD_OF] = words[TOLD_TO] = words[SENT_TO] = words[IS_REVOKED] = 0
+        words[TEXT_BYTES], words[FETCHED_NS] = len(text), time.monotonic_ns()
         words[COUNT] = count
         slot_words[CHANGES] += 1
         self.is_free = False

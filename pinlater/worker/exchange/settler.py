@@ -172,6 +172,16 @@ class Settler:
         """Note a failure."""
         self._bundle(queue).failed.append((place, failure))
 
+    def leave_out(self, batch: Batch, told: range) -> None:
+        """Forget successes of a batch that the keeper has told."""
+        for bundle in self._pending.values():
+            succeeded, bundle.succeeded = bundle.succeeded, []
+            for place in succeeded:
+                if place[0] is batch and place[1] in told:
+                    batch.settled(place[1])
+                else:
+                    bundle.succeeded.append(place)
+
     def give_back(self, batch: Batch, positions: Iterable[int], interruption: Interruption | None = None) -> None:
         """Note jobs that go back to their queue, no attempt spent."""
         for position in positions:

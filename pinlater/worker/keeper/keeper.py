@@ -17,7 +17,7 @@ from pinlater_supervisor import Child
 
 from pinlater.errors import CallError, CallUnsendable, ServerUnavailable, ServiceError
 from pinlater.worker.board.board import Board
-from pinlater.worker.board.holding import HELD, RUNNING, HeldBatch, Holding
+from pinlater.worker.board.holding import HELD, RUNNING, SUCCEEDED, HeldBatch, Holding
 from pinlater.worker.board.notices import Notice, Notices
 from pinlater.worker.board.slot import Slot
 from pinlater.worker.board.tally import Sheet
@@ -145,19 +145,28 @@ class Keeper:
         We forbid it to start more, and wait until it must have seen that. A job that is still unstarted then will
         not be started: before each start, it first shows the start on the board, then looks whether it may.
         """
-        stalled = [slot for slot in self._board.slots() if self._forbid(slot)]
-        if not stalled:
+        busy = [(slot, holding) for slot in self._board.slots() if self._is_stalled(holding := slot.read())]
+        stalled = [slot for slot, holding in busy if self._forbid(slot, holding)]
+        if stalled:
+            time.sleep(_AGREE_SECONDS)
+            for slot in stalled:
+                self._return(slot.read())
+        else:
             self._returned.clear()
-            return
-        time.sleep(_AGREE_SECONDS)
-        for slot in stalled:
-            self._return(slot.read())
+        for slot, holding in busy:
+            self._tell_ended(slot, holding)
 
-    def _forbid(self, slot: Slot) -> bool:
-        """Forbid a process to start more, if its jobs take long; return whether others wait behind it."""
-        holding = slot.read()
-        if not self._is_stalled(holding):
-            return False
+    def _tell_ended(self, slot: Slot, holding: Holding) -> None:
+        """Tell the successes that a process would tell with its long job: somebody may wait for them."""
+        for batch in holding.batches:
+            running = next((job.position for job in batch.jobs if job.state == RUNNING), 0)
+            ended = [job for job in batch.jobs if job.state == SUCCEEDED and batch.sent_to <= job.position < running]
+            if ended:
+                self._messenger.succeeded([(job.descriptor, batch.claim) for job in ended])
+                slot.area(batch.number).note_told(batch.fetched_ns, running)
+
+    def _forbid(self, slot: Slot, holding: Holding) -> bool:
+        """Forbid a process whose jobs take long to start more; return whether others wait behind it."""
         waiting = [batch for batch in holding.batches if any(job.state == HELD for job in batch.jobs)]
         for batch in waiting:
             slot.area(batch.number).revoke()

@@ -13,7 +13,6 @@ from pinlater.worker.exchange.saver import Saver
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
-from pinlater.worker.running.outcome import Failure
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.shared import Shared
 
@@ -86,11 +85,13 @@ class SoloProcess(JobProcess):
             if saver.is_saving:
                 saver.close()
             since, now = now, monotonic_ns()
+            if now >= flush_at and (told := area.told):
+                self._settler.leave_out(batch, told)
             self._note(batch, position, outcome, now - since)
-            if isinstance(outcome, Failure):
-                self._settler.flush()  # the next job may kill the process, and the board has no room for the reason
-            if now >= flush_at:
+            if outcome is not None or now >= flush_at:
+                # After a failure at once: the next job may kill the process, and the board has no room for the reason.
                 self._settler.flush()
+                area.note_sent(position + 1)
                 flush_at = now + _FLUSH_NS
         hear_again(child)  # whatever these jobs did to signals: the next ones and a stop must not suffer from it
         self._settler.give_back(batch, batch.unstarted)
