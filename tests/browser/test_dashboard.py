@@ -194,6 +194,7 @@ def test_by_keyboard(page, client):
     assert not page.get_by_label("Jobs that run at once").is_visible()
 
 
+@pytest.mark.timeout(180)
 def test_a_page_from_before_a_start_of_the_server_loads_itself_anew(page, server, client):
     client.create_queue("restart")
     page.goto("/queues/restart")

@@ -3,7 +3,7 @@
 (() => {
   const PERIOD_MS = 5000;
   const HEIGHT = 190;
-  const count = (value) => value == null ? "–" : value.toLocaleString("en", { maximumSignificantDigits: 4 });
+  const count = (value) => value == null ? "–" : value.toLocaleString("en", value < 1000 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 });
   const milliseconds = (value) => {
     if (value == null) return "–";
     if (value < 1000) return count(Number(value.toPrecision(3))) + " ms";
