@@ -147,5 +147,9 @@ def test_a_thread_that_is_left_behind_puts_nothing_off():
 def test_nor_does_a_fork_of_the_job(monkeypatch):
     bench = Bench(stall_after=5)
     monkeypatch.setattr(allowances, "getpid", lambda: os.getpid() + 1)
-    bench.sign(50)
+    forked = threading.Thread(target=bench.sign, args=(50,), daemon=True)
+    with bench.allowance._lock:  # as it was when the process was forked
+        forked.start()
+        forked.join(20)
+        assert not forked.is_alive()
     assert bench.told == []

@@ -98,8 +98,10 @@ class Allowance:
 
     def _tell(self, now: float) -> None:
         self._tell_at = now + _TELL_SECONDS
+        if getpid() != self._pid:  # a fork of the job may not put off what its parent gets; and the lock is a copy
+            return
         with self._lock:
-            if self._is_over or getpid() != self._pid:  # nor may a fork of the job put off what its parent gets
+            if self._is_over:
                 return
             self.kill_at = min(self._latest_kill, self._sign_at + self._stall_seconds + KILL_SLACK_SECONDS)
             self._kill_ns[self._position] = int(self.kill_at * 1e9)
