@@ -18,6 +18,9 @@ from pinlater.dashboard.options import Options
 MAX_CONNECTIONS = 128
 MAX_HEAD_BYTES = 16 * 1024
 READ_SECONDS = 20.0
+_ENDING = 32
+"""Requests of connections that had to go, and have not come to their end yet."""
+
 _KEEP_ALIVE_SECONDS = 15
 _STOP_SECONDS = 3
 
@@ -35,7 +38,7 @@ async def serve(
         options: of it.
         listener: a socket that listens.
         until: returns when it is to stop.
-        read_seconds: the head of a request has to be there within this time.
+        read_seconds: a request has to be there within this time.
     """
     config = uvicorn.Config(
         make_app(options),
@@ -47,7 +50,7 @@ async def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS + 1,  # more are there only if all are being answered
+        limit_concurrency=MAX_CONNECTIONS + _ENDING,  # more are there only if all are being answered
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
@@ -66,7 +69,7 @@ async def serve(
 
 
 class _Protocol(H11Protocol):
-    """One connection; when there are too many, the one that has asked for nothing for longest goes.
+    """One connection; when there are too many, the one that has sent nothing, and waits for nothing, for longest goes.
 
     Otherwise a few that are opened and left alone would keep everybody out, health checks included.
     """
@@ -111,4 +114,6 @@ class _Server(uvicorn.Server):
 
 
 def _is_reading(connection: Any) -> bool:
-    return connection.cycle is None or connection.cycle.response_complete
+    """Whether a connection waits for its peer: for a request, or for the rest of one."""
+    request = connection.cycle
+    return request is None or request.response_complete or request.more_body

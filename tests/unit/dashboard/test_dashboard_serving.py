@@ -97,6 +97,22 @@ def test_connections_that_ask_for_nothing_keep_nobody_out():
     assert gone == [b"", b""]
 
 
+def test_forms_that_do_not_come_to_their_end_keep_nobody_out():
+    head = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    asking = REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+
+    async def test(port):
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(MAX_CONNECTIONS * 2):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                stack.callback(writer.close)
+                writer.write(head + b"Content-Length: 1000\r\n\r\na")
+                await writer.drain()
+            return [await answers(port, asking) for _ in range(5)]  # the first ones may meet others on their way out
+
+    assert serving(test)[-1].startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_request_with_two_lengths_is_refused_and_nothing_behind_it_is_believed():
     smuggled = b"0\r\n\r\n" + REQUEST
     head = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
