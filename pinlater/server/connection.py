@@ -15,7 +15,7 @@ from pinlater.server.room import FREE_BYTES
 from pinlater.server.secure import HandshakeFailed, SecureTransport, speaks_tls
 from pinlater.server.seldom import Seldom
 from pinlater.server.service import Answer
-from pinlater.wire.codec import Call, Codec, TakesLong
+from pinlater.wire.codec import PROTOCOL_ERROR, Call, CallTooLarge, Codec, TakesLong
 from pinlater.wire.framing import FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
 
@@ -264,7 +264,12 @@ class Connection(asyncio.Protocol):
             frame = self._frames.popleft()
             self._caller.is_hurried = True
             self._read_on_or_not()
-            call = await asyncio.to_thread(Codec().decode_call, frame)
+            try:
+                call = await asyncio.to_thread(Codec().decode_call, frame)
+            except CallTooLarge as error:
+                method, number = error.method, error.sequence_id
+                self._send(self._owner.codec.encode_application_error(method, number, PROTOCOL_ERROR, str(error)))
+                return
             del frame  # what it says is copied by now
             await self._answer(call)
 
@@ -282,12 +287,17 @@ class Connection(asyncio.Protocol):
             log.exception("the answer to %s cannot be sent", method)
             reply = codec.encode_service_error(method, sequence_id, UnknownError(str(error)))
             await _undo(answer)
-        if self._caller.is_gone or self._transport.is_closing():
+        if not self._send(reply):
             await _undo(answer)
-        else:
-            self._transport.write(reply)
-            if self._writable is not None:
-                self._owner.answers.put(self, len(reply))
+
+    def _send(self, reply: bytes) -> bool:
+        """Return whether there was somebody to send a reply to."""
+        if self._caller.is_gone or self._transport.is_closing():
+            return False
+        self._transport.write(reply)
+        if self._writable is not None:
+            self._owner.answers.put(self, len(reply))
+        return True
 
     async def _carry_out(self, call: Call) -> Answer:
         if _may_wait(call):  # waiting takes no slot

@@ -42,6 +42,20 @@ class TakesLong(Exception):
     """To decode a call would hold up whatever else its thread has to do; nothing is wrong with it yet."""
 
 
+class CallTooLarge(MalformedMessage):
+    """A call with more parts than are taken; the message says how many these are.
+
+    Attributes:
+        method: name as sent.
+        sequence_id: to be echoed in the answer, since the connection is still in step.
+    """
+
+    def __init__(self, method: str, sequence_id: int, message: str) -> None:
+        super().__init__(message)
+        self.method = method
+        self.sequence_id = sequence_id
+
+
 class Call(NamedTuple):
     """A decoded request.
 
@@ -164,24 +178,28 @@ class Codec:
             is_hurried: whether it has to be done within milliseconds, or not at all.
 
         Raises:
+            CallTooLarge: it has too many parts, and can be answered.
             MalformedMessage: the connection is to be closed.
             TakesLong: it cannot be done in a hurry.
         """
         method, kind, sequence_id = self._begin(frame)
         if kind != TMessageType.CALL:
             raise MalformedMessage(f"a message of type {kind} instead of a call")
-        if method not in METHODS:
-            _check(frame, is_hurried=is_hurried)
-            return Call(method, sequence_id, None)
         try:
-            arguments = self._requests.read(arguments_of(method), MANY_ELEMENTS if is_hurried else MAX_ELEMENTS)
-        except Exception:  # noqa: BLE001 - the careful way finds out whether anything is wrong, and what
-            _check(frame, is_hurried=is_hurried)
-            arguments = self._decode_checked(frame, method)
+            if method not in METHODS:
+                _check(frame, is_hurried=is_hurried)
+                return Call(method, sequence_id, None)
+            arguments = self._arguments(frame, method, is_hurried=is_hurried)
+        except TooManyElements as error:
+            raise CallTooLarge(method, sequence_id, str(error)) from None
         self._forget_large(frame)
         return Call(method, sequence_id, arguments)
 
-    def _decode_checked(self, frame: bytes, method: str) -> Any:
+    def _arguments(self, frame: bytes, method: str, *, is_hurried: bool) -> Any:
+        try:
+            return self._requests.read(arguments_of(method), MANY_ELEMENTS if is_hurried else MAX_ELEMENTS)
+        except Exception:  # noqa: BLE001 - the careful way finds out whether anything is wrong, and what
+            _check(frame, is_hurried=is_hurried)
         self._begin(frame)
         arguments = arguments_of(method)()
         self._read(self._reader.read_struct, arguments)

@@ -114,7 +114,7 @@ class _Walk:
             raise MalformedMessage(f"a container of {count} elements of type {kinds} does not fit into the message")
         self._elements_left -= count * len(kinds)
         if self._elements_left < 0:
-            raise TooManyElements(f"more than {MAX_ELEMENTS} elements in one message; send smaller batches")
+            raise TooManyElements(f"a call has at most {MAX_ELEMENTS} jobs, acks or other parts; send several calls")
         if all(kind in _FIXED_WIDTHS for kind in kinds):
             self._skip(count * least)
             return

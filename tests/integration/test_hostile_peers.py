@@ -8,10 +8,11 @@ import threading
 import time
 
 import pytest
+from thrift.Thrift import TApplicationException
 
 from tests.support.apache import decode_answer, encode_call
 from tests.support.server import wait_for
-from tests.unit.test_wire_hostile import LARGE, REFUSED
+from tests.unit.test_wire_hostile import LARGE, REFUSED, TOO_MANY
 
 CONTEXT = {"source": "hostile"}
 
@@ -66,6 +67,15 @@ def test_an_absurd_length_closes_the_connection_at_once(peer, client, queue, len
     assert queue in client.getQueueNames()
 
 
+@pytest.mark.parametrize("frame", TOO_MANY.values(), ids=TOO_MANY)
+def test_a_call_of_too_many_parts_is_told_so_and_its_connection_stays(peer, frame):
+    method = frame[8 : 8 + int.from_bytes(frame[4:8], "big")].decode()
+    peer.sendall(framed(frame) + names_call(8))
+    with pytest.raises(TApplicationException, match="at most 250000 jobs, acks or other parts; send several calls"):
+        decode_answer(method, read_frame(peer))
+    assert decode_answer("getQueueNames", read_frame(peer))[0] == 8
+
+
 def test_what_came_before_the_hostile_frame_is_answered(peer):
     peer.sendall(names_call(1) + names_call(2) + framed(b"rubbish"))
     assert [decode_answer("getQueueNames", read_frame(peer))[0] for _ in range(2)] == [1, 2]
@@ -76,7 +86,7 @@ def test_hostile_frames_leave_the_server_small(shared_server, client, queue):
     worker = shared_server.child()
     before = worker.memory_info().rss
     for _ in range(3):
-        for frame in (*REFUSED.values(), *LARGE.values()):
+        for frame in (REFUSED | TOO_MANY | LARGE).values():
             if len(frame) < 2_000_000:
                 with shared_server.socket() as sock:
                     sock.sendall(framed(frame))

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pinlater.wire import messages as wire
-from pinlater.wire.codec import MANY_ELEMENTS, Call, Codec, TakesLong
+from pinlater.wire.codec import MANY_ELEMENTS, Call, CallTooLarge, Codec, TakesLong
 from pinlater.wire.guard import MAX_ELEMENTS, MalformedMessage, check_message
 from pinlater.wire.messages import METHODS, arguments_of
 
@@ -77,6 +77,16 @@ REFUSED = {
     "a known list of -1 strings": LOOKUP + field(LIST, 1) + items(STRING, -1) + b"\0\0",
     "2^31-1 jobs": ENQUEUE + field(LIST, 2) + items(STRUCT, HUGE) + b"\0" * 20,
     "a list in a job": ENQUEUE + field(LIST, 2) + items(STRUCT, 1) + field(LIST) + items(BOOL, HUGE) + b"\0\0\0",
+    "structs 100,000 deep": NAMES + field(STRUCT) * 100_000 + b"\0" * 100_001,
+    "structs 100,000 deep, unknown method": head("nope") + field(STRUCT) * 100_000 + b"\0" * 100_001,
+    "lists 100,000 deep": NAMES + field(LIST) + items(LIST, 1) * 100_000 + b"\0" * 10,
+    "structs deep in a job": ENQUEUE + field(LIST, 2) + items(STRUCT, 1) + field(STRUCT) * 1000 + b"\0" * 1003,
+    "a field of type 1": NAMES + field(VOID) + b"\0" * 20,
+    "a field of type 5": NAMES + field(5) + b"\0" * 20,
+    "a field of type 255": NAMES + struct.pack(">Bh", 255, 9) + b"\0" * 20,
+}
+
+TOO_MANY = {
     "too many jobs": ENQUEUE + field(LIST, 2) + items(STRUCT, MAX_ELEMENTS + 1) + b"\0" * (MAX_ELEMENTS + 3),
     "too many jobs by repetition": ENQUEUE
     + (field(LIST, 2) + items(STRUCT, MAX_ELEMENTS // 2 + 1) + b"\0" * (MAX_ELEMENTS // 2 + 1)) * 2
@@ -90,13 +100,6 @@ REFUSED = {
     + field(LIST)
     + items(STRUCT, MAX_ELEMENTS + 1)
     + b"\0" * (MAX_ELEMENTS + 2),
-    "structs 100,000 deep": NAMES + field(STRUCT) * 100_000 + b"\0" * 100_001,
-    "structs 100,000 deep, unknown method": head("nope") + field(STRUCT) * 100_000 + b"\0" * 100_001,
-    "lists 100,000 deep": NAMES + field(LIST) + items(LIST, 1) * 100_000 + b"\0" * 10,
-    "structs deep in a job": ENQUEUE + field(LIST, 2) + items(STRUCT, 1) + field(STRUCT) * 1000 + b"\0" * 1003,
-    "a field of type 1": NAMES + field(VOID) + b"\0" * 20,
-    "a field of type 5": NAMES + field(5) + b"\0" * 20,
-    "a field of type 255": NAMES + struct.pack(">Bh", 255, 9) + b"\0" * 20,
 }
 
 
@@ -109,7 +112,7 @@ def _a_good_call_still_works(codec):
     assert codec.decode_call(NAMES + CONTEXT + b"\0").arguments.context.source == "me"
 
 
-@pytest.mark.parametrize("frame", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("frame", (REFUSED | TOO_MANY).values(), ids=REFUSED | TOO_MANY)
 def test_hostile_frames_are_refused_soon_and_cheaply(codec, frame):
     _a_good_call_still_works(codec)
     tracemalloc.start()
@@ -122,6 +125,14 @@ def test_hostile_frames_are_refused_soon_and_cheaply(codec, frame):
     assert seconds < GENEROUS_SECONDS
     assert peak < 150 * MIB
     _a_good_call_still_works(codec)
+
+
+@pytest.mark.parametrize("frame", TOO_MANY.values(), ids=TOO_MANY)
+def test_a_call_of_too_many_parts_can_be_answered(codec, frame):
+    with pytest.raises(CallTooLarge, match=f"at most {MAX_ELEMENTS} jobs") as refusal:
+        codec.decode_call(frame)
+    assert refusal.value.method in METHODS
+    assert refusal.value.sequence_id == 7
 
 
 LARGE = {
