@@ -22,6 +22,8 @@ _FIRST_PENALTY_SECONDS = 1.0
 _LONGEST_PENALTY_SECONDS = 60.0
 _MOST_PEERS = 1000
 _MOST_WAITING = 4
+_PLACES_KEPT = 4
+"""More may wait if somebody has logged in from their address before: a flood of guesses is to keep no operator out."""
 
 
 class Role(StrEnum):
@@ -121,6 +123,7 @@ class Doorkeeper:
         self._turn = asyncio.Semaphore(1)
         self._waiting = 0
         self._penalties: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> until when, how long
+        self._known: OrderedDict[str, None] = OrderedDict()  # peers that knew a password, the latest last
 
     async def role_of(self, password: str, peer: str) -> Role | None:
         """Return the role that a password opens; None if it is wrong.
@@ -131,7 +134,7 @@ class Doorkeeper:
         left = self._penalties.get(peer, (0.0, 0.0))[0] - self._clock()
         if left > 0:
             raise TooManyGuesses(left)
-        if self._waiting >= _MOST_WAITING:
+        if self._waiting >= _MOST_WAITING + (_PLACES_KEPT if peer in self._known else 0):
             raise TooManyGuesses(_FIRST_PENALTY_SECONDS)
         self._waiting += 1
         try:
@@ -148,6 +151,10 @@ class Doorkeeper:
     def _note(self, peer: str, *, is_right: bool) -> None:
         _, last = self._penalties.pop(peer, (0.0, _FIRST_PENALTY_SECONDS / 2))
         if is_right:
+            self._known[peer] = None
+            self._known.move_to_end(peer)
+            if len(self._known) > _MOST_PEERS:
+                self._known.popitem(last=False)
             return
         penalty = min(last * 2, _LONGEST_PENALTY_SECONDS)
         self._penalties[peer] = (self._clock() + penalty, penalty)

@@ -1,5 +1,7 @@
 """Sessions and passwords, by themselves."""
 
+import asyncio
+
 from pinlater.dashboard.sessions import (
     IDLE_SECONDS,
     LONGEST_SECONDS,
@@ -61,8 +63,6 @@ async def guess(doorkeeper, password, peer="1.2.3.4"):
 
 
 def test_guessing_gets_slower_and_the_right_password_ends_that():
-    import asyncio
-
     clock = Clock()
     doorkeeper = Doorkeeper({Role.ADMIN: ADMIN_HASH, Role.READER: READER_HASH}, clock)
 
@@ -76,3 +76,16 @@ def test_guessing_gets_slower_and_the_right_password_ends_that():
         return found
 
     assert asyncio.run(main()) == [None, 1, None, 2, None, 4, None, 8, Role.READER, None]
+
+
+def test_a_flood_of_guesses_leaves_a_place_to_those_who_knew_the_password_before():
+    doorkeeper = Doorkeeper({Role.ADMIN: ADMIN_HASH})
+
+    async def main():
+        assert await guess(doorkeeper, ADMIN, "operator") is Role.ADMIN
+        flood = [guess(doorkeeper, "x", f"stranger {number}") for number in range(6)]
+        return await asyncio.gather(*flood, guess(doorkeeper, ADMIN, "operator"))
+
+    *strangers, operator = asyncio.run(main())
+    assert strangers == [None] * 4 + [1] * 2
+    assert operator is Role.ADMIN
