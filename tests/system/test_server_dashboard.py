@@ -14,6 +14,7 @@ import urllib.request
 import pytest
 
 from pinlater import Client, __version__
+from pinlater.server.seldom import MOST_A_SECOND
 from tests.support.server import PASSWORD, PASSWORD_HASH, ServerProcess, command, environment, wait_for
 from tests.system.worker_program import JOBS, Worker, put
 
@@ -185,3 +186,13 @@ def test_a_request_that_does_not_come_is_not_waited_for(start):
     kind = "Content-Type: application/x-www-form-urlencoded\r\nOrigin: http://127.0.0.1"
     head = f"POST /plans HTTP/1.1\r\nHost: 127.0.0.1\r\n{kind}\r\nContent-Length: 100\r\n\r\na="
     assert b" 408 " in exchange(server.admin_port, head.encode())[:30]
+
+
+def test_strangers_fill_no_log(start):
+    server = start()
+    for _ in range(400):
+        with contextlib.suppress(ConnectionError):
+            assert b" 400 " in exchange(server.admin_port, b"rubbish\r\n\r\n")
+    lines = [line for line in server.log.splitlines() if "Invalid HTTP request" in line]
+    seconds = {line[: len("2026-01-01T00:00:00")] for line in lines}
+    assert 0 < len(lines) <= MOST_A_SECOND * 2 * len(seconds)  # the filter's seconds are not those of the log

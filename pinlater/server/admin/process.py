@@ -16,6 +16,7 @@ from pinlater.server.admin.endpoint import AdminEndpoint
 from pinlater.server.admin.reports import Reports
 from pinlater.server.listeners import address_of
 from pinlater.server.process import until_stopped
+from pinlater.server.seldom import Seldom
 from pinlater.server.settings import Settings
 
 log = logging.getLogger("pinlater.server.admin")
@@ -30,6 +31,7 @@ def run(child: Child, settings: Settings, listener: socket.socket, folder: Path)
         listener: of the admin port.
         folder: shared with the server processes.
     """
+    logging.getLogger("uvicorn.error").addFilter(Seldom())  # it tells of every request that is none
     serve = _serve_dashboard if has_dashboard(settings) else _serve_endpoint
     try:
         asyncio.run(serve(child, settings, listener, folder))
