@@ -130,7 +130,7 @@ COMMON = {
     "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
-    "expires_at": NOW, "bytes": 1, "spent_until": NOW, "report": b"x",
+    "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
 }  # fmt: skip
 WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue", "make_bucket"}
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
@@ -241,6 +241,8 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("lookup_jobs", {}, 12),
         ("expired_claims", {"now": NOW + 2000}, 25),
         ("expired_claims", {"now": 0}, 3),
+        ("hold_jobs", {}, 12),
+        ("free_jobs", {}, 12),
         ("remove_jobs", {}, 25),
         ("delete_jobs", {}, 25),
         ("finished_jobs", {}, 25),

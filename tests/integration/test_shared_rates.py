@@ -73,7 +73,7 @@ def test_what_one_server_gives_back_another_one_gets(home):
     with_servers(home, scenario)
 
 
-@pytest.mark.parametrize(("rate", "pause_ms"), [(1e-3, 1_000_000), (0.25, 4000), (3, 334), (1e5, 1)])
+@pytest.mark.parametrize(("rate", "pause_ms"), [(1e-3, 1_000_000), (0.25, 4000), (0.3, 3334), (3, 334), (1e5, 1)])
 def test_slow_and_fast_rates(home, rate, pause_ms):
     async def scenario(servers, clock):
         assert (await servers[0].take_tokens(QUEUE, rate, 10**6)).taken == max(int(rate), 1)

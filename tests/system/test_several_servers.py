@@ -148,7 +148,8 @@ def test_a_rate_is_that_of_the_queue_however_many_servers_hand_out_its_jobs(worl
     with ThreadPoolExecutor() as pool:
         for done in [pool.submit(work, server) for server in range(workers)]:
             done.result()
-    assert taken.total() <= rate * (time.monotonic() - began + 1) + 1
+    # One second is saved up; another one is for servers whose idea of the time differs on a busy machine.
+    assert taken.total() <= rate * (time.monotonic() - began + 2)
     assert world.clients[0].count(queue, JobState.IN_PROGRESS) == taken.total()
 
 

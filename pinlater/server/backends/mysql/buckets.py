@@ -1,8 +1,13 @@
-"""Tokens of queues with a rate: a row for each, among the settings of the shard."""
+"""Tokens of queues with a rate: a row for each, among the settings of the shard.
+
+It is read, and then changed if it is still the same. So no server that stands still keeps the others from their tokens:
+nobody holds a lock while it thinks.
+"""
 
 from __future__ import annotations
 
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.faults import Conflict
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.tokens import Tokens, spend
@@ -25,13 +30,14 @@ class Buckets:
         async def work(transaction: Transaction) -> Tokens:
             rows = await transaction.rows("bucket", name=name)
             if not rows:
-                _, found = await transaction.run(
-                    transaction.bind("make_bucket", name=name), transaction.bind("bucket", name=name)
-                )
-                rows = list(found.rows)
-            tokens, spent_until = spend(rows[0][0], transaction.now * 1000, rate, wanted)
+                await transaction.run(transaction.bind("make_bucket", name=name))
+            was = rows[0][0] if rows else 0
+            tokens, moment = spend(was, transaction.now * 1000, rate, wanted)
             if tokens.taken:
-                await transaction.run_to_end(transaction.bind("spend", name=name, spent_until=spent_until))
+                change = transaction.bind("spend", name=name, spent_until=moment, was=was)
+                [changed] = await transaction.run_to_end(change)
+                if not changed.matched:
+                    raise Conflict("another server took tokens at the same time")
             return tokens
 
         return await self._database.change(work, is_repeatable=True)

@@ -71,14 +71,15 @@ SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: bucket
 -- A queue's tokens are spent up to this moment, in epoch microseconds.
-SELECT value FROM {db}.settings WHERE name = :name FOR UPDATE
+SELECT value FROM {db}.settings WHERE name = :name
 
 -- name: make_bucket
 -- A full one, if there is none.
 INSERT INTO {db}.settings (name, value) VALUES (:name, 0) ON DUPLICATE KEY UPDATE value = value
 
 -- name: spend
-UPDATE {db}.settings SET value = :spent_until WHERE name = :name
+-- Unless somebody else was quicker.
+UPDATE {db}.settings SET value = :spent_until WHERE name = :name AND value = :was
 
 -- name: forget_bucket
 DELETE FROM {db}.settings WHERE name = :name
