@@ -132,7 +132,7 @@ COMMON = {
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
 }  # fmt: skip
-WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue", "make_bucket"}
+WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue", "make_bucket", "lock_claims"}
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
 IN_ORDER = {
@@ -142,9 +142,9 @@ IN_ORDER = {
 BY_MOMENT = {"expired_claims", "finished_jobs"}
 BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
-    "queues", "deleted_queues", "hold_queues", "is_queue", "lock_queue", "delete_queue", "queue_settings",
+    "queues", "deleted_queues", "hold_queues", "is_queue", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "enter_alone", "forget_queue",
-    "bucket", "spend", "forget_bucket",
+    "bucket", "spend", "forget_settings",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
 OF_REPORTS = {
@@ -205,9 +205,9 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
 @pytest.mark.parametrize(
     ("names", "key", "name"),
     [
-        (["hold_queues", "enter_alone", "is_queue", "lock_queue", "forget_queue"], "PRIMARY", None),
+        (["hold_queues", "enter_alone", "is_queue", "forget_queue"], "PRIMARY", None),
         (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
-        (["bucket", "spend", "forget_bucket", "reserve_ids"], "PRIMARY", "next_job_id"),
+        (["spend", "forget_settings", "reserve_ids"], "PRIMARY", None),
     ],
 )
 def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, key, name):

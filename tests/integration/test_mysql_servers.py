@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -257,19 +258,37 @@ def test_queues_are_made_filled_deleted_and_swept_by_all(deadlocks):
     assert deadlocks == []
 
 
+@asynccontextmanager
+async def standing_still(prefix, statement, **values):
+    """A server that stands still in a transaction, behind this statement."""
+    one = await connection.Connection.open(place_of(shared_service()))
+    try:
+        await one.run(b"START TRANSACTION", Queries(f"{prefix}1").bind(statement, **values))
+        yield
+    finally:
+        one.close()
+
+
 def test_a_queue_that_is_being_changed_holds_up_no_other():
     prefix = fresh_prefix()
-    change = Queries(f"{prefix}1").bind("settings_of_queue", name="thumbnails")
 
     async def scenario(servers, _):
         await servers[0].create_queue("thumbnails")
-        holder = await connection.Connection.open(place_of(shared_service()))
-        try:
-            await holder.run(b"START TRANSACTION", change)
+        async with standing_still(prefix, "settings_of_queue", name="thumbnails"):
             await servers[1].enqueue_jobs(QUEUE, [new_job(), new_job(unique_key="k")])
             assert len((await servers[2].dequeue_jobs(QUEUE, 5, claim(), max_running=9)).jobs) == 2
-        finally:
-            holder.close()
+
+    with_servers(scenario, prefix=prefix)
+
+
+def test_a_server_that_stands_still_while_it_claims_keeps_nobody_from_storing_jobs():
+    prefix = fresh_prefix()
+
+    async def scenario(servers, _):
+        await servers[0].dequeue_jobs(QUEUE, 1, claim(), max_running=9)
+        async with standing_still(prefix, "lock_claims", queue=1):
+            await servers[1].enqueue_jobs(QUEUE, [new_job(), new_job(unique_key="k")])
+            assert len((await servers[2].dequeue_jobs(QUEUE, 5, claim())).jobs) == 2
 
     with_servers(scenario, prefix=prefix)
 

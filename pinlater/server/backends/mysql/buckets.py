@@ -25,24 +25,18 @@ class Buckets:
 
     async def take(self, queue: Queue, rate: float, wanted: int) -> Tokens:
         """Take up to so many tokens; below 0, give them back."""
-        name = name_of(queue.id)
 
         async def work(transaction: Transaction) -> Tokens:
-            rows = await transaction.rows("bucket", name=name)
+            rows = await transaction.rows("bucket", queue=queue.id)
             if not rows:
-                await transaction.run(transaction.bind("make_bucket", name=name))
+                await transaction.run(transaction.bind("make_bucket", queue=queue.id))
             was = rows[0][0] if rows else 0
             tokens, moment = spend(was, transaction.now * 1000, rate, wanted)
             if tokens.taken:
-                change = transaction.bind("spend", name=name, spent_until=moment, was=was)
+                change = transaction.bind("spend", queue=queue.id, spent_until=moment, was=was)
                 [changed] = await transaction.run_to_end(change)
                 if not changed.matched:
                     raise Conflict("another server took tokens at the same time")
             return tokens
 
         return await self._database.change(work, is_repeatable=True)
-
-
-def name_of(queue_id: int) -> str:
-    """Return the name under which the bucket of a queue is kept."""
-    return f"bucket of queue {queue_id}"

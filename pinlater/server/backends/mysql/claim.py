@@ -107,7 +107,7 @@ class Claimer:
         if all(request.max_running is None for request in requests):
             return 0
         _, count = await transaction.run(
-            transaction.bind("lock_queue", queue=self._queue.id),
+            transaction.bind("lock_claims", queue=self._queue.id),
             transaction.bind("running_jobs", queue=self._queue.id),
         )
         return int(count.rows[0][0])

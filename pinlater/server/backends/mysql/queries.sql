@@ -71,25 +71,26 @@ SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: bucket
 -- A queue's tokens are spent up to this moment, in epoch microseconds.
-SELECT value FROM {db}.settings WHERE name = :name
+SELECT value FROM {db}.settings WHERE name = CONCAT('bucket of queue ', :queue)
 
 -- name: make_bucket
 -- A full one, if there is none.
-INSERT INTO {db}.settings (name, value) VALUES (:name, 0) ON DUPLICATE KEY UPDATE value = value
+INSERT INTO {db}.settings (name, value) VALUES (CONCAT('bucket of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
 
 -- name: spend
 -- Unless somebody else was quicker.
-UPDATE {db}.settings SET value = :spent_until WHERE name = :name AND value = :was
+UPDATE {db}.settings SET value = :spent_until WHERE name = CONCAT('bucket of queue ', :queue) AND value = :was
 
--- name: forget_bucket
-DELETE FROM {db}.settings WHERE name = :name
+-- name: forget_settings
+DELETE FROM {db}.settings WHERE name IN (CONCAT('bucket of queue ', :queue), CONCAT('claims of queue ', :queue))
 
 -- name: is_queue
 SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL
 
--- name: lock_queue
--- One claim at a time, also of several servers, where the number of running jobs is limited.
-SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL FOR UPDATE
+-- name: lock_claims
+-- One claim at a time, also of several servers, where the number of running jobs is limited. Not by the queue's own row:
+-- a server that stood still with that would keep all others from storing jobs.
+INSERT INTO {db}.settings (name, value) VALUES (CONCAT('claims of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
 
 -- name: running_jobs
 SELECT COUNT(*) FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1

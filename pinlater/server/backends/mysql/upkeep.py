@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.server.backends.contract import Collected, Expired
-from pinlater.server.backends.mysql.buckets import name_of
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queues import Queues
 from pinlater.server.backends.mysql.transaction import Transaction
@@ -143,7 +142,7 @@ class Upkeep:
                 await _change(transaction, free, "remove_jobs")
             if not ids:
                 await transaction.run(
-                    transaction.bind("forget_bucket", name=name_of(queue_id)),
+                    transaction.bind("forget_settings", queue=queue_id),
                     transaction.bind("forget_queue", queue=queue_id),
                 )
 
