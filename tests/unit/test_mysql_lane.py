@@ -8,7 +8,7 @@ import pytest
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.mysql import lane as lanes
-from pinlater.server.backends.mysql.faults import Conflict, Lost, Refused, Unreached
+from pinlater.server.backends.mysql.faults import Blocked, Conflict, Lost, Refused, Unreached
 from pinlater.server.backends.mysql.lane import Lane
 
 
@@ -81,6 +81,22 @@ async def test_a_conflict_is_tried_again_but_not_for_ever(monkeypatch):
     [error] = await gather(Lane("1", Work(*[Conflict("deadlock")] * 10**6)), 1)
     assert isinstance(error, UnknownError)
     assert "nothing was changed" in str(error)
+
+
+@in_loop
+async def test_only_who_meets_others_again_and_again_takes_everything_first(monkeypatch):
+    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 60.0)
+    seen = []
+    faults = [Conflict("deadlock"), Blocked("a lock"), Conflict("deadlock")]
+
+    async def work(batch):
+        seen.append(batch.conflicts)
+        if len(seen) <= len(faults):
+            raise faults[len(seen) - 1]
+        batch.answer([0])
+
+    await gather(Lane("1", work), 1)
+    assert seen == [0, 1, 1, 2]
 
 
 @in_loop

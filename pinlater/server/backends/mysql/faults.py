@@ -31,6 +31,10 @@ class Conflict(Exception):
     """Another transaction was in the way; this one was rolled back, and may be tried again."""
 
 
+class Blocked(Conflict):
+    """Somebody held on to what this one needs, and perhaps still does."""
+
+
 def pause_seconds(conflicts: int) -> float:
     """Return how long to wait after so many conflicts, at random: those who met must not meet again and again."""
     return random.uniform(0, min(0.001 * 2 ** min(conflicts, 10), 0.1))  # noqa: S311 - no secret
@@ -43,7 +47,9 @@ class Refused(UnknownError):
 def fault_of(error: MySQLError) -> Exception:
     """Return what a driver's error means."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    if number in {DEADLOCK, LOCK_WAIT_TIMEOUT, DUPLICATE_KEY}:
+    if number == LOCK_WAIT_TIMEOUT:
+        return Blocked(str(error))
+    if number in {DEADLOCK, DUPLICATE_KEY}:
         return Conflict(str(error))
     if number == 0 or 2000 <= number < 3000 or number in _SHUTTING_DOWN:
         return Lost(str(error))

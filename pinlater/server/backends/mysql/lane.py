@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.mysql.faults import (
+    Blocked,
     Conflict,
     Lost,
     Refused,
@@ -45,7 +46,8 @@ class Batch(Generic[Q, R]):
     Attributes:
         requests: in the order of arrival.
         is_uncertain: an attempt before this one may have been committed.
-        conflicts: attempts that other transactions were in the way of.
+        conflicts: attempts that other transactions were in the way of, but for those that were waited for in vain: what
+            this one would lock to have its way, others would wait for then.
         since: when each request arrived, in seconds of the loop's time.
         is_answered: whether the results were delivered.
         ended: set when there is nothing more to come, the commit included.
@@ -203,9 +205,10 @@ class Lane(Generic[Q, R]):
                 self._is_failing = True
                 batch.fail(connection_failed(self._shard, error))
             except Conflict as error:
-                batch.conflicts += 1
                 if not batch.is_answered and self._is_patient(batch):
-                    await asyncio.sleep(pause_seconds(batch.conflicts))
+                    if not isinstance(error, Blocked):
+                        batch.conflicts += 1
+                        await asyncio.sleep(pause_seconds(batch.conflicts))
                     continue
                 batch.fail(
                     connection_failed(self._shard, error)
