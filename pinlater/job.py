@@ -47,6 +47,8 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             header.setdefault("tag", wire_name)
             header.setdefault("kw_only", True)
         _check_names(name, header)
+        if "__init__" in namespace:
+            raise TypeError(f"job class {name}: a job is a record; instead of __init__, write its fields: user_id: int")
         try:
             kind = super().__new__(mcls, name, bases, namespace, **header)
         except TypeError as error:

@@ -220,7 +220,7 @@ def _place(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_PACKAGE, importlib.__file__, "<frozen "))
+        if not frame.filename.startswith((_PACKAGE, importlib.__file__, "<"))  # "<": code that has no file
     ]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 

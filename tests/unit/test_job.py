@@ -215,3 +215,8 @@ def test_options_of_msgspec_may_stand_in_the_header():
         user_id: int = 0
 
     assert msgspec.json.encode(Short(1)) == b'{"job":"Short","u":1}'
+
+
+def test_a_record_needs_no_init():
+    with pytest.raises(TypeError, match=r"job class Bad: a job is a record; instead of __init__, write its fields"):
+        type(Job)("Bad", (Job,), {"__init__": no_context})

@@ -98,14 +98,19 @@ def test_the_place_is_where_the_user_can_do_something(project, tmp_path):
     assert caught.value.problems == [f"cannot load wk_outer: {tmp_path}/wk_inner.py:2: ValueError: of ours"]
 
 
-def test_a_header_that_makes_no_sense_is_blamed_on_its_line(project, tmp_path):
-    project(wk_header=job("Fine") + job("Mail", ", queu='mail'"))
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ("queu='mail'", "job class Mail: queu is no option; did you mean queue?"),
+        ("attempts='3'", "job Mail: attempts='3' has to be a whole number"),
+    ],
+)
+def test_a_header_that_makes_no_sense_is_blamed_on_its_line(project, tmp_path, option, complaint):
+    project(wk_header=job("Fine") + job("Mail", f", {option}"))
     with pytest.raises(ModulesInvalid) as caught:
         load("wk_header")
     place = f"{tmp_path}/wk_header.py:5"
-    assert caught.value.problems == [
-        f"cannot load wk_header: {place}: TypeError: job class Mail: queu is no option; did you mean queue?"
-    ]
+    assert caught.value.problems == [f"cannot load wk_header: {place}: TypeError: {complaint}"]
 
 
 @pytest.mark.parametrize(
