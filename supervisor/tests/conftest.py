@@ -21,7 +21,7 @@ import pinlater_supervisor
 import psutil
 import pytest
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 PRELUDE = '''
 import logging, os, select, signal, subprocess, sys, time

@@ -179,7 +179,7 @@ def test_what_waits_for_a_server_that_stands_still_is_told_soon(bench, service, 
             await shard.enqueue_jobs(QUEUE, [new_job()])
 
     bench.run(call(), *(later() for _ in range(20)))
-    assert time.monotonic() - began < 9
+    assert time.monotonic() - began < 30
     service.go_on()
 
 

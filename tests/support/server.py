@@ -149,7 +149,7 @@ def _title(process):
         return ""
 
 
-def wait_for(condition, seconds=20.0):
+def wait_for(condition, seconds=60.0):
     """Wait until a condition holds; return its value."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -234,7 +234,7 @@ def _title(process):
         return ""
 
 
-def wait_for(condition, seconds=20, what=lambda: ""):
+def wait_for(condition, seconds=60, what=lambda: ""):
     """Wait until ``condition()`` holds; fail with ``what()`` if that takes too long."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -251,7 +251,7 @@ def info(client, descriptor):
     return client.lookup([descriptor], include_body=True)[descriptor]
 
 
-def await_state(client, descriptor, state, seconds=20):
+def await_state(client, descriptor, state, seconds=60):
     wait_for(lambda: info(client, descriptor).state is state, seconds, lambda: info(client, descriptor))
     return info(client, descriptor)
 

@@ -131,7 +131,7 @@ def test_a_call_ends_at_its_deadline(serve):
     started = time.monotonic()
     with pytest.raises(CallTimeout):
         run(client_of(server, timeout=0.2), lambda client: client.queue_names())
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_waiting_for_a_connection_counts(serve):

@@ -121,7 +121,7 @@ def test_nobody_listening_is_unavailable_at_once():
     address = free_address()
     with pytest.raises(ServerUnavailable, match=f"{address}: connection refused"):
         Connection(address)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_a_server_that_hung_up_while_idle_is_noticed(serve):

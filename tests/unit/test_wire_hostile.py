@@ -149,9 +149,9 @@ LARGE = {
 @pytest.mark.parametrize("frame", LARGE.values(), ids=LARGE)
 def test_large_frames_that_are_well_formed_cost_in_proportion(codec, frame):
     tracemalloc.start()
-    began = time.monotonic()
+    began = time.thread_time()
     codec.decode_call(frame)
-    seconds = time.monotonic() - began
+    seconds = time.thread_time() - began
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert seconds < GENEROUS_SECONDS

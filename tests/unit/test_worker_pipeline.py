@@ -108,7 +108,7 @@ def test_a_request_to_stop_ends_a_wait(pipeline_to, child):
         child.drain()
         began = time.monotonic()
         assert pipeline.wait() is False
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
 
 def test_a_server_that_says_nothing_is_given_up(pipeline_to, monkeypatch):
