@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,6 +130,7 @@ def _run(settings: Settings) -> int:
     from pinlater.server.listeners import listen, listen_locally
     from pinlater.server.logs import set_up_logs
     from pinlater.server.open_files import allow_connections
+    from pinlater.server.private_folder import private_folder
 
     set_up_logs(settings.log_level, settings.log_format)
     settings.report(logging.getLogger("pinlater.server"))
@@ -144,10 +144,10 @@ def _run(settings: Settings) -> int:
     if settings.unix_socket is not None:
         listeners.append(listen_locally(settings.unix_socket))
     drain_seconds = settings.drain_seconds + _STOP_GRACE_SECONDS
-    with tempfile.TemporaryDirectory(prefix="pinlater-server-") as folder:
+    with private_folder() as folder:
         if has_dashboard(settings):
-            listeners.append(listen_locally(Path(folder, OWN_SOCKET)))
-        pools = _pools(settings, listeners, certificates, admin_listener, Path(folder))
+            listeners.append(listen_locally(folder / OWN_SOCKET))
+        pools = _pools(settings, listeners, certificates, admin_listener, folder)
         on_reload = certificates.look if certificates is not None else None
         status = Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds, on_reload=on_reload).run()
     if settings.unix_socket is not None:

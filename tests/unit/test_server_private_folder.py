@@ -1,0 +1,75 @@
+"""The folder of a server's processes: gone with them, also when they were killed."""
+
+import os
+import tempfile
+import time
+
+import pytest
+
+from pinlater.server.private_folder import private_folder
+
+
+@pytest.fixture(autouse=True)
+def parent(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def age(folder):
+    long_ago = time.time() - 3600
+    os.utime(folder, (long_ago, long_ago))
+
+
+def test_it_is_private_and_gone_at_the_end(parent):
+    with private_folder() as folder:
+        (folder / "service.sock").touch()
+        assert folder.parent == parent
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(parent.iterdir()) == []
+
+
+def test_what_a_killed_server_left_is_removed(parent):
+    left = parent / "pinlater-server-abc"
+    left.mkdir()
+    (left / "service.sock").touch()
+    age(left)
+    with private_folder() as folder:
+        assert list(parent.iterdir()) == [folder]
+
+
+def test_folders_of_living_servers_are_left_alone_and_so_is_everything_else(parent):
+    with private_folder() as living:
+        age(living)
+        new, other = parent / "pinlater-server-new", parent / "pinlater-worker-x"
+        new.mkdir()
+        other.mkdir()
+        age(other)
+        file, link = parent / "pinlater-server-file", parent / "pinlater-server-link"
+        file.touch()
+        age(file)
+        link.symlink_to(other)
+        os.utime(link, (1, 1), follow_symlinks=False)
+        with private_folder() as folder:
+            assert sorted(parent.iterdir()) == sorted([folder, living, new, other, file, link])
+
+
+def test_a_folder_lives_as_long_as_a_child_of_its_server(parent):
+    wakeup, wake = os.pipe()
+    with private_folder() as living:
+        pid = os.fork()
+        if pid == 0:
+            os.close(wake)
+            os.read(wakeup, 1)
+            os._exit(0)
+        # Of a server that was killed, nothing is left but its children.
+        living.rename(parent / "pinlater-server-orphaned")
+        living.mkdir()
+    orphaned = parent / "pinlater-server-orphaned"
+    age(orphaned)
+    with private_folder():
+        assert orphaned.exists()
+    os.close(wake)
+    os.waitpid(pid, 0)
+    os.close(wakeup)
+    with private_folder():
+        assert not orphaned.exists()
