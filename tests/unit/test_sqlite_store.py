@@ -79,10 +79,12 @@ def test_a_path_with_characters_that_mean_something_in_an_uri(tmp_path):
     store.close()
 
 
-def test_a_second_server_is_refused_and_told_who_holds_the_store(path, no_patience):
+def test_a_second_server_is_refused_and_told_who_holds_the_store(path, no_patience, caplog):
     first = Store(path)
+    assert caplog.messages == []
     with pytest.raises(ConfigError, match=rf"held by another pinlater-server \(process {os.getpid()}\).*--data-dir"):
         Store(path)
+    assert [message.split(";")[0] for message in caplog.messages] == [f"process {os.getpid()} holds the store {path}"]
     first.close()
     Store(path).close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 import time
@@ -12,6 +13,8 @@ import psutil
 
 from pinlater.errors import ConfigError
 from pinlater.server.backends.sqlite.queries import schema
+
+log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 4
 
@@ -100,23 +103,40 @@ class Store:
 def _lock(path: Path) -> int:
     """Take the lock beside the file; the kernel lets go of it when this process ends, however it ends."""
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + _LOCK_PATIENCE_SECONDS  # a server that was just killed may still be dying
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() < deadline:
-                time.sleep(0.05)
-                continue
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-            os.close(descriptor)
-            raise ConfigError(
-                f"the store {path} is held by another pinlater-server (process {holder or 'unknown'}); "
-                "stop that one, or choose another place with --data-dir"
-            ) from None
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        return descriptor
+    if not _is_locked(descriptor) and not _is_locked_in_time(descriptor, path):
+        holder = _holder(descriptor)
+        os.close(descriptor)
+        raise ConfigError(
+            f"the store {path} is held by another pinlater-server (process {holder}); "
+            "stop that one, or choose another place with --data-dir"
+        )
+    os.truncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_locked_in_time(descriptor: int, path: Path) -> bool:
+    """Take the lock as soon as its holder lets go; a server that was just killed may still be dying."""
+    seconds = _LOCK_PATIENCE_SECONDS
+    log.warning("process %s holds the store %s; waiting for its end, %g s at most", _holder(descriptor), path, seconds)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if _is_locked(descriptor):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
 
 
 def _refuse_network_file_system(path: Path) -> None:
