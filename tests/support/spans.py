@@ -1,19 +1,24 @@
-"""The spans that tests make; a process has one provider of them for good."""
+"""The spans that tests make; a process has one provider of them for good, which all tests share."""
 
-import functools
 from contextlib import contextmanager
 
-from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import get_tracer_provider, set_tracer_provider
 
 
-@functools.cache
 def provider():
-    found = TracerProvider()
-    trace.set_tracer_provider(found)
+    found = get_tracer_provider()
+    if not isinstance(found, TracerProvider):
+        found = TracerProvider()
+        set_tracer_provider(found)
     return found
+
+
+def join(other):
+    """Do what ``set_tracer_provider`` is called for, for those who bring a provider: theirs hears of all spans."""
+    provider().add_span_processor(other._active_span_processor)
 
 
 @contextmanager
