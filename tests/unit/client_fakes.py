@@ -81,7 +81,13 @@ def _encode(codec, call, answer):
     return codec.encode_reply(call.method, call.sequence_id, answer)
 
 
+_reserved = []
+
+
 def free_address():
-    """Return an address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return Address(*sock.getsockname()[:2])
+    """Return an address where nobody listens, unless by its number: other tests take any free one."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", 0))
+    _reserved.append(sock)
+    return Address(*sock.getsockname()[:2])
