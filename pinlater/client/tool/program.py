@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -28,6 +29,7 @@ from pinlater.client.tool import (
 )
 from pinlater.client.tool.command import Group, Session
 from pinlater.client.tool.near import near_queues
+from pinlater.client.tool.original_options import is_original, translate
 from pinlater.errors import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
@@ -111,8 +113,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; return the exit status. Errors become one line on stderr."""
     session = Session()
     try:
+        words = _ours(arguments)
         # Not tool.main: it would make a closed pipe an exit status of 1, which here means a refusal.
-        with tool.make_context("pinlater", list(arguments)) as context:
+        with tool.make_context("pinlater", words) as context:
             session = context.ensure_object(Session)
             status = tool.invoke(context)
         sys.stdout.flush()
@@ -130,6 +133,15 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(f"pinlater: {' '.join(text.split())}", err=True)
         return exit_status
     return status if isinstance(status, int) else 0
+
+
+def _ours(arguments: Sequence[str]) -> list[str]:
+    """Return the words of our command; if they were given as the original tool takes them, say what ours are."""
+    if not is_original(arguments):
+        return list(arguments)
+    words = translate(arguments)
+    click.echo(f"pinlater: --mode is of the original tool; this is now: pinlater {shlex.join(words)}", err=True)
+    return words
 
 
 def describe(error: Exception, near: Sequence[str] = ()) -> tuple[str, int]:
