@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pinlater import __version__
-from pinlater.errors import EXIT_CONFIG, ConfigError
-from pinlater.server.settings import Settings, load_settings
+from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError, ShardConnectionFailed
+from pinlater.server.setting_loader import load_settings
+from pinlater.server.settings import Settings
 from pinlater.server.settings import list_settings as settings_table
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ Signals: TERM answers the calls under way and ends; INT ends at once; HUP replac
 anew; USR2 writes to stderr what each process does.
 
 \b
-Exit status: 0 stopped, 2 wrong usage, 69 unavailable, 78 wrong settings.
+Exit status: 0 stopped, 2 wrong usage, 69 unavailable (--check: the store does not answer), 78 wrong settings.
 """
 
 
@@ -52,7 +53,7 @@ Exit status: 0 stopped, 2 wrong usage, 69 unavailable, 78 wrong settings.
 )
 @click.option("--processes", metavar="N", help="Processes that share the port (SERVER_PROCESSES).  [default: 1]")
 @click.option("--set", "more", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
-@click.option("--check", is_flag=True, help="Check the settings, say what they are, and exit.")
+@click.option("--check", is_flag=True, help="Check settings and files, connect to the shards, and exit.")
 @click.option("--list-settings", is_flag=True, help="List all settings with their defaults, and exit.")
 @click.version_option(__version__, prog_name="pinlater-server")
 def main(  # noqa: PLR0917 - click calls it
@@ -84,6 +85,9 @@ def main(  # noqa: PLR0917 - click calls it
     except ConfigError as error:
         click.echo(f"pinlater-server: {error}", err=True)
         sys.exit(EXIT_CONFIG)
+    except ShardConnectionFailed as error:
+        click.echo(f"pinlater-server: the settings are fine, but the store does not answer: {error}", err=True)
+        sys.exit(EXIT_UNAVAILABLE)
 
 
 def _pairs(more: tuple[str, ...]) -> dict[str, str]:
@@ -110,14 +114,16 @@ def _check(settings: Settings) -> int:
     from pinlater.server.certificates import certificates_of
     from pinlater.server.limits_files import LimitsFiles
     from pinlater.server.rate_limits import RateLimits
+    from pinlater.server.store_check import check_store
 
     _refuse_exposure(settings)
     certificates_of(settings)  # reads them
     LimitsFiles(settings, RateLimits(), lambda: None)  # likewise
     check_access(settings)
+    store = check_store(settings)
     click.echo(
         f"settings are fine: service on {settings.thrift_host}:{settings.thrift_port}, "
-        f"admin on {settings.admin_host}:{settings.admin_port}, store in {settings.data_dir}"
+        f"admin on {settings.admin_host}:{settings.admin_port}, store: {store}"
     )
     return 0
 

@@ -3,7 +3,8 @@
 The syntax of a file is the part of systemd's ``EnvironmentFile=`` in which both readers agree: one
 ``KEY=VALUE`` a line, comments on lines of their own behind ``#`` or ``;``, values in single or double quotes
 if need be. Where systemd would read something else than it says (an open quote, a backslash outside quotes),
-the line is refused.
+the line is refused. Java's properties files, which the original service reads, may also write ``KEY : VALUE``
+and begin a comment with ``!``; both are understood.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pinlater.errors import ConfigError
 ENVIRONMENT_PREFIX = "PINLATER_"
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SEPARATOR = re.compile(r"\s*[=:]\s*")
 _ESCAPED = re.compile(r'\\(["\\`$])')
 
 
@@ -44,7 +46,7 @@ def from_file(file: Path) -> Iterator[Entry]:
     # Not splitlines(): it also cuts at form feeds and other characters that no editor counts as a line.
     for number, line in enumerate(content.split("\n"), start=1):
         stripped = line.strip()
-        if stripped and stripped[0] not in "#;":
+        if stripped and stripped[0] not in "#;!":
             yield _entry(stripped, f"{file}:{number}")
 
 
@@ -62,11 +64,11 @@ def from_options(options: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def _entry(line: str, place: str) -> Entry:
-    key, equals, value = (part.strip() for part in line.partition("="))
-    if not equals or not _KEY.fullmatch(key):
+    key, *values = _SEPARATOR.split(line, maxsplit=1)
+    if not values or not _KEY.fullmatch(key):
         hint = "leave out 'export'" if key.startswith("export ") else "write KEY=VALUE, comments start with #"
         raise ConfigError(f"{place}: {line[:60]!r} is not KEY=VALUE; {hint}")
-    return Entry(key, _unquoted(value, f"{place}: {key}"), place)
+    return Entry(key, _unquoted(values[0], f"{place}: {key}"), place)
 
 
 def _unquoted(value: str, place: str) -> str:

@@ -12,16 +12,13 @@ reported and the others are left alone.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pinlater.errors import ConfigError
 from pinlater.server import setting_values as values
-from pinlater.server.setting_sources import ENVIRONMENT_PREFIX, Entry, from_environment, from_file, from_options
 
 T = TypeVar("T")
 
@@ -43,6 +40,16 @@ IGNORED_KEYS = frozenset(
     }
 )
 """Keys of the original service for things that this one does not have."""
+
+SHARD_KEYS = IGNORED_KEYS | {
+    "BACKEND_CONFIG",
+    "BACKEND_CONNECTIONS_PER_SHARD",
+    "MYSQL_COUNT_LIMIT",
+    "MYSQL_DATABASE_PREFIX",
+    "MYSQL_NUM_DB_PER_QUEUE",
+    "SHARD_ALLOWED_HOSTNAME_PREFIX",
+}
+"""Keys that mean a store of shards. The original service took MySQL where a file had them and no PINLATER_BACKEND."""
 
 SECRET_KEYS = frozenset({"ADMIN_PASSWORD_HASH", "READER_PASSWORD_HASH"})
 """Not printed, neither with the settings nor in an error: someone may have put the password itself there."""
@@ -265,119 +272,8 @@ DECLARATIONS: tuple[Declaration, ...] = tuple(
     item.metadata["declared"]._replace(name=item.name) for item in dataclasses.fields(Settings) if item.metadata
 )
 
-_BY_KEY = {key: declared for declared in DECLARATIONS for key in (declared.key, *declared.aliases)}
-
-
-def load_settings(config_file: Path | None, environ: Mapping[str, str], options: Mapping[str, str]) -> Settings:
-    """Return the settings of all sources.
-
-    Args:
-        config_file: of ``--config``.
-        environ: such as ``os.environ``.
-        options: setting key -> text, from the command line.
-
-    Raises:
-        ConfigError: one line that says where, what is wrong and what to write.
-    """
-    loading = _Loading(data_home=environ.get("XDG_DATA_HOME", ""))
-    loading.take(from_file(config_file) if config_file else ())
-    loading.take_environment(from_environment(environ))
-    loading.take(from_options(options))
-    return loading.settings()
-
 
 def list_settings() -> str:
     """Return a text for ``--help``: every key with its default and its purpose."""
     width = max(len(declared.key) + len(declared.default) for declared in DECLARATIONS) + 1
     return "\n".join(f"{declared.key + '=' + declared.default:<{width}}  {declared.help}" for declared in DECLARATIONS)
-
-
-class _Loading:
-    """Gathers entries, later ones over earlier ones, then reads them."""
-
-    def __init__(self, data_home: str) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._ignored: set[str] = set()
-        self._doubts: list[str] = []
-        if data_home.startswith("/"):  # the XDG rules: a relative one is to be ignored
-            self._entries["DATA_DIR"] = Entry("DATA_DIR", f"{data_home}/pinlater", "environment XDG_DATA_HOME")
-        self._defaults = dict(self._entries)
-
-    def take(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            if not self._take(entry):
-                raise ConfigError(f"{entry.place}: {entry.key} is no setting{_did_you_mean(entry.key)}")
-
-    def take_environment(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            suggestion = _did_you_mean(entry.key, cutoff=0.88, prefix=ENVIRONMENT_PREFIX)
-            if not self._take(entry) and suggestion:
-                self._doubts.append(f"environment: {entry.key} is no setting and has no effect{suggestion}")
-
-    def _take(self, entry: Entry) -> bool:
-        """Keep the entry; return False if its key is unknown."""
-        for key in (entry.key, entry.key.removeprefix(ENVIRONMENT_PREFIX)):
-            if key in _BY_KEY:
-                self._entries[_BY_KEY[key].key] = entry
-                return True
-            if key in IGNORED_KEYS:
-                self._ignored.add(key)
-                return True
-        return False
-
-    def settings(self) -> Settings:
-        settings = Settings(
-            **dict(self._values()), ignored_keys=tuple(sorted(self._ignored)), doubts=tuple(self._doubts)
-        )
-        if settings.server_set_enabled and settings.server_set_file is None:
-            place = self._entries["SERVER_SET_ENABLED"].place
-            raise ConfigError(f"{place}: SERVER_SET_ENABLED=true needs SERVER_SET_PATH; write the path of the file")
-        if str(settings.data_dir).startswith("~"):
-            raise ConfigError("DATA_DIR: this user has no home directory; write a full path, such as /var/lib/pinlater")
-        if settings.server_processes > 1 and settings.backend == "sqlite":
-            raise ConfigError(
-                f"SERVER_PROCESSES={settings.server_processes} needs a store that several processes can share; "
-                "the sqlite file has one owner: write 1, or choose another PINLATER_BACKEND"
-            )
-        if settings.backend != "sqlite" and settings.shards_file is None:
-            raise ConfigError(
-                f"{self._entries['PINLATER_BACKEND'].place}: PINLATER_BACKEND={settings.backend} needs "
-                "BACKEND_CONFIG; write the path of the file of shards"
-            )
-        for key, value in (("THRIFT_TLS_KEY", settings.tls_key), ("THRIFT_TLS_CLIENT_CA", settings.tls_client_ca)):
-            if value is not None and settings.tls_certificate is None:
-                raise ConfigError(
-                    f"{self._entries[key].place}: {key} is nothing without THRIFT_TLS_CERT; name the certificate, too"
-                )
-        if settings.max_body_bytes >= settings.max_frame_bytes:
-            raise ConfigError(
-                f"MAX_BODY_BYTES={settings.max_body_bytes} does not fit into "
-                f"MAX_FRAME_BYTES={settings.max_frame_bytes}; make the frame larger or the body smaller"
-            )
-        return settings
-
-    def _values(self) -> Iterator[tuple[str, Any]]:
-        for declared in DECLARATIONS:
-            entry = self._entries.get(declared.key)
-            if entry and not entry.value:
-                entry = self._defaults.get(declared.key)
-            if entry:
-                yield declared.name, _read(declared, entry)
-
-
-def _read(declared: Declaration, entry: Entry) -> Any:
-    try:
-        return declared.read(entry.value)
-    except ValueError as error:
-        comment = " (a comment needs a line of its own)" if " #" in entry.value else ""
-        shown = "..." if declared.key in SECRET_KEYS else entry.value[:60]
-        raise ConfigError(f"{entry.place}: {entry.key}={shown} {error}{comment}") from None
-
-
-def _did_you_mean(key: str, cutoff: float = 0.6, prefix: str = "") -> str:
-    known = [*_BY_KEY, *IGNORED_KEYS]
-    close = difflib.get_close_matches(key.upper().removeprefix(ENVIRONMENT_PREFIX), known, n=1, cutoff=cutoff)
-    if not close:
-        return "" if prefix else "; see pinlater-server --list-settings"
-    name = close[0] if close[0].startswith(ENVIRONMENT_PREFIX) else prefix + close[0]
-    return f"; did you mean {name}?"

@@ -34,6 +34,9 @@ class ServerBackend(Backend, Protocol):
     def shard_states(self) -> list[ShardState]:
         """Return how each shard is."""
 
+    async def ping_shards(self) -> dict[str, str]:
+        """Ask every shard whether it answers, and return what is wrong with those that do not, by name."""
+
 
 class Store(NamedTuple):
     """A store that was opened.

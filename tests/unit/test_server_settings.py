@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.server.settings import DECLARATIONS, IGNORED_KEYS, Settings, list_settings, load_settings
+from pinlater.server.setting_loader import load_settings
+from pinlater.server.settings import DECLARATIONS, IGNORED_KEYS, Settings, list_settings
 
 
 @pytest.fixture
@@ -42,10 +43,29 @@ def test_times_are_in_the_unit_of_the_attribute(load):
 
 
 def test_a_properties_file_of_the_original_works(load):
-    old = "".join(f"{key} = 5\n" for key in sorted(IGNORED_KEYS)) + "MYSQL_COUNT_LIMIT=77\nQUEUE_CONFIG_FILE_PATH=\n"
-    settings = load(old)
-    assert settings.count_limit == 77
+    old = "! comment\n" + "".join(f"{key} = 5\n" for key in sorted(IGNORED_KEYS))
+    old += "MYSQL_COUNT_LIMIT : 77\nTHRIFT_PORT:9011\nTHRIFT_HOST=::1\nQUEUE_CONFIG_FILE_PATH=\n"
+    settings = load(old, options={"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": "/shards.json"})
+    assert (settings.count_limit, settings.thrift_port, settings.thrift_host) == (77, 9011, "::1")
     assert settings.ignored_keys == tuple(sorted(IGNORED_KEYS))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MYSQL_NUM_DB_PER_QUEUE=4",
+        "SHARD_ALLOWED_HOSTNAME_PREFIX=db",
+        "BACKEND_CONFIG=/s.json",
+        "MONITOR_LOG_INTERVAL=1",
+    ],
+)
+def test_a_file_for_shards_that_names_no_store_never_means_sqlite(load, line):
+    key = line.partition("=")[0]
+    with pytest.raises(
+        ConfigError, match=rf"server.properties:1: {key} is for a store of shards.*PINLATER_BACKEND=mysql"
+    ):
+        load(line + "\nPINLATER_BACKEND=\n")
+    assert load(line + "\nPINLATER_BACKEND=sqlite\n").backend == "sqlite"
 
 
 def test_the_syntax_is_that_of_an_environment_file(load):
@@ -167,7 +187,7 @@ def test_variables_of_other_programs_are_left_alone_and_slips_reported(caplog):
 
 
 def test_ignored_keys_are_reported_in_one_line(load, caplog):
-    settings = load("BACKEND_NUM_AUTO_RETRIES=2\nBACKEND_QUERY_PARALLELISM=5\n")
+    settings = load("PINLATER_BACKEND=sqlite\nBACKEND_NUM_AUTO_RETRIES=2\nBACKEND_QUERY_PARALLELISM=5\n")
     with caplog.at_level(logging.INFO):
         settings.report(logging.getLogger("settings"))
     [record] = caplog.records

@@ -7,7 +7,8 @@ import pytest
 
 from pinlater.errors import ConfigError
 from pinlater.server.metrics import Metrics
-from pinlater.server.settings import Settings, load_settings
+from pinlater.server.setting_loader import load_settings
+from pinlater.server.settings import Settings
 from pinlater.server.stores import open_store
 
 

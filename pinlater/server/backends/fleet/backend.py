@@ -100,6 +100,18 @@ class FleetBackend:
         """Return how each shard is."""
         return [member.state for member in self._roster]
 
+    async def ping_shards(self) -> dict[str, str]:
+        """Ask every shard whether it answers, and return what is wrong with those that do not, by name."""
+        members = list(self._roster)
+        results = await asyncio.gather(*(member.shard.ping() for member in members), return_exceptions=True)
+        failed: dict[str, str] = {}
+        for member, result in zip(members, results, strict=True):
+            if isinstance(result, ServiceError):
+                failed[member.name] = str(result)
+            elif isinstance(result, BaseException):
+                raise result
+        return failed
+
     # Queues
 
     async def create_queue(self, queue: str) -> None:
