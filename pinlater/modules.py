@@ -17,7 +17,7 @@ from typing import Any
 
 from pinlater.codec import JobCodec
 from pinlater.errors import ConfigError
-from pinlater.job import Job, is_concrete
+from pinlater.job import Job, RawJob, is_concrete
 from pinlater.middleware import Middleware
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
@@ -79,16 +79,24 @@ def _shadow_of(module: ModuleType) -> str:
 def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:
     """Return the codec of some classes.
 
+    Any queue may hold jobs of a typed class, since ``enqueue(job, queue=…)`` and ``pinlater move-jobs`` put them there.
+
     Raises:
-        ConfigError: two classes share a name, or one of ``queues`` belongs to no class.
+        ConfigError: two classes share a name, or one of ``queues`` belongs to no class and all classes are raw, so
+            that no job of it could be decoded.
     """
     codec = JobCodec(kinds)
-    unknown = [queue for queue in queues if queue not in codec.queues]
-    if unknown:
+    unknown = unnamed_queues(codec, queues)
+    if unknown and all(issubclass(kind, RawJob) for kind in kinds):
         raise ConfigError(
             f"no job class has the queue {', '.join(map(repr, unknown))}; there are {', '.join(codec.queues)}"
         )
     return codec
+
+
+def unnamed_queues(codec: JobCodec, queues: Iterable[str]) -> list[str]:
+    """Return those of some queues that no class names as its own."""
+    return [queue for queue in queues if queue not in codec.queues]
 
 
 def refuse_plain(kinds: Iterable[type[Job]], queues: Container[str]) -> None:

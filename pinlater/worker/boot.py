@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import logging
 import sys
@@ -12,7 +13,7 @@ from pinlater_supervisor import Child, rss_bytes
 from pinlater import __version__
 from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
-from pinlater.modules import load_job_classes, make_codec, refuse_plain
+from pinlater.modules import load_job_classes, make_codec, refuse_plain, unnamed_queues
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import JobProcess
@@ -107,3 +108,10 @@ def _say_hello(options: Options, codec: JobCodec) -> None:
         "; ".join(pool.in_words(codec.queues) for pool in options.pools),
         ", ".join(map(str, options.servers.addresses())),
     )
+    for queue in unnamed_queues(codec, options.queues):
+        near = difflib.get_close_matches(queue, codec.queues, n=1)
+        log.warning(
+            "no job class has the queue %r%s; this worker runs what was enqueued there with queue=… or moved there",
+            queue,
+            f" (did you mean {near[0]!r}?)" if near else "",
+        )

@@ -206,7 +206,11 @@ def test_all_that_cannot_be_loaded_is_said_once(start, folder):
     ("code", "arguments", "reason"),
     [
         ("", (), "no job class in mine.py; define one"),
-        ("from jobs import *\n__all__ = ['Touch']", ("--queue", "unknown"), "no job class has the queue 'unknown'"),
+        (
+            "from pinlater import RawJob\nclass Old(RawJob, queue='old'):\n  def run(self, c): pass",
+            ("--queue", "unknown"),
+            "no job class has the queue 'unknown'; there are old",
+        ),
         (
             "from jobs import *\n__all__ = ['Touch']\nclass A(Job, name='Touch'):\n  def run(self, c): pass",
             (),

@@ -74,3 +74,14 @@ def test_a_burst_survives_the_death_of_a_process(start, client, folder):
     assert worker.wait() == 0
     assert info(client, killer).state is JobState.FAILED
     assert info(client, touched).state is JobState.SUCCEEDED
+
+
+def test_a_queue_that_no_class_names_is_served(start, client, folder):
+    client.create_queue("express")
+    worker = start("--processes", 1, "--queue", "touch", "--queue", "touhc", "--queue", "express")
+    job = put(client, "Touch", "express", number=7)
+    assert await_state(client, job, JobState.SUCCEEDED).status == ""
+    assert ran(folder) == ["touch 7"]
+    assert worker.log.count("no job class has the queue 'touhc' (did you mean 'touch'?); this worker runs what") == 1
+    assert worker.log.count("no job class has the queue 'express'; this worker runs what") == 1
+    assert worker.stop() == 0

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.modules import ModulesInvalid, load_job_classes, load_middleware, make_codec, refuse_plain
+from pinlater.modules import ModulesInvalid, load_job_classes, load_middleware, make_codec, refuse_plain, unnamed_queues
 
 JOB = "from pinlater import Job\nclass {name}(Job{options}):\n    def run(self, context): pass\n"
 
@@ -165,12 +165,18 @@ def test_job_classes_that_only_lack_run(project):
         load("wk_bare")
 
 
-def test_a_queue_that_no_class_has(project):
+def test_a_queue_that_no_class_has_may_hold_jobs_of_typed_classes(project):
     project(wk_mails=job("Mails"))
-    kinds = load_job_classes(["wk_mails"])
-    assert make_codec(kinds, ["mails"]).queues == ["mails"]
-    with pytest.raises(ConfigError, match="no job class has the queue 'letters'; there are mails"):
-        make_codec(kinds, ["mails", "letters"])
+    codec = make_codec(load_job_classes(["wk_mails"]), ["mails", "letters"])
+    assert codec.queues == ["mails"]
+    assert unnamed_queues(codec, ["mails", "letters"]) == ["letters"]
+    assert codec.decode("letters", b'{"job": "Mails"}').job_options.queue == "mails"
+
+
+def test_a_queue_that_no_class_has_cannot_be_served_by_raw_classes_alone(project):
+    project(wk_raw="from pinlater import RawJob\nclass Old(RawJob, queue='old'):\n  def run(self, context): pass\n")
+    with pytest.raises(ConfigError, match="no job class has the queue 'letters'; there are old"):
+        make_codec(load_job_classes(["wk_raw"]), ["old", "letters"])
 
 
 def test_two_classes_of_one_name(project):
