@@ -117,8 +117,11 @@ def _read_nothing() -> None:
 
 def _run(child: Child, run: Run) -> int:
     try:
-        return _exit_code(run(child))
+        result = run(child)
+        child.returned()
+        return _exit_code(result)
     except SystemExit as leaving:
+        child.returned()
         if leaving.code is None or isinstance(leaving.code, int):
             return _exit_code(leaving.code)
         log.error("%s[%d]: %s", child.pool, child.slot, leaving.code)  # noqa: TRY400 - a message, not a failure

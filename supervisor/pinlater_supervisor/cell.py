@@ -8,8 +8,8 @@ from time import monotonic_ns
 
 RUNNING, DRAINING, STOPPING_NOW = 0, 1, 2
 
-_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _LOOK_AT, _HEARD, _WEIGHT = range(8)
-_TEXT = 64
+_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _LOOK_AT, _HEARD, _WEIGHT, _FALLING, _RETURNED = range(10)
+_TEXT = 128
 _TEXT_MAX_BYTES = 512
 _NEVER = 2**64 - 1
 
@@ -58,6 +58,24 @@ class Cell:
     def set_look_at(self, moment: float) -> None:
         """Set by the master: when it will look at `kill_at_seconds` again."""
         self._words[_LOOK_AT] = _nanoseconds(moment)
+
+    @property
+    def is_being_killed(self) -> bool:
+        """Whether the master kills the child right now for its time-out, unless it takes that back at once."""
+        return self._words[_FALLING] != 0
+
+    def set_being_killed(self, is_so: bool) -> None:
+        """Set by the master, which then looks at `kill_at_seconds` for the last time."""
+        self._words[_FALLING] = is_so
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the child's `run` came to its end, so that its exit code is its own word."""
+        return self._words[_RETURNED] != 0
+
+    def note_returned(self) -> None:
+        """Set by the child."""
+        self._words[_RETURNED] = 1
 
     @property
     def stage(self) -> int:

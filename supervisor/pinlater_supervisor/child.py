@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from math import inf
 from time import monotonic
@@ -16,6 +17,8 @@ from pinlater_supervisor.memory import rss_bytes
 Hook = Callable[[], object]
 
 _STATUS_SECONDS = 1.0
+_TAKEN_BACK_SECONDS = 0.001
+"""Between two looks of a child that is being killed: it is dead, or was let live, within a few of them."""
 
 
 class Place(NamedTuple):
@@ -75,9 +78,14 @@ class Child:
 
         The last call counts, so a time-out per task is one call before each task and costs a
         microsecond: the master is woken only when a moment comes before the one it waits for.
+
+        When this returns, the moment named before counts no more. A child that is being killed for it never
+        returns from here: what it does next cannot be hit by mistake.
         """
         if self._cell.set_kill_at(inf if moment is None else moment):
             signals.ring(self._doorbell)
+        while self._cell.is_being_killed:  # looked at after the line above, as the master does it the other way round
+            time.sleep(_TAKEN_BACK_SECONDS)
 
     def status(self, text: str) -> None:
         """Say in a few words what goes on; shown by systemd and in the log on SIGUSR2. Cheap to repeat."""
@@ -134,6 +142,11 @@ class Child:
     def heard_reopen(self, _number: int, _frame: FrameType | None) -> None:
         if self._reopen_hook is not None:
             self._reopen_hook()
+
+    def returned(self) -> None:
+        """Note that `run` has come to its end: an exit code of 0 counts only then."""
+        if self.pid == os.getpid():
+            self._cell.note_returned()
 
     def forget_hooks(self) -> None:
         """Once `run` is over, nothing may break into the child's way out."""

@@ -39,6 +39,7 @@ class ChildExit:
         run_seconds: from fork to reaping.
         was_ready: whether it had called `Child.ready()`.
         stopping: whether the master had asked it to stop.
+        has_returned: whether its `run` came to an end; `os._exit` in the midst of it is a crash, whatever the code.
         killed_by_master: why the master killed it, None if it did not.
         kill_detail: what the master had measured then, for people.
         oom_suspected: whether the kernel's count of out-of-memory kills in our cgroup grew.
@@ -54,13 +55,14 @@ class ChildExit:
     run_seconds: float
     was_ready: bool
     stopping: bool
+    has_returned: bool = True
     killed_by_master: str | None = None
     kill_detail: str = ""
     oom_suspected: bool = False
 
     @property
     def is_clean(self) -> bool:
-        return self.code == EX_OK
+        return self.code == EX_OK and self.has_returned
 
     @property
     def is_expected(self) -> bool:
@@ -85,6 +87,8 @@ class ChildExit:
             return "out of memory" if self.oom_suspected else "perhaps out of memory"
         if self.code == EX_CONFIG and not self.was_ready:
             return "cannot boot"
+        if self.code is not None and self.was_ready and not self.has_returned:
+            return "in the midst of its work"
         return "" if self.was_ready or self.stopping else "before it was ready"
 
 

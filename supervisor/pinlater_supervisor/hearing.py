@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 DUMP_SIGNAL = signal.SIGUSR2
 
 _STDERR = 2
+_CLOCKS = {
+    signal.ITIMER_REAL: signal.SIGALRM,
+    signal.ITIMER_VIRTUAL: signal.SIGVTALRM,
+    signal.ITIMER_PROF: signal.SIGPROF,
+}
+"""A process has one of each, and its signal ends the process unless there is a handler."""
 
 
 def hear(child: Child) -> None:
@@ -28,8 +34,9 @@ def hear(child: Child) -> None:
 
 
 def hear_again(child: Child) -> None:
-    """Undo what the child's work did to signals: took their handlers, blocked them, left an alarm clock running."""
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    """Undo what the child's work did to signals: took their handlers, blocked them, left alarm clocks running."""
+    for clock in _CLOCKS:
+        signal.setitimer(clock, 0)
     _listen(child)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
@@ -39,6 +46,8 @@ def _listen(child: Child) -> None:
     # nothing, since programs that the child starts would inherit the disposition "ignored".
     signal.signal(signal.SIGINT, signals.noted)
     signal.signal(signal.SIGHUP, signals.noted)
+    for alarm in _CLOCKS.values():  # that one piece of work left behind must not end the next
+        signal.signal(alarm, signals.noted)
     # As every Python process: a broken pipe is an OSError. `subprocess` gives programs the default back.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, child.heard_term)

@@ -37,6 +37,7 @@ class Process:
         retire_reason: why it was asked to stop, None if it was not.
         killed: why the master killed it, None if it did not.
         kill_detail: what it had measured then, for people.
+        overtime_kill_at: when it will be killed for its time-out, should that still hold then.
     """
 
     def __init__(self, pool: Pool, slot: int, generation: int, cell: Cell, stretch: float = 1.0) -> None:
@@ -49,6 +50,7 @@ class Process:
         self.started_at = monotonic()
         self.hurry_at = inf
         self.kill_at = inf
+        self.overtime_kill_at = inf
         self.nudge_at = inf
         self._announced = 0
         self._nudges_left = 0
@@ -126,6 +128,19 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         self.signal(signal.SIGKILL)
 
+    def kill_if_overdue(self, now: float, reason: str) -> bool:
+        """Kill it unless it has named a later moment, or none; whether it was killed.
+
+        First it is shown that it is being killed, then its wish is read for the last time. The child names its wish
+        first and looks then, and waits while it is being killed. So it is either seen to have gone on, or stands still.
+        """
+        self.cell.set_being_killed(True)
+        if self.cell.kill_at_seconds <= now:
+            self.kill(reason)
+            return True
+        self.cell.set_being_killed(False)
+        return False
+
     def exit(self, status: int, usage: struct_rusage, *, oom_has_killed: bool) -> ChildExit:
         """How it ended, once it has been reaped."""
         code, number = split_status(status)
@@ -139,6 +154,7 @@ class Process:
             peak_rss_bytes=peak_rss_bytes(usage),
             run_seconds=monotonic() - self.started_at,
             was_ready=self.is_ready,
+            has_returned=self.cell.has_returned,
             stopping=self.is_stopping,
             killed_by_master=self.killed,
             kill_detail=self.kill_detail,

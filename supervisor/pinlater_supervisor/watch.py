@@ -78,10 +78,29 @@ class Watch:
         process.cell.set_look_at(inf)
         due = process.cell.kill_at_seconds
         if now >= due:
-            self._dump_and_kill(process, now, TIME_OUT)
-            return process.kill_at
+            return self._sentence(process, now)
+        if process.overtime_kill_at < inf:
+            self._pardon(process)
         process.cell.set_look_at(due)
         return due
+
+    def _sentence(self, process: Process, now: float) -> float:
+        """Have a child that is over its time write its stacks; kill it after that if it still is."""
+        if process.overtime_kill_at == inf and not process.is_dumped:
+            log.error("%s: %s; stacks follow, then it is killed", process, TIME_OUT)
+            process.dump()
+            process.overtime_kill_at = now + DUMP_SECONDS
+        if now < process.overtime_kill_at:
+            return process.overtime_kill_at
+        if process.kill_if_overdue(now, TIME_OUT):
+            log.error("%s: killed: %s", process, TIME_OUT)
+            return inf
+        return now  # its wish has changed just now
+
+    def _pardon(self, process: Process) -> None:
+        log.warning("%s: what took too long has ended by itself; it is not killed", process)
+        process.overtime_kill_at = inf
+        process.is_dumped = False
 
     def _dump_and_kill(self, process: Process, now: float, reason: str) -> None:
         if process.is_dumped:

@@ -170,9 +170,12 @@ def test_a_child_hears_again_what_its_work_has_silenced(start):
         def run(child):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            for clock in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+                signal.setitimer(clock, 0.05)
             hear_again(child)
-            time.sleep(0.1)
+            ended = time.process_time() + 0.2  # two of them count only while the processor works
+            while time.process_time() < ended:
+                pass
             worker(child)
 
         supervise(Pool(name="jobs", run=run), drain_seconds=600)
@@ -182,6 +185,38 @@ def test_a_child_hears_again_what_its_work_has_silenced(start):
     master.expect("drained")
     assert "exited with 0" in " ".join(master.expect("exit jobs 0"))
     assert master.stop() == 0
+
+
+def test_an_alarm_clock_that_work_leaves_behind_does_not_end_the_child(start):
+    master = start("""
+        def run(child):
+            for clock in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+                signal.setitimer(clock, 0.01)
+            ended = time.process_time() + 0.2
+            while time.process_time() < ended:
+                pass
+            worker(child)
+
+        supervise(Pool(name="jobs", run=run))
+    """)
+    master.expect("ready")
+    assert master.stop() == 0
+
+
+def test_a_child_that_leaves_with_0_in_the_midst_of_its_work_is_replaced(start):
+    master = start("""
+        def run(child):
+            child.ready()
+            if not os.path.exists(sys.argv[0] + ".left"):
+                open(sys.argv[0] + ".left", "w").close()
+                os._exit(0)
+            say("the rest is done")
+
+        supervise(Pool(name="jobs", run=run, restart=False))
+    """)
+    assert "exited with 0 (in the midst of its work)" in " ".join(master.expect("exit jobs 0"))
+    master.expect("the rest is done")
+    assert master.wait() == 0
 
 
 def test_what_a_child_forks_does_not_answer_for_it(start):

@@ -73,6 +73,35 @@ def test_a_child_is_killed_at_the_moment_it_named(start):
     assert master.stop() == 0
 
 
+def test_a_child_is_not_killed_for_what_has_ended_since(start):
+    master = start("""
+        log = os.path.join(os.path.dirname(sys.argv[0]), "stderr")
+
+        def logged(text):
+            while text not in open(log).read():
+                time.sleep(0.01)
+
+        def run(child):
+            child.ready()
+            for _ in range(2):
+                child.kill_at(time.monotonic() + 0.1)
+                logged("stacks follow, then it is killed")
+                child.kill_at(None)
+                logged("it is not killed")
+                say("the next task is done")
+                os.truncate(log, 0)
+            child.kill_at(time.monotonic() + 0.1)
+            time.sleep(600)
+
+        supervise(Pool(name="jobs", run=run))
+    """)
+    first = master.expect("the next task")
+    assert master.expect("the next task") == first
+    assert "killed by SIGKILL (time-out)" in " ".join(master.expect("exit jobs 0")), "the last one does not end"
+    assert not any(line.startswith("exit") for line in master.said[:-1])
+    assert master.stop() == 0
+
+
 def test_a_child_that_is_never_ready_is_killed(start):
     master = start("""
         def run(child):

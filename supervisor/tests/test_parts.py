@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from math import inf
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from pinlater_supervisor import ChildExit, Pool, Supervisor
 from pinlater_supervisor.backoff import Backoff
 from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
+from pinlater_supervisor.child import Child, Place
 from pinlater_supervisor.crew import Crew
 from pinlater_supervisor.memory import OomCounter
 from pinlater_supervisor.process import NUDGES, Process
@@ -271,3 +273,36 @@ def test_a_signal_that_was_answered_is_not_sent_again(monkeypatch):
     process.hurry("test")  # a later stage has to be heard again
     process.nudge(process.nudge_at)
     assert sent == [signal.SIGTERM, signal.SIGQUIT, signal.SIGQUIT]
+
+
+class TestTimeOut:
+    """Between the last look at what a child wants and its death, the child must not go on to something else."""
+
+    def child_of(self, cell):
+        return Child(Place("jobs", 0, 0), cell, "test", os.open(os.devnull, os.O_WRONLY))
+
+    def test_a_child_that_is_being_killed_does_not_go_on(self):
+        cell = Cell()
+        child, went_on = self.child_of(cell), []
+        cell.set_being_killed(True)
+        thread = threading.Thread(target=lambda: went_on.append(child.kill_at(None)), daemon=True)
+        thread.start()
+        thread.join(0.05)
+        assert went_on == []
+        cell.set_being_killed(False)
+        thread.join(60)
+        assert went_on == [None]
+
+    def test_a_child_that_went_on_is_not_killed(self):
+        process = Process(Pool(name="jobs", run=print), 0, 0, Cell())
+        self.child_of(process.cell).kill_at(200.0)
+        assert not process.kill_if_overdue(100.0, "time-out")
+        assert process.killed is None
+        assert not process.cell.is_being_killed
+
+    def test_what_it_wants_is_read_after_it_is_shown_that_it_is_killed(self, monkeypatch):
+        seen = []
+        cell = Cell()
+        monkeypatch.setattr(Cell, "kill_at_seconds", property(lambda cell: seen.append(cell.is_being_killed) or inf))
+        assert not Process(Pool(name="jobs", run=print), 0, 0, cell).kill_if_overdue(100.0, "time-out")
+        assert seen == [True]

@@ -71,6 +71,30 @@ def test_a_job_that_kills_its_process_fails_with_the_evidence(start, client, fol
     assert worker.stop() == 0
 
 
+def test_a_burst_goes_on_when_a_job_leaves_its_process(start, client, folder):
+    leaving = put(client, "Fails", "fails", how="_exit")
+    others = [put(client, "Touch", "touch", number=number) for number in range(30)]
+    worker = start("--burst", "--processes", 1)
+    assert worker.wait() == 0, worker.log
+    assert info(client, leaving).state is JobState.FAILED
+    assert {info(client, job).state for job in others} == {JobState.SUCCEEDED}
+    assert "exited with 0 (in the midst of its work)" in worker.log
+
+
+@pytest.mark.parametrize("how", [[], ["--threads", 2]])
+def test_no_job_is_killed_for_the_one_before_it(start, client, folder, how):
+    """A job that ends between the end of its ``kill_after`` and the kill, while the stacks are written."""
+    late = put(client, "Late", "overdue")
+    worker = start("--processes", 1, *how)
+    next_one = put(client, "Sleep", "sleeps", name="next", seconds=1)
+    for job in (late, next_one):
+        found = await_state(client, job, JobState.SUCCEEDED)
+        assert found.attempts_remaining == 3, found
+    assert "it is not killed" in worker.log
+    assert "late" in ran(folder)
+    assert worker.stop() == 0
+
+
 def test_a_job_past_its_timeout_fails_and_its_process_goes_on(start, client, folder):
     jobs = [put(client, "Overdue", "overdue", how="sleep"), put(client, "OverdueLater", "overdue")]
     worker = start("--burst", "--processes", 1)

@@ -12,7 +12,7 @@ from pinlater.client import NewJob
 from tests.support.server import environment
 
 JOBS = """
-import asyncio, ctypes, itertools, os, signal, sys, time
+import asyncio, ctypes, itertools, os, pathlib, signal, sys, time
 from pinlater import Client, Constant, Discard, Job, JobContext, Retry
 
 SOON = Constant(0.1)
@@ -111,6 +111,14 @@ class Expires(Job, queue="overdue", backoff=SOON, give_up_after=3):
     def run(self, context):
         write(f"expires {context.attempt}")
         time.sleep(60)
+
+
+class Late(Job, queue="overdue", kill_after=0.5):
+    def run(self, context):
+        [log] = pathlib.Path().glob("worker-*.log")
+        while "then it is killed" not in log.read_text():
+            time.sleep(0.01)
+        write("late")
 
 
 class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):

@@ -5,6 +5,7 @@ import logging
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from time import monotonic_ns
 
 import pytest
@@ -44,6 +45,28 @@ class ActLater(Job, queue="acts"):
         seen.append(asyncio.get_running_loop())
         if context.attempt > 1:
             raise KeyError("later")
+
+
+tenant = ContextVar("tenant", default="nobody")
+
+
+class Serve(Job, queue="acts"):
+    """Sets a context variable, as a library of the job may do."""
+
+    who: str
+
+    def run(self, context):
+        seen.append(tenant.get())
+        tenant.set(self.who)
+
+
+class ServeLater(Serve, queue="acts"):
+    async def run(self, context):
+        super().run(context)
+
+
+class ServeInTime(Serve, queue="acts", timeout=60):
+    """As the other one, within a limit."""
 
 
 class BrokenBackoff:
@@ -112,7 +135,7 @@ class FakeSaver:
 
 class Bench:
     def __init__(self):
-        codec = JobCodec([Act, ActLater, ActBadly, ActOnce])
+        codec = JobCodec([Act, ActLater, ActBadly, ActOnce, Serve, ServeLater, ServeInTime])
         self.slot = new_slot()
         self.runner = Runner(codec, codec.names, FakeSaver(), 30.0)
         self.kinds = codec.names
@@ -131,6 +154,14 @@ def bench():
     bench = Bench()
     yield bench
     bench.runner.close()
+
+
+@pytest.mark.parametrize("kind", [Serve, ServeLater, ServeInTime])
+def test_context_variables_end_with_the_job(bench, kind):
+    for who in ("first", "second"):
+        assert bench.run(kind(who=who)) is None
+    assert seen == ["nobody", "nobody"]
+    assert tenant.get() == "nobody"
 
 
 def test_a_success_is_none(bench):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 from time import monotonic, monotonic_ns
-from types import FrameType
 
 from pinlater_supervisor import Child
 
@@ -67,8 +65,6 @@ class TeamProcess(JobProcess):
 
     def work(self) -> None:
         """Work until told to stop and all jobs have ended, or until there is nothing left to do in a burst."""
-        # Beside the main thread no job can have a handler for it: an alarm that one sets must not end all of them.
-        signal.signal(signal.SIGALRM, _hear_nothing)
         while not self._is_finished:
             self._child.beat()
             self._turn()
@@ -213,7 +209,3 @@ class TeamProcess(JobProcess):
             os.read(self._child.wakeup_fd, 64)
         if connection in ready or (connection >= 0 and not self._pipeline.remaining_seconds):
             self._receive()
-
-
-def _hear_nothing(_number: int, _frame: FrameType | None) -> None:
-    """Nobody waits for this signal."""

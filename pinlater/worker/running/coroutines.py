@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextvars import copy_context
 from typing import Any
 
 _LEFTOVER_SECONDS = 5.0
@@ -24,7 +25,7 @@ class Coroutines:
         runner = self._usable_runner()
         loop = runner.get_loop()
         try:
-            runner.run(self._noted(coroutine))
+            runner.run(self._noted(coroutine), context=copy_context())  # the runner's own one lives as long as it
         finally:
             self._task = None
             leftovers = asyncio.all_tasks(loop)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutinefunction
 from math import inf
@@ -123,9 +124,9 @@ class Runner:
                 allowance = self._allowance_of(context, batch, position, now_ns)
                 if allowance is None:
                     return self._explain(job, context, context.expired("it was not run, since"), now_ns)
-                self._limits.run(allowance, partial(self._run, job, context))
+                self._limits.run(allowance, partial(copy_context().run, self._run, job, context))
             else:
-                self._run(job, context)
+                copy_context().run(self._run, job, context)  # what it sets there is not the next job's
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             if getpid() != self._pid:
                 leave_fork(error)
