@@ -26,6 +26,10 @@ def _elapsed_source() -> Callable[[], float]:
     return time.monotonic
 
 
+elapsed_seconds = _elapsed_source()
+"""Seconds that never step, and that count the time a machine sleeps."""
+
+
 class _Look(NamedTuple):
     """What the last look at the system clock found.
 
@@ -52,7 +56,7 @@ class SteadyClock:
 
     def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] | None = None) -> None:
         self._wall = wall
-        self._elapsed = elapsed or _elapsed_source()
+        self._elapsed = elapsed or elapsed_seconds
         now = self._elapsed()
         self._look = self._look_from(now, wall() * 1000)
 

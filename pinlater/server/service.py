@@ -16,7 +16,7 @@ from pinlater.server.admin_password import AdminPassword
 from pinlater.server.aside import aside
 from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, covered
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.broker import DequeueOrder
+from pinlater.server.broker.broker import DequeueOrder, HandedOut
 from pinlater.server.calls import CallRefused, missing, require
 from pinlater.server.claims import ClaimNames
 from pinlater.server.inspection import Inspection
@@ -199,7 +199,7 @@ class Service:
     async def _dequeue(self, arguments: Any, caller: Caller) -> Answer:
         acking = await self._ride(arguments.request.jobAckRequest, caller)
         try:
-            jobs, claim = await self._hand_out(arguments, caller)
+            found = await self._hand_out(arguments, caller)
         except BaseException as error:
             if isinstance(error, DequeueRateLimited):
                 self._metrics.dequeues_rate_limited.add(arguments.request.queueName)
@@ -211,13 +211,18 @@ class Service:
             try:
                 await acking
             except Exception:  # also a refusal below the level of error codes
-                await self._give_back(jobs, claim)
+                await self._give_back(found)
                 raise
-        if claim is not None:  # looking is not asking for work
-            self._metrics.dequeues.add(arguments.request.queueName)
-            if not jobs:
-                self._metrics.empty_dequeues.add(arguments.request.queueName)
-        return self._dequeue_answer(jobs, claim)
+        if found.claim is None:  # looking is not asking for work
+            return self._dequeue_answer(found)
+        if found.jobs and found.is_overdue:
+            log.warning("what a dequeue of queue %s claimed came too late; given back", arguments.request.queueName)
+            await self._give_back(found)
+            found = found._replace(jobs={})
+        self._metrics.dequeues.add(arguments.request.queueName)
+        if not found.jobs:
+            self._metrics.empty_dequeues.add(arguments.request.queueName)
+        return self._dequeue_answer(found)
 
     async def _ride(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
         """Start what the acks on board ask for; if one cannot be understood, say so before anything is claimed."""
@@ -232,8 +237,8 @@ class Service:
         acking.add_done_callback(lambda done: caller.interrupt() if done.cancelled() or done.exception() else None)
         return acking
 
-    async def _hand_out(self, arguments: Any, caller: Caller) -> tuple[dict[str, list[ClaimedJob]], str | None]:
-        """Return the jobs of a dequeue by queue, and their claim (None in a dry run)."""
+    async def _hand_out(self, arguments: Any, caller: Caller) -> HandedOut:
+        """Return the jobs of a dequeue."""
         request = arguments.request
         queue = request.queueName
         for name in (queue, *(request.otherQueueNames or ())):
@@ -244,23 +249,27 @@ class Service:
         if not 0.0 <= coverage <= 1.0:
             raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
         if not covered(coverage, self._backend.shards):
-            return {}, None
+            return HandedOut({})
         self._overload.check_dequeue()
         self._limits.check_known()
         limit = min(request.limit, MAX_DEQUEUE_JOBS)
         claims_bytes = limit * len(arguments.context.source.encode())  # each job comes with its claim
         max_bytes = max(self._settings.max_frame_bytes - _ANSWER_RESERVE_BYTES - claims_bytes, 0)
         if request.dryRun:
-            return {queue: await self._broker.peek(queue, limit, max_bytes)}, None
+            return HandedOut({queue: await self._broker.peek(queue, limit, max_bytes)})
         lease_ms = self._lease_ms(request.claimTimeoutMillis)
-        claim = Claim(self._claims.new(arguments.context.source), lease_ms, coverage)
+        source = arguments.context.source
+
+        def new_claim() -> Claim:
+            return Claim(self._claims.new(source), lease_ms, coverage)
+
         wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
-        order = DequeueOrder((queue, *(request.otherQueueNames or ())), limit, max_bytes, claim, wait_ms / 1000)
+        order = DequeueOrder((queue, *(request.otherQueueNames or ())), limit, max_bytes, new_claim, wait_ms / 1000)
         started = time.perf_counter()
-        jobs = await self._broker.dequeue(order, caller)
+        found = await self._broker.dequeue(order, caller)
         if wait_ms:
             self._metrics.dequeue_wait_seconds.observe(queue, time.perf_counter() - started)
-        return jobs, claim.descriptor
+        return found
 
     def _lease_ms(self, asked_ms: int | None) -> int:
         settings = self._settings
@@ -268,11 +277,12 @@ class Service:
             return int(settings.claim_timeout_seconds * 1000)
         return min(asked_ms, int(settings.max_claim_timeout_seconds * 1000))
 
-    def _dequeue_answer(self, jobs: dict[str, list[ClaimedJob]], claim: str | None) -> Answer:
+    def _dequeue_answer(self, found: HandedOut) -> Answer:
+        claim = None if found.claim is None else found.claim.descriptor
         bodies: dict[str, bytes] = {}
         metadata: dict[str, wire.PinLaterDequeueMetadata] = {}
         new_metadata = wire.PinLaterDequeueMetadata
-        for queue, claimed in jobs.items():
+        for queue, claimed in found.jobs.items():
             self._count_handed_out(queue, claimed)
             retries = 0
             for descriptor, body, allowed, remaining, created_at_ms, run_after_ms in claimed:
@@ -283,7 +293,7 @@ class Service:
                 self._metrics.retries_dequeued.add(queue, retries)
         if not bodies:
             return Answer(wire.PinLaterDequeueResponse())
-        undo = None if claim is None else lambda: self._give_back(jobs, claim)
+        undo = None if claim is None else lambda: self._give_back(found)
         return Answer(wire.PinLaterDequeueResponse(jobs=bodies, jobMetadata=metadata), undo)
 
     def _count_handed_out(self, queue: str, claimed: list[ClaimedJob]) -> None:
@@ -295,11 +305,12 @@ class Service:
         if first.attempts_remaining == first.attempts_allowed:
             self._metrics.first_dequeue_delay_ms.observe(queue, now - first.created_at_ms, count)
 
-    async def _give_back(self, jobs: dict[str, list[ClaimedJob]], claim: str | None) -> None:
+    async def _give_back(self, found: HandedOut) -> None:
         """Return claimed jobs that nobody got, no attempt spent."""
-        if claim is None:
+        if found.claim is None:
             return
-        for queue, claimed in jobs.items():
+        claim = found.claim.descriptor
+        for queue, claimed in found.jobs.items():
             returned = [
                 Checkpoint(JobDescriptor.parse(job.descriptor), claim, "", None, True, job.run_after_ms, None, "")
                 for job in claimed

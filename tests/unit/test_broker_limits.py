@@ -39,9 +39,9 @@ def test_the_limit_lets_go_between_any_two_looks_at_it(looks):
         limits = RateLimits(CreepingClock(0.05 / looks))
         limits.update({"q": 20})
         broker = Broker(Backend(), limits, lambda: 0)
-        order = DequeueOrder(("q",), 1, 1_000_000, Claim("c", 1000), wait_seconds=30.0)
+        order = DequeueOrder(("q",), 1, 1_000_000, lambda: Claim("c", 1000), wait_seconds=30.0)
         for _ in range(25):  # the first 20 are saved up
             async with asyncio.timeout(10):
-                assert await broker.dequeue(order, Caller()) == {"q": [JOB]}
+                assert (await broker.dequeue(order, Caller())).jobs == {"q": [JOB]}
 
     asyncio.run(wait())

@@ -1,6 +1,7 @@
 """The broker: dequeues that wait, and what wakes them."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound
 from pinlater.server.backends.contract import Ack, Claim, CommitStats, JobFilter, NewJob
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.broker import Broker, Caller
+from pinlater.server.broker import broker as broker_module
 from pinlater.server.broker.broker import DequeueOrder
 from pinlater.server.rate_limits import RateLimits
 from pinlater.wire.messages import IN_PROGRESS
@@ -32,7 +34,10 @@ class Bench:
         return int(time.time() * 1000)
 
     def order(self, *queues: str, limit: int = 1, wait: float = 10.0, name: str = "a") -> DequeueOrder:
-        return DequeueOrder(queues or ("q",), limit, 1_000_000, Claim(f"h:1:1:{name}:1", 30_000), wait)
+        numbers = itertools.count(1)
+        return DequeueOrder(
+            queues or ("q",), limit, 1_000_000, lambda: Claim(f"h:1:1:{name}:{next(numbers)}", 30_000), wait
+        )
 
     async def parked(self, *queues: str, caller: Caller | None = None, **order: object) -> asyncio.Task:
         """Return a dequeue that waits by now."""
@@ -68,7 +73,7 @@ def on_bench(tmp_path):
 
 
 def bodies(dequeued) -> list[bytes]:
-    return [claimed.body for jobs in dequeued.values() for claimed in jobs]
+    return [claimed.body for jobs in dequeued.jobs.values() for claimed in jobs]
 
 
 def test_a_dequeue_that_waits_for_several_queues_counts_once(on_bench):
@@ -100,8 +105,8 @@ def test_a_waiting_dequeue_gets_the_job_in_the_transaction_that_stores_it(on_ben
 def test_a_wait_that_finds_nothing_ends_empty_and_asks_the_store_once(on_bench):
     async def scenario(bench):
         before = len(bench.commits)
-        assert await bench.broker.dequeue(bench.order(wait=0.05), Caller()) == {}
-        assert await bench.broker.dequeue(bench.order(wait=0.05), Caller()) == {}
+        assert (await bench.broker.dequeue(bench.order(wait=0.05), Caller())).jobs == {}
+        assert (await bench.broker.dequeue(bench.order(wait=0.05), Caller())).jobs == {}
         assert len(bench.commits) - before == 1
 
     on_bench(scenario)
@@ -112,7 +117,7 @@ def test_a_dequeue_with_a_call_behind_it_does_not_wait(on_bench):
         caller = Caller()
         caller.interrupt()  # before there was a wait: while the dequeue was decoded, or looked for jobs
         async with asyncio.timeout(20):
-            assert await bench.broker.dequeue(bench.order(wait=3600), caller) == {}
+            assert (await bench.broker.dequeue(bench.order(wait=3600), caller)).jobs == {}
 
     on_bench(scenario)
 
@@ -162,7 +167,7 @@ def test_a_wait_that_begins_after_a_job_was_scheduled_is_woken_too(on_bench):
 def test_a_failed_job_wakes_the_wait_when_its_retry_falls_due(on_bench):
     async def scenario(bench):
         await bench.broker.enqueue("q", [job(b"again")])
-        [first] = (await bench.broker.dequeue(bench.order(), Caller()))["q"]
+        [first] = (await bench.broker.dequeue(bench.order(), Caller())).jobs["q"]
         waiting = await bench.parked()
         await bench.broker.ack("q", [], [Ack(JobDescriptor.parse(first.descriptor), None, "", 60, False)])
         assert bodies(await waiting) == [b"again"]
@@ -173,7 +178,7 @@ def test_a_failed_job_wakes_the_wait_when_its_retry_falls_due(on_bench):
 def test_an_expired_claim_wakes_the_wait(on_bench):
     async def scenario(bench):
         await bench.broker.enqueue("q", [job(b"lost")])
-        order = bench.order()._replace(claim=Claim("h:1:1:dead:1", 20))
+        order = bench.order()._replace(new_claim=lambda: Claim("h:1:1:dead:1", 20))
         await bench.broker.dequeue(order, Caller())
         waiting = await bench.parked()
         await asyncio.sleep(0.03)
@@ -201,7 +206,7 @@ def test_a_caller_that_goes_on_or_hangs_up_ends_its_wait(on_bench):
             caller = Caller()
             waiting = await bench.parked(caller=caller)
             end(caller)
-            assert await waiting == {}
+            assert (await waiting).jobs == {}
         await bench.broker.enqueue("q", [job(b"kept")])
         assert bodies(await bench.broker.dequeue(bench.order(), Caller())) == [b"kept"]
 
@@ -232,8 +237,8 @@ def test_stopping_answers_all_waits_and_lets_none_begin(on_bench):
     async def scenario(bench):
         waiting = [await bench.parked(name=name) for name in "ab"]
         bench.broker.end_waits()
-        assert [await task for task in waiting] == [{}, {}]
-        assert await bench.broker.dequeue(bench.order(), Caller()) == {}
+        assert [(await task).jobs for task in waiting] == [{}, {}]
+        assert (await bench.broker.dequeue(bench.order(), Caller())).jobs == {}
 
     on_bench(scenario)
 
@@ -270,7 +275,7 @@ def test_an_empty_answer_costs_no_tokens(on_bench):
     async def scenario(bench):
         bench.limits.update({"q": 5.0})
         for _ in range(20):
-            assert await bench.broker.dequeue(bench.order(limit=5, wait=0), Caller()) == {}
+            assert (await bench.broker.dequeue(bench.order(limit=5, wait=0), Caller())).jobs == {}
         await bench.broker.enqueue("q", [job() for _ in range(5)])
         assert len(bodies(await bench.broker.dequeue(bench.order(limit=5), Caller()))) == 5
 
@@ -326,5 +331,40 @@ def test_a_job_that_nobody_told_of_is_found_by_looking_again(on_bench):
         waiting = await bench.parked()
         await bench.backend.enqueue_jobs("q", [job(b"theirs")])
         assert bodies(await waiting) == [b"theirs"]
+
+    on_bench(scenario)
+
+
+def test_each_look_of_a_dequeue_is_a_claim_of_its_own(on_bench):
+    """The answer to one look may get lost; what it claimed is given back then, and nothing else."""
+
+    async def scenario(bench):
+        order = bench.order()
+        waiting = asyncio.create_task(bench.broker.dequeue(order, Caller()))
+        while not bench.broker.parked_dequeues:
+            await asyncio.sleep(0)
+        first = order.new_claim()
+        await bench.broker.enqueue("q", [job()])
+        found = await waiting
+        assert bodies(found) == [b"x"]
+        number = int(found.claim.descriptor.rpartition(":")[2])
+        assert number > int(first.descriptor.rpartition(":")[2])
+        [descriptor] = [one.descriptor for one in found.jobs["q"]]
+        [record] = await bench.backend.lookup_jobs([JobDescriptor.parse(descriptor)], include_body=False)
+        assert record.claim == found.claim.descriptor
+
+    on_bench(scenario)
+
+
+def test_a_claim_that_took_longer_than_its_lease_says_so(on_bench, monkeypatch):
+    async def scenario(bench):
+        seconds = 1000.0
+        monkeypatch.setattr(broker_module, "elapsed_seconds", lambda: seconds)
+        await bench.broker.enqueue("q", [job()])
+        found = await bench.broker.dequeue(bench.order(), Caller())
+        seconds += 29.9
+        assert not found.is_overdue
+        seconds += 0.2
+        assert found.is_overdue
 
     on_bench(scenario)

@@ -22,9 +22,13 @@ from pinlater.server.backends.contract import (
     Settled,
 )
 from pinlater.server.broker.parking import Caller, ParkedQueue, Wait
+from pinlater.server.clock import elapsed_seconds
 from pinlater.server.rate_limits import RateLimits
 
 _T = TypeVar("_T")
+
+_SHORTEST_LEASE_SECONDS = 1.0
+"""A lease that is shorter is over soon in any case; its jobs are handed out all the same."""
 
 _HELD_MS = 500
 """When a limit of running jobs held jobs back, look again after this."""
@@ -37,15 +41,37 @@ class DequeueOrder(NamedTuple):
         queues: where jobs may come from; a later one is asked only for what the earlier ones lack.
         limit: most jobs to hand out.
         max_bytes: most bytes of an answer that their bodies may fill.
-        claim: how they are claimed.
+        new_claim: makes a claim for each time that the store is asked. Should its answer get lost, all that is claimed
+            under it can be given back; so it must not hold jobs of a later time as well.
         wait_seconds: how long it may wait when there is none.
     """
 
     queues: Sequence[str]
     limit: int
     max_bytes: int
-    claim: Claim
+    new_claim: Callable[[], Claim]
     wait_seconds: float
+
+
+class HandedOut(NamedTuple):
+    """What a dequeue got.
+
+    Attributes:
+        jobs: by queue.
+        claim: holds all of them; None: they were only looked at.
+        since: when it was made, in ``elapsed_seconds``.
+    """
+
+    jobs: dict[str, list[ClaimedJob]]
+    claim: Claim | None = None
+    since: float = 0.0
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the lease may be over by now, so that others may hold the jobs: this server stood still."""
+        if self.claim is None:
+            return False
+        return elapsed_seconds() - self.since >= max(self.claim.lease_ms / 1000, _SHORTEST_LEASE_SECONDS)
 
 
 class Broker:
@@ -98,37 +124,37 @@ class Broker:
 
     # Handing out
 
-    async def dequeue(self, order: DequeueOrder, caller: Caller) -> dict[str, list[ClaimedJob]]:
-        """Return jobs by queue; empty when none came in time.
+    async def dequeue(self, order: DequeueOrder, caller: Caller) -> HandedOut:
+        """Return jobs; none when none came in time.
 
         Raises:
             QueueNotFound: there is no such queue (any more).
             DequeueRateLimited: all queues are paused or have spent their rate, also at the end of the wait.
         """
-        jobs = await self._take(order)
-        if jobs or order.wait_seconds <= 0 or self._is_closing or caller.is_hurried:
-            return self._answer(order, jobs)
+        found = await self._take(order)
+        if found.jobs or order.wait_seconds <= 0 or self._is_closing or caller.is_hurried:
+            return self._answer(order, found)
         wait = Wait(order.limit, order.wait_seconds)
         caller.park(wait)
         try:
-            while not (jobs or wait.is_over or caller.is_gone):
+            while not (found.jobs or wait.is_over or caller.is_gone):
                 delay = self._seconds_until_look(order)
                 if delay != 0:
                     await self._sleep(order, wait, delay)
-                jobs = await self._take(order)
+                found = await self._take(order)
         finally:
             caller.park(None)
             wait.end()
-        return self._answer(order, jobs)
+        return self._answer(order, found)
 
-    def _answer(self, order: DequeueOrder, jobs: dict[str, list[ClaimedJob]]) -> dict[str, list[ClaimedJob]]:
-        if not jobs and all(self._limits.seconds_until_next(queue) != 0 for queue in order.queues):
+    def _answer(self, order: DequeueOrder, found: HandedOut) -> HandedOut:
+        if not found.jobs and all(self._limits.seconds_until_next(queue) != 0 for queue in order.queues):
             raise DequeueRateLimited(
                 f"queue {order.queues[0]!r} is paused"
                 if self._limits.is_paused(order.queues[0])
                 else f"queue {order.queues[0]!r} has handed out all that its rate allows for now"
             )
-        return jobs
+        return found
 
     def _seconds_until_look(self, order: DequeueOrder) -> float | None:
         """Return when to look again though nothing arrives: 0 is now (something did), None is never.
@@ -140,18 +166,19 @@ class Broker:
         ]
         return min((delay for delay in delays if delay is not None), default=None)
 
-    async def _take(self, order: DequeueOrder) -> dict[str, list[ClaimedJob]]:
+    async def _take(self, order: DequeueOrder) -> HandedOut:
         taken: dict[str, list[ClaimedJob]] = {}
+        claim, since = order.new_claim(), elapsed_seconds()
         wanted, room = order.limit, order.max_bytes
         for queue in order.queues:
-            jobs = await self._take_from(queue, wanted, room, order.claim)
+            jobs = await self._take_from(queue, wanted, room, claim)
             if jobs:
                 taken[queue] = jobs
                 wanted -= len(jobs)
                 room -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in jobs)
                 if wanted <= 0 or room < order.max_bytes / 2:
                     break
-        return taken
+        return HandedOut(taken, claim, since)
 
     async def _take_from(self, queue: str, wanted: int, room: int, claim: Claim) -> list[ClaimedJob]:
         parked = self._at(queue)
