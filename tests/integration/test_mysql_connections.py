@@ -8,14 +8,16 @@ import time
 import asyncmy
 import pytest
 
-from pinlater.errors import UnknownError
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, Connection
 from pinlater.server.backends.mysql.faults import Conflict, Refused, Unreached
 from pinlater.server.backends.mysql.place import Place
 from pinlater.server.backends.mysql.pool import Pool
-from pinlater.wire.messages import IN_PROGRESS
-from tests.support.bench import QUEUE, START_MS, new_job
+from pinlater.wire.messages import IN_PROGRESS, PENDING
+from tests.support.bench import QUEUE, START_MS, ack_of, new_job
+from tests.support.lossy_proxy import LossyProxy
 from tests.support.mariadb_service import free_port, shared_service
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
 
@@ -204,3 +206,38 @@ def test_two_transactions_in_each_others_way(place):
         two.close()
 
     asyncio.run(scenario())
+
+
+@pytest.fixture
+def proxy(place):
+    """Stands before the server, and loses answers."""
+    proxy = LossyProxy(place.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.mark.parametrize("claim", [None, "host:1:1:worker:1"])
+def test_a_failure_without_a_claim_is_not_sent_twice(place, proxy, claim):
+    """The second one would end the attempt of the next holder."""
+
+    async def scenario():
+        fleet = make_fleet([place._replace(host="127.0.0.1", port=proxy.port)], lambda: START_MS, prefix=fresh_prefix())
+        try:
+            await fleet.create_queue(QUEUE)
+            (name,) = await fleet.enqueue_jobs(QUEUE, [new_job(attempts=5)])
+            assert (await fleet.dequeue_jobs(QUEUE, 1, Claim("host:1:1:worker:1", 30_000))).jobs
+            await fleet.lookup_jobs([JobDescriptor.parse(name)], include_body=False)  # waits for the claim's commit
+            proxy.lose(b"COMMIT")
+            acking = fleet.ack_dequeued_jobs(QUEUE, [], [ack_of(name, claim=claim)])
+            if claim is None:
+                with pytest.raises(ShardConnectionFailed):
+                    await acking
+            else:
+                await acking
+            assert proxy.lost == 1
+            (record,) = await fleet.lookup_jobs([JobDescriptor.parse(name)], include_body=False)
+            return record.state, record.attempts_remaining
+        finally:
+            await fleet.close()
+
+    assert asyncio.run(scenario()) == (PENDING, 4)

@@ -232,3 +232,54 @@ async def test_a_bug_is_an_answer_too(error, caplog):
     [found] = await gather(Lane("1", Work(error)), 1)
     assert isinstance(found, UnknownError)
     assert str(error) in caplog.text
+
+
+@in_loop
+async def test_what_may_have_been_done_and_must_not_be_done_twice_is_not_tried_again():
+    work = Work()
+    losing = [Lost("cut"), Lost("cut again")]
+
+    async def commit(batch):
+        if losing:
+            with batch.committing():
+                work.batches.append(list(batch.requests))
+                raise losing.pop(0)
+        await work(batch)
+
+    first, *others = await gather(Lane("1", commit, is_repeatable=lambda request: request != 1), 1, 2, 3)
+    assert isinstance(first, ShardConnectionFailed)
+    assert not isinstance(first, ShardUnreachable)
+    assert others == [4, 6]
+    assert work.batches == [[1, 2, 3], [2, 3], [2, 3]]
+
+
+@in_loop
+@pytest.mark.parametrize("fault", [Lost("before the commit"), Conflict("deadlock"), Blocked("held")])
+async def test_what_was_not_done_is_tried_again_whatever_it_is(fault):
+    work = Work(fault)
+
+    async def commit(batch):
+        if isinstance(fault, Conflict):
+            with batch.committing():
+                await work(batch)
+        else:
+            await work(batch)
+
+    assert await gather(Lane("1", commit, is_repeatable=lambda _: False), 1) == [2]
+
+
+@in_loop
+async def test_a_batch_that_falls_apart_remembers_that_it_may_have_been_done():
+    uncertain = []
+
+    async def refuse(batch):
+        uncertain.append(batch.is_uncertain)
+        if len(uncertain) == 1:
+            with batch.committing():
+                raise Lost("cut")
+        if len(batch.requests) > 1:
+            raise Refused("one of them")
+        batch.answer(batch.requests)
+
+    assert await gather(Lane("1", refuse), 1, 2) == [1, 2]
+    assert uncertain == [False, True, True, True]

@@ -184,6 +184,11 @@ class Checkpoint(NamedTuple):
             and not self.status
         )
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be done twice: a status would stand there twice, a job be taken from its next holder."""
+        return not self.status and (self.claim is not None or not self.move_to_pending)
+
 
 class Settled(NamedTuple):
     """How many of the given acks or checkpoints changed a job, and when the next retry falls due."""
@@ -318,11 +323,14 @@ class Backend(Protocol):
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         """IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, one attempt less; or FAILED at the last.
 
-        Safe to repeat.
+        Safe to repeat, but for failures without a claim: those would end the attempt of the next holder.
         """
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
-        """IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING, no attempt spent. Safe to repeat."""
+        """IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING, no attempt spent.
+
+        Safe to repeat, where each of them ``is_repeatable``.
+        """
 
     async def release_claims(self, queue: str, source: str) -> int:
         """IN_PROGRESS under any claim of ``source`` -> PENDING, no attempt spent. Return how many."""

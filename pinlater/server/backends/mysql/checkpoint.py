@@ -1,4 +1,4 @@
-"""Checkpoints: a sign of life, progress, or a job given back. Safe to repeat."""
+"""Checkpoints: a sign of life, progress, or a job given back."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ class CheckpointRequest(NamedTuple):
         """What it adds to a transaction, in bytes."""
         return sum(len(item.body or b"") for item in self.checkpoints) + 300 * len(self.checkpoints)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be done twice."""
+        return all(item.is_repeatable for item in self.checkpoints)
+
 
 CheckpointBatch = Batch[CheckpointRequest, Settled]
 
@@ -50,7 +55,8 @@ class Checkpointer:
                 for request, held in zip(batch.requests, claims, strict=True)
             ]
             flat = [statement for some in statements for statement in some]
-            results = iter(await transaction.run_to_end(*flat) if flat else ())
+            with batch.committing():
+                results = iter(await transaction.run_to_end(*flat) if flat else ())
             changed = [[next(results).matched for _ in some] for some in statements]
         batch.answer(
             [

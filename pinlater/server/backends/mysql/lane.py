@@ -9,7 +9,9 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import compress
 from typing import Any, Generic, TypeVar
 
 from pinlater.errors import ServiceError, UnknownError
@@ -79,10 +81,34 @@ class Batch(Generic[Q, R]):
         """Deliver an error to everybody."""
         self.answer([error] * len(self.requests))
 
+    def give_up(self, is_repeatable: Callable[[Q], bool], error: Exception) -> None:
+        """Deliver an error to those that may have been done and must not be done twice; the others stay."""
+        kept = [not self.is_uncertain or is_repeatable(request) for request in self.requests]
+        for future, is_kept in zip(self._futures, kept, strict=True):
+            if not is_kept and not future.cancelled():
+                future.set_exception(error)
+        self.requests = [*compress(self.requests, kept)]
+        self._futures = [*compress(self._futures, kept)]
+        self.since = [*compress(self.since, kept)]
+
     def split(self) -> list[Batch[Q, R]]:
         """Return a batch for each request."""
         parts = zip(self.requests, self._futures, self.since, strict=True)
-        return [Batch([request], [future], [since]) for request, future, since in parts]
+        batches = [Batch([request], [future], [since]) for request, future, since in parts]
+        for batch in batches:
+            batch.is_uncertain = self.is_uncertain
+        return batches
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Take note that what goes wrong within may have been done, unless the database says that it was not."""
+        try:
+            yield
+        except (Conflict, Refused):
+            raise
+        except BaseException:
+            self.is_uncertain = True
+            raise
 
 
 class Lane(Generic[Q, R]):
@@ -94,6 +120,7 @@ class Lane(Generic[Q, R]):
         most: requests in one batch.
         most_weight: the sum of their weights; a batch has one request at least.
         on_commit: is told of each transaction.
+        is_repeatable: whether a request may be carried out twice, when nobody knows whether it was.
     """
 
     def __init__(
@@ -104,9 +131,11 @@ class Lane(Generic[Q, R]):
         most: int = 2000,
         most_weight: int = 8_000_000,
         on_commit: Callable[[CommitStats], None] = lambda _: None,
+        is_repeatable: Callable[[Q], bool] = lambda _: True,
     ) -> None:
         self._shard = shard
         self._work = work
+        self._is_repeatable = is_repeatable
         self._most = most
         self._most_weight = most_weight
         self._on_commit = on_commit
@@ -201,7 +230,9 @@ class Lane(Generic[Q, R]):
                 batch.fail(failed(self._shard, error))
             except (Lost, TimeoutError) as error:
                 if not batch.is_answered and self._is_patient(batch):
-                    continue
+                    batch.give_up(self._is_repeatable, connection_failed(self._shard, error))
+                    if batch.requests:
+                        continue
                 self._is_failing = True
                 batch.fail(connection_failed(self._shard, error))
             except Conflict as error:

@@ -1,4 +1,4 @@
-"""Acks: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED. Safe to repeat."""
+"""Acks: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ class AckRequest(NamedTuple):
     queue: Queue
     succeeded: Sequence[Ack]
     failed: Sequence[Ack]
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be done twice: a failure without a claim would end the attempt of the next holder."""
+        return all(ack.claim is not None for ack in self.failed)
 
 
 class _Outcome(NamedTuple):
@@ -53,7 +58,8 @@ class Settler:
             flat = [statement for some in statements for statement in some]
             if batch.conflicts:
                 await transaction.rows("hold_jobs", ids=_ids(batch.requests))
-            results = iter(await transaction.run_to_end(*flat) if flat else ())
+            with batch.committing():
+                results = iter(await transaction.run_to_end(*flat) if flat else ())
             changed = [sum(next(results).matched for _ in some) for some in statements]
         batch.answer(
             [_settled(transaction.now, request, count) for request, count in zip(batch.requests, changed, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from pinlater.descriptor import JobDescriptor
@@ -96,8 +97,19 @@ class MysqlShard:
         self._upkeep = Upkeep(self._database, self._queues)
         self._checkpointer = Checkpointer(self._database)
         self._stores = Lane(name, Storer(self._database).store, on_commit=options.on_commit)
-        self._acks = Lane(name, Settler(self._database).settle, on_commit=options.on_commit, most_weight=20_000)
-        self._checkpoints = Lane(name, self._checkpointer.checkpoint, on_commit=options.on_commit)
+        self._acks = Lane(
+            name,
+            Settler(self._database).settle,
+            on_commit=options.on_commit,
+            most_weight=20_000,
+            is_repeatable=attrgetter("is_repeatable"),
+        )
+        self._checkpoints = Lane(
+            name,
+            self._checkpointer.checkpoint,
+            on_commit=options.on_commit,
+            is_repeatable=attrgetter("is_repeatable"),
+        )
         self._watcher = Watcher(self._database, options.arrivals or Arrivals())
         self._claimers: dict[int, Claimer] = {}
         self._claims: dict[int, Lane[ClaimRequest, Dequeued]] = {}

@@ -121,7 +121,10 @@ async def take_tokens(asker: Asker, queue: str, rate: float, wanted: int) -> Tok
 
 
 async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
-    """Settle jobs; those that are not in progress, or under another claim, stay as they are."""
+    """Settle jobs; those that are not in progress, or under another claim, stay as they are.
+
+    A failure without a claim is never sent twice: the second one would end the attempt of the next holder.
+    """
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     apart: list[tuple[Any, ...]] = []
     for ack in succeeded:
@@ -132,7 +135,8 @@ async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Seq
             alike[claim_descriptor, priority].append(local_id)
     apart += (_apart(ack, is_success=False) for ack in failed)
     packed = pack(([(*key, ids) for key, ids in alike.items()], apart))
-    now, changed = await asker.ask("ack", queue, packed)
+    is_repeatable = all(ack.claim is not None for ack in failed)
+    now, changed = await asker.ask("ack", queue, packed, is_repeatable=is_repeatable)
     due = min((due_of(int(now), ack.retry_delay_ms) for ack in failed), default=None)
     return Settled(changed, len(succeeded) + len(failed) - changed, due)
 
@@ -160,8 +164,7 @@ async def checkpoint(asker: Asker, queue: str, checkpoints: Sequence[Checkpoint]
         )
         for item in checkpoints
     ]
-    # A second time, a status would be prepended twice.
-    is_repeatable = not any(item.status for item in checkpoints)
+    is_repeatable = all(item.is_repeatable for item in checkpoints)
     now, changed, *back = await asker.ask("checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable)
     dues = (checkpoints[place].run_after_ms for place in back)
     due = min((int(now) if due is None else due for due in dues), default=None)
