@@ -17,8 +17,10 @@ from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.redis import Place, link
 from pinlater.server.backends.redis.place import Tls
-from pinlater.wire.messages import PENDING, SUCCEEDED
-from tests.support.bench import QUEUE, ack_of, new_job
+from pinlater.server.backends.redis.scripts import scripts
+from pinlater.wire.messages import IN_PROGRESS, PENDING, SUCCEEDED
+from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
+from tests.support.lossy_proxy import LossyProxy
 from tests.support.openssl import certificates
 from tests.support.redis_bench import CLAIM, RedisBench
 from tests.support.redis_service import RedisService, free_port, program
@@ -45,6 +47,22 @@ def shard(bench, service):
     shard = bench.shard(service)
     bench.run(shard.create_queue(QUEUE))
     return shard
+
+
+@pytest.fixture
+def proxy(service):
+    """Stands before the server, and loses answers."""
+    proxy = LossyProxy(service.port)
+    yield proxy
+    proxy.close()
+
+
+def await_pending(bench, shard, count):
+    """Wait until so many jobs are pending, and let the shard do meanwhile what it does by itself."""
+    deadline = time.monotonic() + 30
+    while bench.until(lambda: bench.count(shard)) != count:
+        assert time.monotonic() < deadline
+        bench.run(asyncio.sleep(0.02))
 
 
 @pytest.fixture
@@ -158,10 +176,78 @@ def test_what_was_claimed_for_nobody_is_given_back(bench, service, shard, impati
     with pytest.raises(ShardConnectionFailed):
         bench.take(shard)
     service.go_on()
-    for _ in range(3):
-        bench.until(lambda: bench.run(shard.reap_expired(100, server_age_ms=10**9, quiet_ms=1)))
-    assert bench.count(shard) == 10, "long before their lease ends"
-    assert [job.descriptor for job in bench.take(shard)] == names
+    await_pending(bench, shard, 10)  # long before their lease ends, and without a monitor
+    another = Claim("host:1:1:worker:2", 30_000)
+    assert [job.descriptor for job in bench.take(shard, claim=another)] == names
+
+
+def test_whoever_waits_here_is_told_of_what_was_given_back(bench, service, proxy):
+    heard = []
+    arrivals = Arrivals()
+    arrivals.on_arrival = lambda queue, due_ms: heard.append((queue, due_ms))
+    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)), arrivals=arrivals)
+    bench.run(shard.create_queue(QUEUE))
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
+    proxy.lose(scripts()["claim"].sha.encode())
+    with pytest.raises(ShardConnectionFailed):
+        bench.take(shard)
+    await_pending(bench, shard, 1)
+    assert heard == [(QUEUE, None)]
+
+
+def test_nothing_else_is_claimed_under_a_claim_whose_answer_was_lost(bench, proxy):
+    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
+    bench.run(shard.create_queue(QUEUE))
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job() for _ in range(2)]))
+    proxy.lose(scripts()["claim"].sha.encode())
+    with pytest.raises(ShardConnectionFailed):
+        bench.take(shard, 1)
+    with pytest.raises(ShardUnreachable, match="did not answer this dequeue"):
+        bench.take(shard, 1)
+    alive = bench.take(shard, 1, Claim("host:1:1:worker:2", 30_000))
+    await_pending(bench, shard, 1)
+    assert bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(alive[0].descriptor)], [])).changed == 1
+
+
+def test_a_server_that_stops_gives_back_what_was_claimed_for_nobody(bench, service, proxy):
+    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
+    bench.run(shard.create_queue(QUEUE))
+    bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=1)]))
+    proxy.lose(scripts()["claim"].sha.encode())
+    with pytest.raises(ShardConnectionFailed):
+        bench.take(shard)
+    bench.run(shard.close())
+    assert bench.count(bench.shard(service)) == 1
+
+
+@pytest.mark.parametrize("script", ["ack", "checkpoint"])
+def test_what_ends_an_attempt_without_a_claim_is_not_sent_twice(bench, service, proxy, monkeypatch, script):
+    """The second one would end the attempt of the next holder."""
+    shard, other = bench.shard_at(Place(("127.0.0.1", proxy.port))), bench.shard(service)
+    bench.run(shard.create_queue(QUEUE))
+    (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=5)]))
+    bench.take(shard)
+    taken = []
+    converse = link.Link._converse
+
+    async def let_another_claim(self, connection, batch):
+        try:
+            await converse(self, connection, batch)
+        except ShardConnectionFailed:
+            taken.append(await other.dequeue_jobs(QUEUE, 1, Claim("host:2:1:worker:1", 30_000)))
+            raise
+
+    monkeypatch.setattr(link.Link, "_converse", let_another_claim)
+    proxy.lose(scripts()[script].sha.encode())
+    with pytest.raises(ShardConnectionFailed):
+        bench.run(
+            shard.ack_dequeued_jobs(QUEUE, [], [ack_of(name)])
+            if script == "ack"
+            else shard.checkpoint_jobs(QUEUE, [checkpoint_of(name, move_to_pending=True)])
+        )
+    assert [job.descriptor for job in taken[0].jobs] == [name]
+    (record,) = bench.run(other.lookup_jobs([JobDescriptor.parse(name)], include_body=False))
+    assert (record.state, record.claim) == (IN_PROGRESS, "host:2:1:worker:1"), "the next holder keeps it"
 
 
 def test_what_waits_for_a_server_that_stands_still_is_told_soon(bench, service, shard, impatient):

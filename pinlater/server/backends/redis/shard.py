@@ -94,9 +94,10 @@ class RedisShard:
         self._look = Asker(name, self._side, self._tag, now_ms)
         self._queues = Queues(self._look, self._plain, f"{PREFIX}{{{name}}}:queues", self._tag)
         self._reports = Asker(name, self._side, lambda place: f"{PREFIX}{{{name}}}:{place}", now_ms)
-        self._strays = Strays()
         self._durability = DurabilityCheck(name)
+        self._arrivals = arrivals or Arrivals()
         self._wakeups = Wakeups(name, place, f"{PREFIX}{{{name}}}:arrivals", self._aside, arrivals)
+        self._strays = Strays(self._look, self._came_back)
 
     async def _greet_and_look(self, connection: Connection) -> None:
         await greet(connection)
@@ -182,6 +183,8 @@ class RedisShard:
         want_next_due: bool = False,
         max_running: int | None = None,
     ) -> Dequeued:
+        if self._strays.has(queue, claim.descriptor):
+            raise ShardUnreachable(f"shard {self.name} did not answer this dequeue; what it claimed goes back first")
         try:
             return await working.claim(
                 self._work,
@@ -256,6 +259,11 @@ class RedisShard:
         moved = await upkeep.retry(self._look, queue, upkeep.Retry(priority, attempts, run_after_ms, limit))
         return self._told(queue, moved, run_after_ms)
 
+    def _came_back(self, queue: str) -> None:
+        """Tell everybody of jobs that were given back unasked."""
+        self._arrivals.on_arrival(queue, None)
+        self._wakeups.tell(queue)
+
     def _told(self, queue: str, moved: int, due_ms: int | None = None) -> int:
         if moved:
             self._wakeups.tell(queue, due_ms)
@@ -274,7 +282,6 @@ class RedisShard:
         return await upkeep.delete_these(self._look, queue, jobs, state)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        await self._strays.give_back(self._look)
         # While the shard was away, nobody could renew a claim: as after a start of the server, they get time to.
         age_ms = int(min(server_age_ms, self._side.seconds_since_failure * 1000))
         found = await upkeep.reap(self._look, await self._queues.listed(), limit, age_ms=age_ms, quiet_ms=quiet_ms)
@@ -292,5 +299,6 @@ class RedisShard:
         return await reports.read(self._reports, max_bytes)
 
     async def close(self) -> None:
+        await self._strays.close()
         await self._wakeups.close()
         await asyncio.gather(self._link.close(), self._side.close())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 
-from pinlater.errors import QueueNotFound
+from pinlater.errors import QueueNotFound, ServiceError
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.working import release
 
@@ -14,30 +16,64 @@ log = logging.getLogger(__name__)
 _LOOKS = 3
 """A claim may be carried out after its caller has given up, when a stopped server goes on: so once is not enough."""
 
+_PAUSE_SECONDS = 0.5
+"""Before each look. While the shard is away, looks do not count."""
+
+_FAREWELL_SECONDS = 2.0
+
 
 class Strays:
-    """The claims of one shard that may have been made for nobody."""
+    """The claims of one shard that this server process may have made for nobody; it gives them back by itself.
 
-    def __init__(self) -> None:
+    Args:
+        asker: of the shard.
+        tell: is called with a queue that has jobs again.
+    """
+
+    def __init__(self, asker: Asker, tell: Callable[[str], None]) -> None:
+        self._asker = asker
+        self._tell = tell
         self._looks: dict[tuple[str, str], int] = {}
+        self._task: asyncio.Task[None] | None = None
 
     def add(self, queue: str, claim: str) -> None:
         """Take note of a claim that has no answer."""
         self._looks[queue, claim] = _LOOKS
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
 
-    async def give_back(self, asker: Asker) -> None:
-        """Return what the strays hold to their queues, no attempt spent; to be called again and again.
+    def has(self, queue: str, claim: str) -> bool:
+        """Whether a claim is being given back, so that nothing else must be claimed under it."""
+        return (queue, claim) in self._looks
 
-        Raises:
-            ServiceError: of the shard; what was not given back is tried again at the next call.
-        """
-        for (queue, claim), left in list(self._looks.items()):
+    async def close(self) -> None:
+        """Look for the last time: when this process is gone, only the end of their leases helps."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        with contextlib.suppress(TimeoutError, ServiceError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await self._give_back()
+
+    async def _run(self) -> None:
+        try:
+            while self._looks:
+                await asyncio.sleep(_PAUSE_SECONDS)
+                with contextlib.suppress(ServiceError):  # of the shard, which says so itself
+                    await self._give_back()
+        finally:
+            self._task = None
+
+    async def _give_back(self) -> None:
+        """Return what the strays hold to their queues, no attempt spent."""
+        for queue, claim in list(self._looks):
             released = 0
             with contextlib.suppress(QueueNotFound):
-                released = await release(asker, queue, by="claim", which=claim)
+                released = await release(self._asker, queue, by="claim", which=claim)
             if released:
                 log.warning("queue %s: %d jobs were claimed for an answer that got lost; given back", queue, released)
-            if left > 1:
-                self._looks[queue, claim] = left - 1
-            else:
-                self._looks.pop((queue, claim), None)
+                self._tell(queue)
+            self._looks[queue, claim] -= 1
+            if not self._looks[queue, claim]:
+                del self._looks[queue, claim]
