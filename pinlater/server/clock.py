@@ -19,15 +19,10 @@ LOOK_SECONDS = 1.0
 """The system clock is looked at no more often than this."""
 
 
-def _elapsed_source() -> Callable[[], float]:
-    """Prefer the clock that also counts the time a machine sleeps: to a claim, that time has passed."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-    return time.monotonic
-
-
-elapsed_seconds = _elapsed_source()
-"""Seconds that never step, and that count the time a machine sleeps."""
+elapsed_seconds: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""Seconds that never step. Where there is such a clock, the time a machine sleeps counts: for claims it has passed."""
 
 
 class _Look(NamedTuple):
@@ -47,31 +42,35 @@ class SteadyClock:
     """Epoch milliseconds: the system clock at the start, plus the time that really passed since.
 
     Where the system clock goes another way, this one follows it by running at most 10 % faster or slower; it
-    never goes back. Any thread may read it.
+    never goes back. It is not ahead of the system clock unless that was put back: of the two sources, the system clock
+    is read first, so that a pause between the two readings makes this clock late. Any thread may read it.
 
     Args:
         wall: source of epoch seconds.
         elapsed: source of seconds that never steps.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] | None = None) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] = elapsed_seconds) -> None:
         self._wall = wall
-        self._elapsed = elapsed or elapsed_seconds
-        now = self._elapsed()
-        self._look = self._look_from(now, wall() * 1000)
+        self._elapsed = elapsed
+        wall_ms = wall() * 1000
+        self._look = _look_from(elapsed(), wall_ms, wall_ms)
 
     def now_ms(self) -> int:
         """Return the present time in epoch milliseconds."""
         now = self._elapsed()
         look = self._look
         if now >= look.next_seconds:
-            look = self._look = self._look_from(now, _shown(look, now))
+            wall_ms = self._wall() * 1000
+            now = self._elapsed()
+            look = self._look = _look_from(now, _shown(look, now), wall_ms)
         return int(look.at_ms + (now - look.seconds) * (1000 + look.slew))
 
-    def _look_from(self, now: float, at_ms: float) -> _Look:
-        offset_ms = self._wall() * 1000 - at_ms
-        slew = _within(offset_ms / LOOK_SECONDS, 1000 * MOST_SLEW)
-        return _Look(now, at_ms, offset_ms, slew, now + LOOK_SECONDS)
+
+def _look_from(now: float, at_ms: float, wall_ms: float) -> _Look:
+    offset_ms = wall_ms - at_ms
+    slew = _within(offset_ms / LOOK_SECONDS, 1000 * MOST_SLEW)
+    return _Look(now, at_ms, offset_ms, slew, now + LOOK_SECONDS)
 
 
 def _shown(look: _Look, now: float) -> float:

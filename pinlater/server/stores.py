@@ -61,10 +61,9 @@ class Store(NamedTuple):
 
 
 class _Surroundings(NamedTuple):
-    """What shards are made with: settings, the clock of all shards, who is told of batches, and of jobs of others."""
+    """What shards are made with: settings, who is told of batches, and of jobs of others."""
 
     settings: Settings
-    now_ms: Callable[[], int]
     on_commit: Callable[[CommitStats], None]
     arrivals: Arrivals
 
@@ -116,7 +115,7 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
 
 async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store:
     clock, arrivals, calls = StoreClock(), Arrivals(), ShardCalls(metrics)
-    kind = _FLEETS[settings.backend](_Surroundings(settings, clock.now_ms, _on_commit(metrics), arrivals))
+    kind = _FLEETS[settings.backend](_Surroundings(settings, _on_commit(metrics), arrivals))
     backend = FleetBackend(settings.backend, kind.make, look_again_ms=kind.look_again_ms, on_call=calls.note)
 
     def take(content: bytes) -> None:
@@ -151,11 +150,10 @@ def _mysql(around: _Surroundings) -> _Kind:
 
     options = Options(
         settings.priority_levels,
-        around.now_ms,
-        settings.count_limit,
-        settings.regex_timeout_seconds,
-        around.on_commit,
-        around.arrivals,
+        count_limit=settings.count_limit,
+        regex_seconds=settings.regex_timeout_seconds,
+        on_commit=around.on_commit,
+        arrivals=around.arrivals,
     )
     return _Kind(
         read,

@@ -110,6 +110,18 @@ def test_cancelled_calls_of_the_store_leave_it_in_order(place):
     assert asyncio.run(scenario())
 
 
+def test_the_databases_clock_is_read_without_summer_time(place):
+    """Twice in the night in which it ends, half past two is ambiguous."""
+
+    async def scenario():
+        connection = await Connection.open(place)
+        [(rows, _, _)] = await connection.run(b"SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()), @@time_zone")
+        connection.close()
+        return list(rows)
+
+    assert asyncio.run(scenario()) == [(0, "+00:00")]
+
+
 def test_a_connection_that_was_cut_off_is_not_used_again(place):
     async def scenario():
         pool = Pool(place, 1)

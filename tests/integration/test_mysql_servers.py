@@ -3,15 +3,17 @@
 import asyncio
 import itertools
 import random
+import time
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.contract import Ack, Checkpoint, Claim, JobFilter
-from pinlater.server.backends.fleet import StoreClock
-from pinlater.server.backends.mysql import connection, faults
+from pinlater.server.backends.fleet import ShardClock, StoreClock
+from pinlater.server.backends.mysql import connection, database, faults
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, FakeClock, new_job
@@ -181,13 +183,29 @@ def test_a_deleted_queue_is_swept_bit_by_bit_by_whoever_comes():
 
 def test_the_clocks_of_all_servers_follow_the_store():
     async def scenario(servers, _):
-        clocks = [StoreClock(lambda ahead=ahead: 1_000_000.0 + ahead) for ahead in (0, -500, 3600)]
+        clocks = [StoreClock(machine=lambda ahead=ahead: 1_000_000.0 + ahead) for ahead in (0, -500, 3600)]
         for server, clock in zip(servers, clocks, strict=True):
             await server.learn_time(clock)
         shown = [clock.now_ms() for clock in clocks]
         assert max(shown) - min(shown) < 10_000
 
     with_servers(scenario)
+
+
+def test_a_server_whose_own_clock_is_ahead_hands_nothing_out_early(monkeypatch):
+    """Also when nobody could read the database's clock before the first call."""
+    monkeypatch.setattr(database, "ShardClock", partial(ShardClock, machine=lambda: time.time() + 3600))
+
+    async def scenario():
+        server = make_fleet([place_of(shared_service())], None, prefix=fresh_prefix())
+        await server.create_queue(QUEUE)
+        await server.enqueue_jobs(QUEUE, [new_job(b"later", run_after_ms=int(time.time() * 1000) + 60_000)])
+        await server.enqueue_jobs(QUEUE, [new_job(b"now")])
+        found = await server.dequeue_jobs(QUEUE, 5, claim())
+        await server.close()
+        return [job.body for job in found.jobs]
+
+    assert asyncio.run(scenario()) == [b"now"]
 
 
 # Who works on one thing is not in the way of who works on another.

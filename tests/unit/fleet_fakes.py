@@ -56,9 +56,9 @@ class MemoryShard:
     async def ping(self):
         await self._called("ping")
 
-    async def clock_ms(self):
+    async def read_clock(self):
         await self._called("clock")
-        return 1_000_000.0 + self.ahead_ms
+        return self.ahead_ms
 
     async def create_queue(self, queue):
         await self._called("create")

@@ -91,5 +91,18 @@ def test_the_system_clock_is_looked_at_once_a_second(sources):
     assert sources.looks <= 12
 
 
+@pytest.mark.parametrize("pause", [0.0001, 0.4, 3.0])
+def test_a_pause_between_two_readings_does_not_make_it_early(sources, pause):
+    def paused():
+        wall = sources.read_wall()
+        sources.advance(pause)
+        return wall
+
+    clock = SteadyClock(paused, lambda: sources.passed)
+    for _ in range(50):
+        sources.advance(0.37)
+        assert clock.now_ms() <= sources.wall * 1000
+
+
 def test_by_default_it_shows_the_present_time():
     assert SteadyClock().now_ms() == pytest.approx(time.time() * 1000, abs=60_000)

@@ -2,6 +2,7 @@
 
 from pinlater.server.backends.fleet.backend import FleetBackend
 from pinlater.server.backends.fleet.shard import Shard, ShardSpec, ShardUnreachable
+from pinlater.server.backends.fleet.shard_clock import ShardClock
 from pinlater.server.backends.fleet.store_clock import StoreClock
 
-__all__ = ["FleetBackend", "Shard", "ShardSpec", "ShardUnreachable", "StoreClock"]
+__all__ = ["FleetBackend", "Shard", "ShardClock", "ShardSpec", "ShardUnreachable", "StoreClock"]

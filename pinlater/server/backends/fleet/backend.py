@@ -337,19 +337,13 @@ class FleetBackend:
     # Time
 
     async def learn_time(self, clock: StoreClock) -> None:
-        """Let ``clock`` show what the clocks of the shards show."""
-
-        async def offset_ms(shard: Shard) -> float:
-            asked_at = clock.machine_ms()
-            shown = await shard.clock_ms()
-            return shown - (asked_at + clock.machine_ms()) / 2
-
+        """Read the clocks of the shards, and let ``clock`` show what they show."""
         try:
-            clock.learn([offset for _, offset in await ask_all(self._roster.well(), offset_ms)])
+            clock.learn([ahead for _, ahead in await ask_all(self._roster.well(), lambda shard: shard.read_clock())])
             self._tells_time = True
         except ServiceError:
             if self._tells_time:  # said once: the store may be away for long
-                log.warning("no shard tells its time; this machine's clock goes on from what they told before")
+                log.warning("no shard tells its time; the clocks go on from what they told before")
             self._tells_time = False
 
     async def follow_time(self, clock: StoreClock) -> None:

@@ -68,8 +68,8 @@ class Shard(Protocol):
     async def ping(self) -> None:
         """Return if the shard answers, within a second or so."""
 
-    async def clock_ms(self) -> float:
-        """Return the shard's own time, in epoch milliseconds."""
+    async def read_clock(self) -> float:
+        """Read the shard's clock; return how far it is ahead of the time elapsed here, see ``ShardClock``."""
 
     async def create_queue(self, queue: str) -> None:
         """See ``Backend``; so for all that follow."""

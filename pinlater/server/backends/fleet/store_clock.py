@@ -1,4 +1,4 @@
-"""The time of a store that several servers share: all of them follow the clocks of the shards."""
+"""The time of a store that several servers share, for all that is not a matter of one shard."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from pinlater.server.clock import SteadyClock
+from pinlater.server.clock import SteadyClock, elapsed_seconds
 
 
 class StoreClock:
     """A steady clock that shows what the shards' clocks show, as far as those are known.
 
-    What is due and what has expired is judged by one time, however many servers there are and whatever their own
-    clocks say. Before a shard has answered for the first time, this machine's clock has to do.
+    Timers and ages go by it, whatever this machine's own clock says. What is due and what has expired is judged by each
+    shard's own time. Before a shard has answered for the first time, this machine's clock has to do.
 
     Args:
-        wall: source of epoch seconds of this machine.
+        elapsed: source of seconds that never steps.
+        machine: source of epoch seconds of this machine.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time) -> None:
-        self._machine = wall
-        self._offset_seconds = 0.0
-        self._is_learnt = False
-        self._steady = SteadyClock(self._wall)
+    def __init__(
+        self, elapsed: Callable[[], float] = elapsed_seconds, machine: Callable[[], float] = time.time
+    ) -> None:
+        self._elapsed = elapsed
+        self._ahead_seconds: float | None = None
+        self._steady = SteadyClock(machine, elapsed)
 
     def now_ms(self) -> int:
         """Return the present time in epoch milliseconds."""
         return self._steady.now_ms()
 
-    def learn(self, offsets_ms: Sequence[float]) -> None:
-        """Take note of how far the shards' clocks are ahead of this machine's; one that is far off changes little."""
-        if not offsets_ms:
-            return
-        self._offset_seconds = statistics.median_low(offsets_ms) / 1000
-        if not self._is_learnt:  # nobody has relied on the time before: no need to approach it slowly
-            self._is_learnt = True
-            self._steady = SteadyClock(self._wall)
+    def learn(self, ahead_ms: Sequence[float]) -> None:
+        """Take note of how far the shards' clocks are ahead of the time elapsed here; see ``ShardClock``.
 
-    def machine_ms(self) -> float:
-        """Return what this machine's clock shows."""
-        return self._machine() * 1000
+        One that is far off changes little.
+        """
+        if not ahead_ms:
+            return
+        is_first = self._ahead_seconds is None
+        self._ahead_seconds = statistics.median_low(ahead_ms) / 1000
+        if is_first:  # nobody has relied on the time before: no need to approach it slowly
+            self._steady = SteadyClock(self._wall, self._elapsed)
 
     def _wall(self) -> float:
-        return self._machine() + self._offset_seconds
+        return self._elapsed() + (self._ahead_seconds or 0.0)

@@ -24,6 +24,7 @@ _PACKET_MARGIN = 1024
 
 _SESSION = (
     b"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES', sql_notes = 0, sql_safe_updates = 0, "
+    b"time_zone = '+00:00', "
     b"innodb_lock_wait_timeout = %d" % LOCK_WAIT_SECONDS,
     b"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     b"SELECT @@max_allowed_packet, VERSION()",

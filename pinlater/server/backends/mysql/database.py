@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from pinlater.errors import UnknownError
+from pinlater.server.backends.fleet import ShardClock
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.faults import (
     Conflict,
@@ -42,12 +43,13 @@ class Database:
         shard: its name, for errors.
         pool: of its server.
         queries: for its database.
-        now_ms: the clock of the store.
+        now_ms: the time, for tests; None: the database's own.
     """
 
-    def __init__(self, shard: str, pool: Pool, queries: Queries, now_ms: Callable[[], int]) -> None:
+    def __init__(self, shard: str, pool: Pool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
         self.shard = shard
-        self.now_ms = now_ms
+        self._clock = ShardClock()
+        self.now_ms = now_ms or self._clock.now_ms
         self.queries = queries
         self._pool = pool
         self._is_ready = False
@@ -75,6 +77,15 @@ class Database:
         """Lend a transaction; see ``connection``."""
         async with self.connection() as connection, transaction(connection, self.queries, self.now_ms()) as work:
             yield work
+
+    async def read_clock(self, connection: Connection) -> float:
+        """Read the database's clock; see ``Shard``."""
+
+        async def shown_ms() -> float:
+            [(rows, _, _)] = await connection.run(self.queries.bind("clock"))
+            return float(rows[0][0])
+
+        return await self._clock.read(shown_ms)
 
     async def read(self, look: Callable[[Connection], Awaitable[_T]]) -> _T:
         """Return what ``look`` finds on a connection; tried again when the connection breaks.
@@ -163,6 +174,7 @@ class Database:
             for step in range(version + 1, SCHEMA_VERSION + 1):
                 for statement in self.queries.schema(step):
                     await connection.run(statement)
+            await self.read_clock(connection)  # before anybody goes by it
             self._is_ready = True
 
     async def _version(self, connection: Connection) -> int:

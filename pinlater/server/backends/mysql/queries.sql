@@ -17,6 +17,7 @@ COMMIT
 ROLLBACK
 
 -- name: clock
+-- Sessions have no summer time (see connection.py), or this would be an hour off for an hour of each year.
 SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS DOUBLE)
 
 -- name: schema_version

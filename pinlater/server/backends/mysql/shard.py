@@ -56,7 +56,7 @@ class Options(NamedTuple):
 
     Attributes:
         priority_levels: priorities are 1 to this.
-        now_ms: the clock of the store.
+        now_ms: the time, for tests; None: that of each database, which is the same for all that use it.
         count_limit: counts stop at this number per priority.
         regex_seconds: time for the body patterns of one call.
         on_commit: is told of each transaction.
@@ -64,7 +64,7 @@ class Options(NamedTuple):
     """
 
     priority_levels: int
-    now_ms: Callable[[], int]
+    now_ms: Callable[[], int] | None = None
     count_limit: int = 100_000
     regex_seconds: float = 2.0
     on_commit: Callable[[CommitStats], None] = lambda _: None
@@ -131,11 +131,8 @@ class MysqlShard:
     async def ping(self) -> None:
         await self._database.read(lambda connection: connection.run(b"SELECT 1"))
 
-    async def clock_ms(self) -> float:
-        [(rows, _, _)] = await self._database.read(
-            lambda connection: connection.run(self._database.queries.bind("clock"))
-        )
-        return float(rows[0][0])
+    async def read_clock(self) -> float:
+        return await self._database.read(self._database.read_clock)
 
     # Queues
 
@@ -277,7 +274,7 @@ class MysqlShard:
     async def _search(self, queue: str, which: JobFilter) -> Search:
         at = await self._queues.named(queue)
         await self._caught_up()
-        return Search(at, which, self._options.now_ms(), self._options.regex_seconds)
+        return Search(at, which, self._database.now_ms(), self._options.regex_seconds)
 
     async def _caught_up(self) -> None:
         """Wait for the commits of claims that were answered before them, so that everybody sees what they were told."""

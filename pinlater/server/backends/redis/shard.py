@@ -34,7 +34,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.fleet import ShardClock, ShardUnreachable
 from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.cluster import elsewhere
@@ -94,6 +94,7 @@ class RedisShard:
         self._look = Asker(name, self._side, self._tag, now_ms)
         self._queues = Queues(self._look, self._plain, f"{PREFIX}{{{name}}}:queues", self._tag)
         self._reports = Asker(name, self._side, lambda place: f"{PREFIX}{{{name}}}:{place}", now_ms)
+        self._clock = ShardClock()
         self._durability = DurabilityCheck(name)
         self._arrivals = arrivals or Arrivals()
         self._wakeups = Wakeups(name, place, f"{PREFIX}{{{name}}}:arrivals", self._aside, arrivals)
@@ -124,7 +125,10 @@ class RedisShard:
         except TimeoutError:
             raise ShardConnectionFailed(f"shard {self.name} did not answer within {_PING_SECONDS:g} s") from None
 
-    async def clock_ms(self) -> float:
+    async def read_clock(self) -> float:
+        return await self._clock.read(self._shown_ms)
+
+    async def _shown_ms(self) -> float:
         seconds, microseconds = await self._plain("TIME")
         return int(seconds) * 1000 + int(microseconds) / 1000
 

@@ -1,0 +1,70 @@
+"""The time of one shard, as far as its answers prove it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from pinlater.server.clock import SteadyClock, elapsed_seconds
+
+MOST_DRIFT = 0.0005
+"""Share of the elapsed time by which two clocks may come apart, while both are kept right without steps."""
+
+
+class ShardClock:
+    """A steady clock that shows what a shard's clock shows, or a little less, but never more.
+
+    An answer proves that the shard's clock has shown its time by now, and had not shown it before the question: so
+    each reading bounds how far that clock is ahead of the time elapsed here. This clock goes by the lower bound, since
+    a job that is handed out a little late is on time, and one that is handed out early is not. Neither the time that
+    connecting takes nor a long way to the shard makes it run ahead. A step of the shard's clock is followed slowly.
+
+    Args:
+        elapsed: source of seconds that never steps.
+        machine: source of epoch seconds of this machine, which has to do until the shard was read.
+    """
+
+    def __init__(
+        self, elapsed: Callable[[], float] = elapsed_seconds, machine: Callable[[], float] = time.time
+    ) -> None:
+        self._elapsed = elapsed
+        self._at_least = self._at_most = 0.0  # milliseconds that the shard's clock is ahead of the time elapsed here
+        self._read_at: float | None = None
+        self._steady = SteadyClock(machine, elapsed)
+
+    def now_ms(self) -> int:
+        """Return the present time in epoch milliseconds."""
+        return self._steady.now_ms()
+
+    async def read(self, ask: Callable[[], Awaitable[float]]) -> float:
+        """Read the shard's clock.
+
+        Args:
+            ask: returns what it shows, in epoch milliseconds.
+
+        Returns:
+            Milliseconds that it is ahead of the time elapsed here, at least.
+        """
+        asked_at = self._elapsed()
+        shown_ms = await ask()
+        self._learn(asked_at, shown_ms, self._elapsed())
+        return self._at_least
+
+    def _learn(self, asked_at: float, shown_ms: float, answered_at: float) -> None:
+        at_least, at_most = shown_ms - answered_at * 1000, shown_ms - asked_at * 1000
+        is_first = self._read_at is None
+        if not is_first:
+            least_before, most_before = self._bounds(answered_at)
+            if least_before <= at_most and at_least <= most_before:  # else the shard's clock was set anew
+                at_least, at_most = max(at_least, least_before), min(at_most, most_before)
+        self._at_least, self._at_most, self._read_at = at_least, at_most, answered_at
+        if is_first:  # nobody has relied on the time before: no need to approach it slowly
+            self._steady = SteadyClock(self._wall, self._elapsed)
+
+    def _bounds(self, now: float) -> tuple[float, float]:
+        drift = 0.0 if self._read_at is None else (now - self._read_at) * 1000 * MOST_DRIFT
+        return self._at_least - drift, self._at_most + drift
+
+    def _wall(self) -> float:
+        now = self._elapsed()
+        return now + self._bounds(now)[0] / 1000

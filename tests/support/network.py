@@ -1,0 +1,94 @@
+"""A network between this machine and a store: with long ways, or one that falls silent and closes nothing."""
+
+import asyncio
+import contextlib
+import threading
+
+
+class Network:
+    """Forwards connections to a port of this machine. Use as a context manager.
+
+    Args:
+        port: where to.
+
+    Attributes:
+        port: where it listens.
+        there: seconds that bytes take to the store.
+        back: seconds that bytes take from the store.
+        is_end: given what a connection has sent last, says whether it was the last that passes: from then on this
+            connection is silent, both ways, and stays open.
+    """
+
+    def __init__(self, port, *, there=0.0, back=0.0):
+        self._target = port
+        self.there = there
+        self.back = back
+        self.is_end = lambda _sent: False
+        self.is_silent = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._tasks = set()
+
+    def __enter__(self):
+        self._thread.start()
+        self._server = self._in_loop(asyncio.start_server(self._forward, "127.0.0.1", 0))
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    def __exit__(self, *_):
+        self._in_loop(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _in_loop(self, awaitable):
+        return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
+
+    async def _end(self):
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _forward(self, near_reader, near_writer):
+        self._tasks.add(asyncio.current_task())
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        silence = asyncio.Event()
+        try:
+            await asyncio.gather(
+                self._pass_on(near_reader, far_writer, silence, is_there=True),
+                self._pass_on(far_reader, near_writer, silence, is_there=False),
+            )
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            near_writer.close()
+            far_writer.close()
+
+    async def _pass_on(self, reader, writer, silence, *, is_there):
+        """Read ahead while bytes are on their way, so that a long way is no narrow one."""
+        on_the_way = asyncio.Queue()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._arrive(on_the_way, writer))
+            while data := await reader.read(1 << 16):
+                if silence.is_set():
+                    continue
+                delay = self.there if is_there else self.back
+                on_the_way.put_nowait((self._loop.time() + delay, data))
+                if is_there and self.is_end(data):
+                    silence.set()
+                    self.is_silent.set()
+            if silence.is_set():
+                await asyncio.Event().wait()
+            on_the_way.put_nowait((0.0, b""))
+
+    async def _arrive(self, on_the_way, writer):
+        while True:
+            at, data = await on_the_way.get()
+            await asyncio.sleep(at - self._loop.time())
+            if not data:
+                with contextlib.suppress(OSError):
+                    writer.write_eof()
+                return
+            writer.write(data)
+            await writer.drain()
