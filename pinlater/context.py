@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 if TYPE_CHECKING:
     from pinlater.backoff import Backoff
+    from pinlater.errors import JobInterrupted
     from pinlater.job import Job
     from pinlater.traces import RunTrace
 
@@ -27,6 +28,8 @@ class JobContext(ABC):
         attempts_allowed: attempts in all.
         log: a logger that puts job, queue and attempt on every line.
         run_trace: the trace of this run, which ``pinlater.tracing`` sets; None: nobody traces it.
+        interruption: the ``JobInterrupted`` or ``JobSleeps`` that this context has raised to end the attempt.
+            It holds whatever the job makes of it: the attempt is no success, and each later call raises it again.
     """
 
     descriptor: str
@@ -35,6 +38,7 @@ class JobContext(ABC):
     attempts_allowed: int
     log: logging.LoggerAdapter[logging.Logger]
     run_trace: RunTrace | None = None
+    interruption: JobInterrupted | None = None
 
     @property
     def is_last_attempt(self) -> bool:
@@ -246,6 +250,7 @@ class JobContext(ABC):
             The follow-up's descriptor.
 
         Raises:
+            JobInterrupted: the attempt was ended before.
             ValueError: an option is out of its range, or the name too long.
             BodyInvalid: a field of ``job`` is not JSON, or this job is a ``RawJob``, whose body has no place for it.
             QueueNotFound: the follow-up's queue was not created.

@@ -11,8 +11,17 @@ from pinlater.job import Job
 _T = TypeVar("_T")
 
 
-def iterate(job: Job, items: Iterable[_T], cursor: str, checkpoint: Callable[[], object]) -> Iterator[_T]:
+def iterate(
+    job: Job, items: Iterable[_T], cursor: str, go_on: Callable[[], object], checkpoint: Callable[[], object]
+) -> Iterator[_T]:
     """Return the items from the job's cursor on; see ``JobContext.iterate``.
+
+    Args:
+        job: whose.
+        items: all of them.
+        cursor: name of the field.
+        go_on: raises, instead of the first item, if the attempt was ended before.
+        checkpoint: called after each.
 
     Raises:
         TypeError: the job has no field ``cursor`` that holds a whole number.
@@ -24,11 +33,18 @@ def iterate(job: Job, items: Iterable[_T], cursor: str, checkpoint: Callable[[],
         raise TypeError(f'iterate(cursor="{cursor}") counts in a field of the record; give {kind} "{cursor}: int = 0"')
     if start < 0:
         raise ValueError(f"the {cursor} of this {kind} is {start}; it counts finished items and cannot be negative")
-    return _walk(job, _from(items, start), cursor, start, checkpoint)
+    return _walk(job, enumerate(_from(items, start), start + 1), cursor, go_on, checkpoint)
 
 
-def _walk(job: Job, rest: Iterable[_T], cursor: str, start: int, checkpoint: Callable[[], object]) -> Iterator[_T]:
-    for finished, item in enumerate(rest, start + 1):
+def _walk(
+    job: Job,
+    rest: Iterable[tuple[int, _T]],
+    cursor: str,
+    go_on: Callable[[], object],
+    checkpoint: Callable[[], object],
+) -> Iterator[_T]:
+    go_on()
+    for finished, item in rest:
         yield item
         setattr(job, cursor, finished)  # not reached for an item whose work was broken off
         checkpoint()

@@ -265,8 +265,18 @@ class ConfigError(PinLaterError):
 class JobInterrupted(BaseException):
     """The running job is asked to stop here; it goes on later from its checkpoint, no attempt spent.
 
-    Not an ``Exception``, so that a job's own ``except Exception`` does not swallow it.
+    Not an ``Exception``, so that a job's own ``except Exception`` does not swallow it. If it is swallowed all the same,
+    the job goes back as it was when it was interrupted, and each later call of the context raises it again.
+
+    Attributes:
+        was_swallowed: whether the job returned, or raised something else.
     """
+
+    was_swallowed = False
+
+    def again(self) -> JobInterrupted:
+        """Return one that says the same, to be raised where the job goes on all the same."""
+        return JobInterrupted(*self.args)
 
 
 class JobSleeps(JobInterrupted):
@@ -279,6 +289,10 @@ class JobSleeps(JobInterrupted):
     def __init__(self, until_ms: int) -> None:
         super().__init__(f"sleeps until {until_ms / 1000:.3f}")
         self.until_ms = until_ms
+
+    def again(self) -> JobSleeps:
+        """Return one that says the same."""
+        return JobSleeps(self.until_ms)
 
 
 def interruption_in(error: BaseException) -> JobInterrupted | None:

@@ -38,6 +38,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from pinlater.context import JobContext
 from pinlater.errors import JobInterrupted, interruption_in
+from pinlater.interruptible import swallowed
 from pinlater.job import Job
 
 Middleware = Callable[[Job, JobContext], AbstractContextManager[object]]
@@ -56,12 +57,26 @@ def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> I
         try:
             for each in middleware:
                 stack.enter_context(_checked(each, each(job, context)))
-            yield
+            with _upholding(context):
+                yield
         except BaseException as error:
             given_back = interruption_in(error)
             raise
     if given_back is not None:  # one has swallowed it: the job would be taken for done, though it is not
         raise given_back
+
+
+@contextmanager
+def _upholding(context: JobContext) -> Iterator[None]:
+    """Raise what the job has swallowed of its context, so that no middleware takes the job for done."""
+    try:
+        yield
+    except BaseException as error:
+        if (why := swallowed(context, error)) is not None:
+            raise why from error
+        raise
+    if (why := swallowed(context, None)) is not None:
+        raise why
 
 
 async def run_within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> None:

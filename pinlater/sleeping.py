@@ -8,15 +8,23 @@ from collections.abc import Callable
 from datetime import datetime
 
 from pinlater.errors import JobSleeps
+from pinlater.interruptible import InterruptibleContext
 
 _END_OF_TIME = 1e11
 """Epoch seconds, of the year 5138."""
 
 
-def sleep_until(sleeps: dict[str, int], name: str, moment: datetime | float, save: Callable[[], object]) -> None:
+def sleep_until(
+    context: InterruptibleContext,
+    sleeps: dict[str, int],
+    name: str,
+    moment: datetime | float,
+    save: Callable[[], object],
+) -> None:
     """Return if that sleep is over; see ``JobContext.sleep_until``.
 
     Args:
+        context: of the attempt.
         sleeps: those that are over or about to begin, and the epoch milliseconds at which they end.
         name: of this one.
         moment: its end.
@@ -24,8 +32,10 @@ def sleep_until(sleeps: dict[str, int], name: str, moment: datetime | float, sav
 
     Raises:
         JobSleeps: it begins.
+        JobInterrupted: the attempt was ended before.
         ValueError: the moment is no number, or more than 3000 years away, such as one in milliseconds.
     """
+    context.go_on()
     if name in sleeps:  # a server hands the job out when it is due, so it need not be asked whose clock is right
         return
     wake_seconds = moment.timestamp() if isinstance(moment, datetime) else moment
@@ -36,7 +46,7 @@ def sleep_until(sleeps: dict[str, int], name: str, moment: datetime | float, sav
     wake_ms = math.ceil(wake_seconds * 1000)
     save()
     sleeps[name] = wake_ms
-    raise JobSleeps(wake_ms)
+    raise context.interrupt(JobSleeps(wake_ms))
 
 
 def moment_after(seconds: float) -> float:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from pinlater.context import JobContext
 from pinlater.delays import bounded_ms, delay_ms
 from pinlater.errors import BodyInvalid, JobInterrupted, JobSleeps, JobTimeout, Retry
+from pinlater.interruptible import InterruptibleContext, StepRun
 from pinlater.job_options import JobOptions
 from pinlater.kept import Kept
 from pinlater.retrying import Retrying
 from pinlater.uses import Uses
-
-_within: ContextVar[bool] = ContextVar("within a step", default=False)
 
 
 class Steps:
@@ -38,7 +36,7 @@ class Steps:
 
     def __init__(
         self,
-        context: JobContext,
+        context: InterruptibleContext,
         kept: Kept,
         options: Callable[[], JobOptions],
         save: Callable[[], object],
@@ -60,13 +58,15 @@ class Steps:
         key = self._uses.next(name)  # now: several awaited at once end in any order, but they are named in one
         if _is_async(function):
             return self._take_awaited(key, function, args, kwargs)
+        self._context.go_on()
         if key in self._kept.steps:
             return self._result(key)
         if self._context.is_draining:
             self._save()
-            raise JobInterrupted
+            raise self._context.interrupt(JobInterrupted())
         try:
-            found = function(*args, **kwargs)
+            with StepRun(self._context):
+                found = function(*args, **kwargs)
         except Exception as error:
             if not isinstance(function, Retrying):
                 raise
@@ -75,7 +75,7 @@ class Steps:
             if wake_ms is None:
                 self._gave_up(key, function)
                 raise
-            raise JobSleeps(wake_ms) from error
+            raise self._context.interrupt(JobSleeps(wake_ms)) from error
         result = self._finished(key, found)
         self._save()
         return result
@@ -83,16 +83,20 @@ class Steps:
     async def _take_awaited(
         self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
+        self._context.go_on()
         if key in self._kept.steps:
             return self._result(key)
         if self._context.is_draining:
-            await self._others_ended()
-            await self._save_awaited()
-            raise JobInterrupted
+            why = JobInterrupted()
+            with self._upheld(why):
+                await self._others_ended()
+                self._context.go_on()
+                await self._save_awaited()
+            raise self._context.interrupt(why)
         self._under_way += 1
-        outside = _within.set(True)
         try:
-            found = await function(*args, **kwargs)
+            with StepRun(self._context):
+                found = await function(*args, **kwargs)
         except Exception as error:
             if not isinstance(function, Retrying):
                 raise
@@ -102,17 +106,18 @@ class Steps:
             await self._save_awaited()
             return result
         finally:
-            _within.reset(outside)
             self._under_way -= 1
             self._one_ended.set()
         wake_ms = self._failed(key, function, failure)
-        await self._save_awaited()
         if wake_ms is None:
+            await self._save_awaited()
             self._gave_up(key, function)
             raise failure
         self._longest_wake_ms = max(self._longest_wake_ms, wake_ms)
-        await self._others_ended()
-        raise JobSleeps(self._longest_wake_ms) from failure
+        with self._upheld(JobSleeps(wake_ms)):
+            await self._save_awaited()
+            await self._others_ended()
+        raise self._context.interrupt(JobSleeps(self._longest_wake_ms)) from failure
 
     def _failed(self, key: str, step: Retrying[..., Any], error: Exception) -> int | None:
         """Count a failed attempt of a step; return when it is tried again, or None if it is not."""
@@ -143,9 +148,18 @@ class Steps:
 
         A step within a step does not wait: the outer one cannot end before it.
         """
-        while self._under_way and not _within.get():
+        while self._under_way and StepRun.current(self._context) is None:
             self._one_ended.clear()
             await self._one_ended.wait()
+
+    @contextmanager
+    def _upheld(self, why: JobInterrupted) -> Iterator[None]:
+        """See to it that the attempt ends also if the job cancels a step that is about to end it."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._context.note_interruption(why)
+            raise
 
     def _finished(self, key: str, result: Any) -> Any:
         """Keep a result, and return it as a later attempt will get it, so that the first one sees the same types."""

@@ -11,7 +11,7 @@ from typing import Self
 
 from pinlater.client.records import ClaimedJob
 from pinlater.codec import JobCodec
-from pinlater.errors import Discard, JobInterrupted
+from pinlater.errors import Discard, JobInterrupted, interruption_in
 from pinlater.job import Job
 from pinlater.middleware import Middleware
 from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse, PinLaterJob
@@ -207,9 +207,14 @@ class _WatchedRunner(Runner):
         self.context = context
         return super()._attempt(job, context, batch, position, now_ns)
 
-    def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> RunnersOutcome:
-        if not isinstance(error, _OF_A_JOB):
+    def _ended(
+        self, job: Job, context: RunContext, error: BaseException | None, since_ns: int
+    ) -> RunnersOutcome | None:
+        if error is not None and not isinstance(error, _OF_A_JOB) and interruption_in(error) is None:
             raise error
+        return super()._ended(job, context, error, since_ns)
+
+    def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> RunnersOutcome:
         self.error = error
         return super()._explain(job, context, error, since_ns)
 

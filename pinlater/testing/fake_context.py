@@ -6,15 +6,16 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from threading import get_ident
 from typing import Any, TypeVar
 
 from pinlater.backoff import Backoff
 from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import JobCodec, encode_body
-from pinlater.context import JobContext
 from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.follow_ups import follow_up_key
+from pinlater.interruptible import InterruptibleContext
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, Progress
 from pinlater.next_run import NextRun
@@ -26,7 +27,7 @@ _T = TypeVar("_T")
 _J = TypeVar("_J", bound=Job)
 
 
-class FakeContext(JobContext):
+class FakeContext(InterruptibleContext):
     """What a worker would hand to ``run``, and a record of what the job did with it.
 
     ::
@@ -51,6 +52,7 @@ class FakeContext(JobContext):
         enqueued: name of a follow-up job -> the job.
         next_run: what the job has said of its next run, ``after`` or ``at``; None if it has not.
         tries: name of a ``retrying`` step that failed -> attempt of the job, and how often the step has failed in it.
+        interruption: what was raised to end the attempt; in a worker this holds even if ``run`` returns.
 
     Args:
         job: whose context it is; needed only if ``run`` hands the context to another thread.
@@ -81,6 +83,7 @@ class FakeContext(JobContext):
         scheduled_for: datetime | None = None,
         draining_after: int | None = None,
     ) -> None:
+        self.thread = get_ident()
         self.descriptor = descriptor or f"{queue}:s1:p1:1"
         self.queue = queue
         self.attempt = attempt
@@ -109,10 +112,11 @@ class FakeContext(JobContext):
 
     def checkpoint(self, *, flush: bool = False) -> None:  # noqa: ARG002 - each one is as good as sent
         """Save the record; see ``JobContext.checkpoint``."""
+        self.go_on()
         is_draining = self.is_draining
         self._save()
         if is_draining:
-            raise JobInterrupted
+            raise self.interrupt(JobInterrupted())
 
     @property
     def ran(self) -> list[str]:
@@ -137,11 +141,11 @@ class FakeContext(JobContext):
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
         """Sleep once; see ``JobContext.sleep_until``."""
         self._refuse_raw("sleeps")
-        sleep_until(self.sleeps, self._sleep_uses.next(name), moment, self._save)
+        sleep_until(self, self.sleeps, self._sleep_uses.next(name), moment, self._save)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""
-        return iterate(self._running_job(), items, cursor, self.checkpoint)
+        return iterate(self._running_job(), items, cursor, self.go_on, self.checkpoint)
 
     def enqueue(
         self,
@@ -159,6 +163,7 @@ class FakeContext(JobContext):
         give_up_after: float | None = None,
     ) -> str:
         """Note a follow-up once; see ``JobContext.enqueue``."""
+        self.go_on()
         self._refuse_raw("follow-up jobs")
         use = self._follow_up_uses.next(name)
         key = follow_up_key(self.descriptor, 0, use)

@@ -89,6 +89,47 @@ class Nap(Job, queue="sleeps", backoff=SOON):
         write(f"{self.name} up")
 """
 
+MAILING = """
+import asyncio, contextlib, os
+from pinlater import Constant, Job
+
+
+def write(line):
+    with open("ran.txt", "a") as file:
+        file.write(f"{line}\\n")
+
+
+class Mailing(Job, queue="steps", backoff=Constant(0.05)):
+    name: str
+
+    async def run(self, context):
+        room = asyncio.Semaphore(4)
+
+        async def mail(number):
+            async with room:
+                await context.step("mail", self.mail, context, number)
+
+        write(f"{self.name} begin")
+        if self.name == "gather":
+            await asyncio.gather(*map(mail, range(20)), return_exceptions=True)
+        elif self.name == "suppress":
+            for number in range(20):
+                with contextlib.suppress(BaseException):
+                    await mail(number)
+        else:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for number in range(20):
+                        tasks.create_task(mail(number))
+            finally:
+                return
+
+    async def mail(self, context, number):
+        while number >= 6 and not (context.is_draining or os.path.exists("drained")):
+            await asyncio.sleep(0.01)
+        write(f"{self.name} mail {number}")
+"""
+
 PLACES = [f"{when} {number}" for number in (1, 2, 3) for when in ("before", "in")] + ["after 3"]
 
 
@@ -148,3 +189,21 @@ def test_a_job_sleeps_once_wherever_it_was_killed(client, folder, worker):
         assert found.attempts_remaining == 3 - len(kills)
         assert lines_of(folder, name) == ["run"] * (2 + len(kills)) + ["up"]
     wait_for(lambda: worker.log.count("crash") == 4, what=lambda: worker.log)
+
+
+@pytest.mark.parametrize("places", [(), ("--threads", 4), ("--concurrency", 4)], ids=["alone", "threads", "tasks"])
+def test_no_drain_makes_a_job_a_success_whose_work_is_undone(client, folder, start, places):
+    (folder / "mailing.py").write_text(MAILING)
+    names = ("gather", "suppress", "finally")
+    options = ("--processes", 1 if places else 3, *places)
+    worker = start(*options, modules=("mailing",))
+    jobs = {name: put(client, "Mailing", "steps", name=name) for name in names}
+    wait_for(lambda: all(len(lines_of(folder, name)) >= 7 for name in names), what=lambda: worker.log)
+    assert worker.stop() == 0
+    for job in jobs.values():
+        assert await_state(client, job, JobState.PENDING).attempts_remaining == 3
+    (folder / "drained").touch()
+    start(*options, modules=("mailing",))
+    for name, job in jobs.items():
+        assert await_state(client, job, JobState.SUCCEEDED).attempts_remaining == 3
+        assert Counter(lines_of(folder, name)) == Counter(["begin"] * 2 + [f"mail {number}" for number in range(20)])

@@ -35,7 +35,7 @@ def forget():
 def walk(job, items, cursor="cursor"):
     """Return the loop, and what its checkpoints have found."""
     found = []
-    return iterate(job, items, cursor, lambda: found.append(getattr(job, cursor))), found
+    return iterate(job, items, cursor, lambda: None, lambda: found.append(getattr(job, cursor))), found
 
 
 @pytest.mark.parametrize("kind", [list, tuple, "".join, iter, lambda items: (item for item in items)])

@@ -10,15 +10,16 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
+from threading import get_ident
 from typing import Any, TypeVar
 
 from pinlater.backoff import Backoff
 from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import encode_body
-from pinlater.context import JobContext
 from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobExpired, JobInterrupted
 from pinlater.follow_ups import follow_up_key
+from pinlater.interruptible import InterruptibleContext
 from pinlater.job import Job, RawJob
 from pinlater.kept import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed, with_progress
 from pinlater.next_run import NextRun, Plan
@@ -48,7 +49,7 @@ class _JobLog(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
-class RunContext(JobContext):
+class RunContext(InterruptibleContext):
     """One attempt of one job; made anew for each.
 
     Args:
@@ -73,6 +74,7 @@ class RunContext(JobContext):
     may_have_kept = False
     _next_save: float | None = None
     _sent_at: float | None = None
+    _body_when_interrupted = b""
 
     def __init__(self, job: Job, batch: Batch, position: int, saver: Saver, patience_seconds: float) -> None:
         metadata = batch.metadata[position]
@@ -80,6 +82,7 @@ class RunContext(JobContext):
         self.attempts_allowed: int = allowed
         self.attempt: int = allowed - metadata.attemptsRemaining + 1
         self.descriptor: str = batch.descriptors[position]
+        self.thread = get_ident()
         self._job = job
         self._batch = batch
         self._position = position
@@ -133,9 +136,11 @@ class RunContext(JobContext):
 
     def checkpoint(self, *, flush: bool = False) -> None:
         """Save the record; see ``JobContext.checkpoint``."""
+        if self.interruption is not None:
+            self.go_on()
         if self._saver.is_draining:
             self._save(self._patience_seconds)
-            raise JobInterrupted
+            raise self.interrupt(JobInterrupted())
         now = time.monotonic()
         if self.allowance is not None:
             self.allowance.sign(now)
@@ -160,7 +165,7 @@ class RunContext(JobContext):
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""
-        return iterate(self._job, items, cursor, self.checkpoint)
+        return iterate(self._job, items, cursor, self.go_on, self.checkpoint)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say how far the job is; see ``JobContext.progress``."""
@@ -182,7 +187,7 @@ class RunContext(JobContext):
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
         """Go on at a moment; see ``JobContext.sleep_until``."""
         self._refuse_raw("sleeps")
-        sleep_until(self._kept.sleeps, self._sleep_uses.next(name), moment, self._save_surely)
+        sleep_until(self, self._kept.sleeps, self._sleep_uses.next(name), moment, self._save_surely)
 
     def enqueue(
         self,
@@ -200,6 +205,7 @@ class RunContext(JobContext):
         give_up_after: float | None = None,
     ) -> str:
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
+        self.go_on()
         self._refuse_raw("follow-up jobs")
         enqueued, use = self._kept.enqueued, self._follow_up_uses.next(name)
         if use in enqueued:
@@ -284,6 +290,12 @@ class RunContext(JobContext):
         """Return an error that says ``what`` of the end of ``give_up_after``."""
         return JobExpired(f"{what} its give_up_after of {self.options.give_up_after:g} s is over")
 
+    def note_interruption(self, why: JobInterrupted) -> None:
+        """Note that the attempt ends, and with which record."""
+        if self.interruption is None:
+            self._body_when_interrupted = self._last_body
+        super().note_interruption(why)
+
     def body(self) -> bytes:
         """Return the job as it is now.
 
@@ -291,6 +303,19 @@ class RunContext(JobContext):
             BodyInvalid: it holds something that JSON cannot carry.
         """
         return encode_body(self._job, self._kept)
+
+    def body_after(self, why: JobInterrupted) -> bytes:
+        """Return what an interrupted job goes on from.
+
+        If it swallowed the interruption, this is the record of then: what it wrote since may say that all is done.
+
+        Raises:
+            BodyInvalid: it holds something that JSON cannot carry.
+        """
+        if not why.was_swallowed:
+            return self.body()
+        body = self._body_when_interrupted
+        return body if isinstance(self._job, RawJob) else renewed(body, self._kept)
 
     def body_of_next_run(self, due_ms: int) -> bytes:
         """Return what the next run begins with, at epoch milliseconds ``due_ms``.

@@ -29,6 +29,7 @@ from pinlater.errors import (
     Retry,
     interruption_in,
 )
+from pinlater.interruptible import swallowed
 from pinlater.job import Job
 from pinlater.job_options import JobOptions
 from pinlater.kept import again_in
@@ -128,14 +129,26 @@ class Runner:
             else:
                 copy_context().run(self._run, job, context)  # what it sets there is not the next job's
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
-            if getpid() != self._pid:
-                leave_fork(error)
-            return self._explain(job, context, interruption_in(error) or error, now_ns)
+            return self._ended(job, context, error, now_ns)
         finally:
             self._running.job = None
+        if context.interruption is None and context.next_run is None and getpid() == self._pid:
+            return None  # nearly always, so that this is the short way
+        return self._ended(job, context, None, now_ns)
+
+    def _ended(self, job: Job, context: RunContext, error: BaseException | None, since_ns: int) -> Outcome | None:
+        """Return what becomes of a run that has raised ``error``; None: it has returned.
+
+        What the context has raised to end it comes first, whatever the job has made of it.
+        """
         if getpid() != self._pid:
-            leave_fork(None)
-        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, now_ns)
+            leave_fork(error)
+        if error is not None:
+            why = swallowed(context, error) or context.interruption or interruption_in(error) or error
+            return self._explain(job, context, why, since_ns)
+        if context.interruption is not None:
+            return self._explain(job, context, swallowed(context, None) or context.interruption, since_ns)
+        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, since_ns)
 
     def _call(self, job: Job, context: RunContext) -> None:
         result = job.run(context)
@@ -208,7 +221,7 @@ class Runner:
 
     def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, since_ns: int) -> Outcome:
         try:
-            body = context.body()
+            body = context.body_after(why)
         except BodyInvalid as error:
             return self._explain(job, context, error, since_ns)
         if isinstance(why, JobSleeps):

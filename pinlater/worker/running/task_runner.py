@@ -8,7 +8,7 @@ from functools import partial
 from os import getpid
 
 from pinlater.codec import JobCodec
-from pinlater.errors import BodyInvalid, interruption_in
+from pinlater.errors import BodyInvalid
 from pinlater.job import Job
 from pinlater.middleware import Middleware, run_within
 from pinlater.worker import logs
@@ -19,7 +19,7 @@ from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
 from pinlater.worker.running.outcome import Outcome
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.running.runner import Runner, leave_fork
+from pinlater.worker.running.runner import Runner
 
 
 class TaskRunner(Runner):
@@ -72,12 +72,8 @@ class TaskRunner(Runner):
             else:
                 await self._call_awaited(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
-            if getpid() != self._pid:
-                leave_fork(error)
-            return self._explain(job, context, interruption_in(error) or error, now_ns)
-        if getpid() != self._pid:
-            leave_fork(None)
-        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, now_ns)
+            return self._ended(job, context, error, now_ns)
+        return self._ended(job, context, None, now_ns)
 
     async def _call_limited(self, job: Job, context: RunContext, allowance: Allowance) -> None:
         number = self._deadlines.add(allowance.kill_at)

@@ -1,0 +1,504 @@
+"""Jobs that swallow what the context raises to end their attempt: none is a success with its work undone."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic_ns
+
+import pytest
+
+from pinlater import Constant, Discard, Job, JobInterrupted, JobSleeps, retrying
+from pinlater.codec import JobCodec, encode_body
+from pinlater.errors import JobTimeout
+from pinlater.testing import FakeContext, run_inline
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.limits import never_kill
+from pinlater.worker.running.outcome import Interruption
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.task_runner import TaskRunner
+from tests.unit.worker_fakes import batch_of
+from tests.unit.workflow_attempts import InAWorker, Plain, Saver, WithFakes
+
+MAILS = range(20)
+
+sent = Counter()
+
+
+def send(number):
+    sent[number] += 1
+
+
+async def send_later(number):
+    await asyncio.sleep(0)
+    sent[number] += 1
+
+
+async def address_and_send(context, number):
+    await context.step(f"address {number}", asyncio.sleep, 0)
+    await context.step(f"mail {number}", send_later, number)
+
+
+def branches_of(context):
+    return [address_and_send(context, number) for number in MAILS]
+
+
+class Mails(Job, queue="mails"):
+    how: str
+    is_done: bool = False
+
+    def run(self, context):
+        plain[self.how](context)
+        self.is_done = True
+
+
+class MailsLater(Mails, queue="mails"):
+    async def run(self, context):
+        await awaited[self.how](context)
+        self.is_done = True
+
+
+# Ways of a plain job
+
+
+def suppress(context):
+    with contextlib.suppress(BaseException):
+        for number in MAILS:
+            context.step(f"mail {number}", send, number)
+
+
+def suppress_each(context):
+    for number in MAILS:
+        with contextlib.suppress(BaseException):
+            context.step(f"mail {number}", send, number)
+
+
+def suppress_checkpoints(context):
+    for number in MAILS:
+        with contextlib.suppress(BaseException):
+            context.checkpoint(flush=True)
+            context.step(f"mail {number}", send, number)
+
+
+def return_in_finally(context):
+    try:
+        for number in MAILS:
+            context.step(f"mail {number}", send, number)
+    finally:
+        return  # noqa: B012 - what this is about
+
+
+def raise_another(context):
+    try:
+        return suppress_none(context)
+    except BaseException:
+        raise RuntimeError("cannot go on") from None
+
+
+def raise_discard(context):
+    try:
+        return suppress_none(context)
+    except BaseException:
+        raise Discard("something was wrong") from None
+
+
+def exit_(context):
+    try:
+        return suppress_none(context)
+    except BaseException:
+        raise SystemExit(1) from None
+
+
+def suppress_none(context):
+    for number in MAILS:
+        context.step(f"mail {number}", send, number)
+
+
+def pool_that_nobody_asks(context):
+    with ThreadPoolExecutor(3) as pool:
+        for number in MAILS:
+            pool.submit(context.step, f"mail {number}", send, number)
+
+
+def pool_waited_for(context):
+    with ThreadPoolExecutor(3) as pool:
+        concurrent.futures.wait([pool.submit(context.step, f"mail {number}", send, number) for number in MAILS])
+
+
+def within_a_step(context):
+    context.step("all", suppress, context)
+
+
+def pool_within_a_step(context):
+    context.step("all", pool_that_nobody_asks, context)
+
+
+def error_within_a_step(context):
+    context.step("all", retrying(raise_another, attempts=1), context)
+
+
+def generator_within(context):
+    def numbers():
+        with contextlib.suppress(BaseException):
+            for number in MAILS:
+                yield context.step(f"mail {number}", send, number)
+
+    for _ in numbers():
+        pass
+
+
+plain = {
+    way.__name__: way
+    for way in (
+        *(suppress, suppress_each, suppress_checkpoints, return_in_finally, raise_another, raise_discard, exit_),
+        *(pool_that_nobody_asks, pool_waited_for, within_a_step, pool_within_a_step, error_within_a_step),
+        generator_within,
+    )
+}
+
+# Ways of an ``async def`` job
+
+
+async def gather(context):
+    await asyncio.gather(*branches_of(context), return_exceptions=True)
+
+
+async def gather_in_threads(context):
+    def step(number):
+        return context.step(f"mail {number}", send, number)
+
+    await asyncio.gather(*[asyncio.to_thread(step, number) for number in MAILS], return_exceptions=True)
+
+
+async def a_few_at_a_time(context):
+    room = asyncio.Semaphore(3)
+
+    async def one(number):
+        async with room:
+            await context.step(f"mail {number}", send_later, number)
+
+    await asyncio.gather(*[one(number) for number in MAILS], return_exceptions=True)
+
+
+async def wait(context):
+    await asyncio.wait([asyncio.ensure_future(branch) for branch in branches_of(context)])
+
+
+async def cancel(context):
+    tasks = [asyncio.ensure_future(branch) for branch in branches_of(context)]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def cancel_while_one_is_under_way(context):
+    gate = asyncio.Event()
+    await context.step("mail 0", send_later, 0)
+    slow = asyncio.ensure_future(context.step("slow", gate.wait))
+    await asyncio.sleep(0)
+    await context.step("mail 1", send_later, 1)
+    for number in MAILS[2:]:
+        other = asyncio.ensure_future(context.step(f"mail {number}", send_later, number))
+        await asyncio.wait([other], timeout=0.01 if context.is_draining else None)
+        other.cancel()  # in a drain it waits for those under way; who tires of that has not done its work
+    gate.set()
+    await slow
+
+
+async def group(context):
+    with contextlib.suppress(BaseException):
+        async with asyncio.TaskGroup() as tasks:
+            for branch in branches_of(context):
+                tasks.create_task(branch)
+
+
+async def group_that_fails_otherwise(context):
+    async def fail(branch):
+        try:
+            await branch
+        except BaseException:
+            raise ValueError("in the midst of it") from None
+
+    async with asyncio.TaskGroup() as tasks:
+        for branch in branches_of(context):
+            tasks.create_task(fail(branch))
+
+
+async def gather_within_a_step(context):
+    await context.step("all", gather, context)
+
+
+async def executor_within_a_step(context):
+    await context.step("all", executor, context)
+
+
+async def executor(context):
+    loop = asyncio.get_running_loop()
+    calls = [partial(context.step, f"mail {number}", send, number) for number in MAILS]
+    await asyncio.gather(*[loop.run_in_executor(None, call) for call in calls], return_exceptions=True)
+
+
+awaited = {
+    way.__name__: way
+    for way in (
+        *(gather, gather_in_threads, a_few_at_a_time, wait, cancel, cancel_while_one_is_under_way, group),
+        *(group_that_fails_otherwise, gather_within_a_step, executor_within_a_step, executor),
+    )
+}
+
+
+@contextlib.contextmanager
+def swallowing(job, context):
+    with contextlib.suppress(BaseException):
+        yield
+
+
+class InOne:
+    """Runs attempts with the runner of a process that runs one job after the other."""
+
+    def __init__(self, job, **options):
+        self.body = encode_body(job)
+        self.saver = Saver()
+        codec = JobCodec([Mails, MailsLater])
+        self.runner = self.new_runner(codec, options)
+
+    def new_runner(self, codec, options):
+        return Runner(codec, codec.names, self.saver, 30.0, **options)
+
+    def attempt(self, drain_after=None):
+        self.saver.bodies, self.saver.drain_after = [], drain_after
+        batch = batch_of("mails:s1:p1:7", bodies=[self.body])
+        outcome = self.run(batch)
+        if isinstance(outcome, Interruption):
+            self.body = outcome.body
+        return outcome
+
+    def run(self, batch):
+        return self.runner.run(batch, 0, monotonic_ns())
+
+    def close(self):
+        self.runner.close()
+
+
+class AmongOthers(InOne):
+    """Runs attempts with the runner of a process that runs several on one event loop."""
+
+    def new_runner(self, codec, options):
+        return TaskRunner(codec, codec.names, self.saver, 30.0, Deadlines(never_kill), **options)
+
+    def run(self, batch):
+        return asyncio.run(self.runner.run_awaited(batch, 0, monotonic_ns()))
+
+
+WAYS = [
+    *[(InOne, Mails, how) for how in plain],
+    *[(InOne, MailsLater, how) for how in awaited],
+    *[(AmongOthers, MailsLater, how) for how in awaited],
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_sent():
+    sent.clear()
+
+
+@pytest.mark.parametrize("middleware", [(), (swallowing,)], ids=["", "middleware"])
+@pytest.mark.parametrize(("place", "kind", "how"), WAYS)
+def test_an_interrupted_job_is_done_when_all_its_work_is(place, kind, how, middleware):
+    attempts = place(kind(how=how), middleware=middleware)
+    outcome = attempts.attempt(drain_after=2)
+    assert isinstance(outcome, Interruption)
+    assert outcome.ending == "interrupted"
+    assert sent.total() < len(MAILS)
+    assert b'"is_done":false' in outcome.body
+    assert attempts.attempt() is None
+    attempts.close()
+    assert sent == Counter(MAILS)
+
+
+@pytest.mark.parametrize("kind", [InAWorker, WithFakes])
+def test_after_an_interruption_every_call_raises_again(kind):
+    context = kind(Plain()).attempt(drain_after=0)
+    with pytest.raises(JobInterrupted):
+        context.checkpoint()
+    assert isinstance(context.interruption, JobInterrupted)
+    calls = [
+        context.checkpoint,
+        partial(context.checkpoint, flush=True),
+        partial(context.step, "a", pytest.fail),
+        lambda: asyncio.run(awaiting(context.step("a", send_later, 1))),
+        partial(context.sleep_for, 60, name="a while"),
+        partial(context.sleep_until, 0, name="no while"),
+        partial(context.enqueue, Mails(how=""), name="next"),
+    ]
+    for call in calls:
+        with pytest.raises(JobInterrupted):
+            call()
+    context.progress(1)
+    assert not sent
+
+
+async def awaiting(step):
+    await step
+
+
+class Walk(Job, queue="walks"):
+    left: int = 0
+    right: int = 0
+
+    def run(self, context):
+        right = context.iterate("abc", cursor="right")
+        with contextlib.suppress(BaseException):
+            for _ in context.iterate("abc", cursor="left"):
+                pass
+        for _ in right:
+            send(0)
+
+
+def test_a_loop_that_begins_after_an_interruption_does_nothing():
+    context = FakeContext(draining_after=2)
+    with pytest.raises(JobInterrupted):
+        Walk().run(context)
+    assert not sent
+    job = context.resume(Walk())
+    assert (job.left, job.right) == (2, 0)
+
+
+# Sleeps, and steps that are tried again
+
+
+class Naps(Job, queue="mails", attempts=1):
+    how: str
+    ran: int = 0
+
+    def run(self, context):
+        self.ran += 1
+        naps[self.how](context)
+
+
+def nap(context):
+    with contextlib.suppress(BaseException):
+        context.sleep_for(60, name="a minute")
+        context.step("after it", send, 1)
+
+
+def two_naps(context):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(context.sleep_for, 60, name="a minute")
+        pool.submit(context.sleep_for, 3600, name="an hour")
+    context.step("after them", send, 1)
+
+
+def nap_that_fails(context):
+    try:
+        context.sleep_for(60, name="a minute")
+    except BaseException:
+        raise ValueError("not now") from None
+    context.step("after it", send, 1)
+
+
+def second_try(context):
+    with contextlib.suppress(BaseException):
+        context.step("flaky", retrying(fail_once, attempts=2, backoff=Constant(60)), context)
+        context.step("after it", send, 1)
+
+
+def second_try_within_a_step(context):
+    context.step("all", second_try, context)
+
+
+def fail_once(context):
+    sent["tries"] += 1
+    if sent["tries"] == 1:
+        raise ConnectionError
+
+
+def second_tries_awaited(context):
+    async def flaky():
+        fail_once(context)
+
+    async def run():
+        await asyncio.gather(
+            context.step("flaky", retrying(flaky, attempts=2, backoff=Constant(60))),
+            context.step("after it", send_later, 1),
+            return_exceptions=True,
+        )
+
+    asyncio.run(run())
+
+
+naps = {
+    way.__name__: way
+    for way in (nap, two_naps, nap_that_fails, second_try, second_try_within_a_step, second_tries_awaited)
+}
+
+
+@pytest.mark.parametrize("how", naps)
+def test_a_swallowed_sleep_is_slept(how):
+    with run_inline(Naps) as client:
+        client.enqueue(Naps(how=how))
+        first, *others = client.outcomes
+    assert [str(each.ending) for each in client.outcomes] == ["interrupted"] * len(others) + ["succeeded"]
+    assert len(others) >= 1
+    assert isinstance(first.error, JobSleeps)
+    assert first.run_after_ms > (time.time() + 50) * 1000
+    assert sent[1] == 1
+
+
+def test_what_the_test_itself_raises_is_no_outcome_of_a_job():
+    class Fails(Job):
+        def run(self, context):
+            with contextlib.suppress(BaseException):
+                context.sleep_for(60, name="a minute")
+            pytest.fail("the test fails")
+
+    with run_inline(Fails) as client, pytest.raises(pytest.fail.Exception, match="the test fails"):
+        client.enqueue(Fails())
+
+
+def test_the_longest_of_several_sleeps_counts_whichever_is_raised():
+    context = InAWorker().attempt()
+    for seconds in (60, 3600, 600):
+        context.note_interruption(JobSleeps(seconds * 1000))
+    context.note_interruption(JobInterrupted())
+    assert context.interruption.until_ms == 3_600_000
+
+
+# Innocent steps
+
+
+def test_steps_beside_the_interrupted_one_are_kept():
+    async def run(context):
+        await context.step("first", send_later, 1)
+        slow = asyncio.ensure_future(context.step("slow", slowly))
+        await asyncio.sleep(0)
+        await asyncio.gather(context.step("late", send_later, 3), slow, return_exceptions=True)
+
+    async def slowly():
+        await asyncio.sleep(0.01)
+        sent["slow"] += 1
+
+    for attempts in (InAWorker(), WithFakes()):
+        context = attempts.attempt(drain_after=1)
+        asyncio.run(run(context))
+        assert isinstance(context.interruption, JobInterrupted)
+        attempts.slept()
+        asyncio.run(run(attempts.attempt()))
+    assert sent == {1: 2, "slow": 2, 3: 2}
+
+
+def test_a_time_limit_can_be_caught_and_ends_no_attempt_by_itself():
+    context = InAWorker().attempt()
+    with pytest.raises(JobTimeout):
+        context.step("slow", overrun)
+    assert context.interruption is None
+    context.step("instead", send, 1)
+    assert sent[1] == 1
+
+
+def overrun():
+    raise JobTimeout
