@@ -18,6 +18,7 @@ import msgspec
 
 from pinlater.errors import BodyInvalid, ConfigError
 from pinlater.field_types import check_fields
+from pinlater.finite import NULL, has_hidden_null, refuse_non_finite
 from pinlater.job import Job, RawJob
 from pinlater.kept import Kept, with_kept
 
@@ -42,8 +43,10 @@ def encode_body(job: Job, kept: Kept | None = None) -> bytes:
         return job.body
     try:
         body = _encode(job)
-        if b"null" in body:  # NaN and infinity are written so; better refused here than where the job is to be run
-            msgspec.json.decode(body, type=type(job))
+        if NULL in body:
+            if has_hidden_null(job, body):
+                refuse_non_finite(job)
+            msgspec.json.decode(body, type=type(job))  # better refused here than where the job is to be run
         return body if kept is None else with_kept(body, kept)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(job, type):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from pinlater.context import JobContext
 
 _OPTION_NAMES = frozenset(JobOptions.__dataclass_fields__)
+_IMPOSSIBLE = {
+    "array_like": "a body is a JSON object, where steps and progress have their place",
+    "forbid_unknown_fields": "steps and progress are kept beside the fields; leave it out",
+    "tag": "it says which class a body is for; write name= instead",
+    "tag_field": "a body has its class under job",
+}
+"""Options of msgspec with which no worker could read a body, and why."""
 _STRUCT_OPTIONS = frozenset({*dir(msgspec.Struct.__struct_config__), "kw_only", "rename"})
 
 
@@ -41,6 +48,7 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **header: Any) -> Any:
         options = {key: header.pop(key) for key in list(header) if key in _OPTION_NAMES}
         is_root = not any(isinstance(base, _JobType) for base in bases)
+        _refuse(name, [option for option in _IMPOSSIBLE if header.get(option)])
         if not is_root:
             wire_name = options.setdefault("name", name)
             header.setdefault("tag_field", "job")
@@ -54,6 +62,7 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
         except TypeError as error:
             raise TypeError(f"job class {name}: {error}") from None
         if not is_root:
+            _check_body(kind)
             _check_run(kind)
             options.setdefault("queue", _default_queue(options["name"]))
             inherited = getattr(kind, "job_options", None)
@@ -73,6 +82,25 @@ def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
         near = get_close_matches(name, _OPTION_NAMES, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_OPTION_NAMES))}"
         raise TypeError(f"job class {kind_name}: {name} is no option; {hint}")
+
+
+def _refuse(kind_name: str, options: Iterable[str]) -> None:
+    """Raise ``TypeError`` if there are such options, with the reason for the first."""
+    for option in options:
+        raise TypeError(f"job class {kind_name}: {option} is not possible: {_IMPOSSIBLE[option]}")
+
+
+def _check_body(kind: Any) -> None:
+    """Return if the body of a class has the form and the names that workers count on.
+
+    Raises:
+        TypeError: it has not, by an option of a class that it inherits from, or by the name of a field.
+    """
+    config = kind.__struct_config__
+    _refuse(kind.__name__, [option for option in ("array_like", "forbid_unknown_fields") if getattr(config, option)])
+    for name in kind.__struct_encode_fields__:
+        if name.startswith("$"):
+            raise TypeError(f"job class {kind.__name__}: a field cannot be {name!r} in the body; leave out the $")
 
 
 def _check_run(kind: Any) -> None:

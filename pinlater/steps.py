@@ -13,6 +13,7 @@ import msgspec
 
 from pinlater.delays import bounded_ms, delay_ms
 from pinlater.errors import BodyInvalid, JobInterrupted, JobSleeps, JobTimeout, Retry
+from pinlater.finite import NULL, refuse_non_finite
 from pinlater.interruptible import InterruptibleContext, StepRun
 from pinlater.job_options import JobOptions
 from pinlater.kept import Kept
@@ -192,6 +193,9 @@ def as_json(key: str, result: Any) -> Any:
         BodyInvalid: JSON cannot carry it.
     """
     try:
-        return msgspec.json.decode(msgspec.json.encode(result))
+        text = msgspec.json.encode(result)
+        if NULL in text:
+            refuse_non_finite(result)
+        return msgspec.json.decode(text)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BodyInvalid(f"step {key!r} returned something that JSON cannot carry: {error}") from error

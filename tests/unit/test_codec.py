@@ -154,8 +154,51 @@ class Measurement(Job, queue="measurements"):
     limit: float | None = None
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_number_that_json_cannot_carry_is_refused_when_it_is_enqueued(value):
-    with pytest.raises(BodyInvalid, match=r"job Measurement cannot be written as JSON: .*\$\.value"):
-        encode_body(Measurement(value=value))
-    assert b'"limit":null' in encode_body(Measurement(value=1.5))
+class Deep(msgspec.Struct):
+    values: list[float | None] = []
+    names: dict[str, float | None] = {}
+
+
+class Optional(Job, queue="measurements"):
+    value: float | None = None
+    deep: Deep | None = None
+    anything: Any = None
+    text: str | None = None
+
+
+class Sparse(Job, queue="measurements", omit_defaults=True):
+    value: float | None = None
+    other: float | None = 1.5
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("value", [NAN, float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (lambda value: Measurement(value=value), "value"),
+        (lambda value: Optional(value=value, text="null"), "value"),
+        (lambda value: Optional(deep=Deep(values=[1.0, None, value])), r"deep\.values\[2\]"),
+        (lambda value: Optional(deep=Deep(names={"a": value}), anything=None), r"deep\.names\.a"),
+        (lambda value: Optional(anything=[{"x": (1, value)}]), r"anything\[0\]\.x\[1\]"),
+        (lambda value: Sparse(other=value), "other"),
+    ],
+)
+def test_a_number_that_json_cannot_carry_is_refused_when_it_is_enqueued(make, value, place):
+    with pytest.raises(BodyInvalid, match=rf" as JSON: {place} is -?(nan|inf), which JSON has no word"):
+        encode_body(make(value))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Measurement(value=1.5),
+        Optional(text="null null"),
+        Optional(deep=Deep([None, 1.0], {"null": None}), anything={"a": None}),
+        Sparse(),
+    ],
+)
+def test_none_is_carried_as_null(job):
+    assert JobCodec([Measurement, Optional, Sparse]).decode("measurements", encode_body(job)) == job

@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from pinlater.backoff import DEFAULT_BACKOFF, Constant, Exponential
+from pinlater.codec import JobCodec, encode_body
 from pinlater.job import Job, RawJob, is_concrete
 from pinlater.job_options import JobOptions
+from pinlater.kept import Kept, kept_in
 
 
 class SendWelcomeEmail(Job, queue="email", attempts=5, backoff=Exponential(first=2, cap=600), priority=2, heartbeat=1):
@@ -143,6 +145,38 @@ def test_fields_are_arguments_by_name():
 def test_options_that_make_no_sense_are_refused_where_they_stand(options, text):
     with pytest.raises(TypeError, match=text):
         type(Job)("Bad", (Job,), {}, **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"array_like": True}, "array_like is not possible: a body is a JSON object"),
+        ({"forbid_unknown_fields": True}, "forbid_unknown_fields is not possible: steps"),
+        ({"tag": "Other"}, "tag is not possible: .*write name= instead"),
+        ({"tag_field": "kind"}, "tag_field is not possible"),
+        ({"rename": lambda name: f"${name}"}, "a field cannot be '\\$user' in the body"),
+    ],
+)
+def test_options_with_which_no_worker_could_read_a_body_are_refused(option, text):
+    with pytest.raises(TypeError, match=rf"job class Bad: {text}"):
+        type(Job)("Bad", (Job,), {"__annotations__": {"user": int}}, **option)
+
+
+@pytest.mark.parametrize("option", ["array_like", "forbid_unknown_fields"])
+def test_nor_are_they_inherited(option):
+    class Mixin(msgspec.Struct, **{option: True}):
+        pass
+
+    with pytest.raises(TypeError, match=f"job class Bad: {option} is not possible"):
+        type(Job)("Bad", (Job, Mixin), {})
+
+
+@pytest.mark.parametrize("option", [{"rename": "camel"}, {"omit_defaults": True}, {"frozen": True}, {"order": True}])
+def test_other_options_of_msgspec_leave_room_for_steps(option):
+    kind = type(Job)("Fine", (Job,), {"__annotations__": {"user_id": int}, "run": lambda self, context: None}, **option)
+    body = encode_body(kind(user_id=7), Kept({"a": 1}))
+    assert JobCodec([kind]).decode("fine", body) == kind(user_id=7)
+    assert kept_in(body).steps == {"a": 1}
 
 
 def test_a_class_without_run_is_not_concrete():

@@ -168,6 +168,14 @@ def test_results_have_to_be_json(bench):
     assert bench.saver.saved == []
 
 
+@pytest.mark.parametrize("result", [float("nan"), [1, {"a": float("inf")}]])
+def test_results_are_finite(bench, result):
+    context = bench.context()
+    with pytest.raises(BodyInvalid, match=r"step 'a' returned something that JSON cannot carry: .* no word for"):
+        context.step("a", lambda: result)
+    assert context.step("b", lambda: [None, "null", 1.5]) == [None, "null", 1.5]
+
+
 def test_a_raw_job_has_no_steps(bench):
     context = bench.context(Raw(body=b"\xff"))
     with pytest.raises(BodyInvalid, match="RawJob"):

@@ -1,0 +1,46 @@
+"""NaN and infinity: JSON has no word for them and would carry them as null, so that they became None on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+NULL = b"null"
+"""Where a text of JSON does not have this, there is nothing to look for."""
+
+
+def refuse_non_finite(value: object) -> None:
+    """Return if no number in a value, however deep, is NaN or infinite; to be called when its JSON has a null.
+
+    Raises:
+        ValueError: one is; the message says where.
+    """
+    for place, number in _floats_in(msgspec.to_builtins(value, str_keys=True, enc_hook=_as_none), ""):
+        if not isfinite(number):
+            raise ValueError(f"{place or 'it'} is {number}, which JSON has no word for; use None or a text instead")
+
+
+def has_hidden_null(job: msgspec.Struct, body: bytes) -> bool:
+    """Tell whether the JSON of a record may have a null that none of its fields explains by being None."""
+    if job.__struct_config__.omit_defaults:
+        return True
+    nones = sum(getattr(job, name) is None for name in job.__struct_fields__)
+    return body.count(NULL) != nones
+
+
+def _floats_in(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, float):
+        yield place, value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from _floats_in(each, f"{place}.{name}" if place else name)
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _floats_in(each, f"{place}[{number}]")
+
+
+def _as_none(_: object) -> None:
+    """Stand in for JSON text that a value holds as it is."""
