@@ -27,8 +27,7 @@ def has_hidden_null(job: msgspec.Struct, body: bytes) -> bool:
     """Tell whether the JSON of a record may have a null that none of its fields explains by being None."""
     if job.__struct_config__.omit_defaults:
         return True
-    nones = sum(getattr(job, name) is None for name in job.__struct_fields__)
-    return body.count(NULL) != nones
+    return body.count(NULL) != msgspec.structs.astuple(job).count(None)
 
 
 def _floats_in(value: Any, place: str) -> Iterator[tuple[str, float]]:
