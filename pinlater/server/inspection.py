@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from pinlater.descriptor import JobDescriptor
@@ -120,12 +120,17 @@ class Inspection:
         rules.check_queue_name(request.queueName)
         rules.check_state(request.jobState)
         rules.check_priority(request.priority, self._priority_levels)
-        check_pattern(request.bodyRegexToMatch)
         return JobFilter(request.jobState, request.priority, is_future, request.bodyRegexToMatch)
 
-    def _turn(self, which: JobFilter) -> AbstractAsyncContextManager[None]:
-        """Let one body pattern after the other be searched for: many that explode leave no thread to others."""
-        return self._search.passed() if which.body_regex else nullcontext()
+    @asynccontextmanager
+    async def _turn(self, which: JobFilter) -> AsyncIterator[None]:
+        """Let one body pattern after the other be compiled and searched for: dear ones leave no thread to others."""
+        if not which.body_regex:
+            yield
+            return
+        async with self._search.passed():
+            await asyncio.to_thread(check_pattern, which.body_regex)
+            yield
 
 
 def _infos_of(records: Sequence[JobRecord]) -> list[wire.PinLaterJobInfo]:

@@ -7,6 +7,7 @@ import pytest
 from pinlater.password import hash_password
 from pinlater.server.rules import MAX_SOURCE_CHARACTERS
 from tests.support.apache import DeclaredError
+from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.support.server import PASSWORD, ServerProcess
 
 MB = 1 << 20
@@ -62,23 +63,35 @@ def test_a_look_up_of_more_than_an_answer_holds_is_refused(shared_server, client
     assert shared_server.child().memory_info().rss - before < 100 * MB
 
 
-@pytest.mark.parametrize("pattern", ["(?:(?:a{1000}){1000}){1000}", r"\w{999999}x", "(a(?1)?)b", "(?R)"])
+BOMBS = [
+    "(?:(?:a{1000}){1000}){1000}",
+    "(?:(?:(?:a+){1000})+){1000}" * 10,
+    "(?:(?:a{00000000000001000}){00000000000001000}){00000000000001000}",
+    r"\w{999999}x",
+    "(a(?1)?)b",
+    "(?R)",
+]
+
+
+@pytest.mark.parametrize("pattern", BOMBS)
 @pytest.mark.parametrize("method", ["getJobCount", "scanJobs", "deleteJobs"])
-def test_a_pattern_that_is_a_bomb_is_refused(client, queue, method, pattern):
+def test_a_pattern_that_is_a_bomb_is_refused(shared_server, client, queue, method, pattern):
     client.enqueueJobs(queueName=queue, jobs=[{"body": b"a" * 90_000}])
+    before = shared_server.child().memory_info().rss
     with pytest.raises(DeclaredError, match="pattern"):
         getattr(client, method)(queueName=queue, jobState=0, bodyRegexToMatch=pattern)
+    assert shared_server.child().memory_info().rss - before < 50 * MB
 
 
-def test_many_patterns_that_explode_leave_readers_to_others(tmp_path):
+def test_many_searches_that_take_long_leave_readers_to_others(tmp_path):
     server = ServerProcess(tmp_path, REGEX_TIMEOUT_SECONDS="0.3")
     try:
         with server.client() as client:
             client.createQueue(name="bombs")
-            (name,) = client.enqueueJobs(queueName="bombs", jobs=[{"body": b"a" * 5000 + b"!"}])["jobDescriptors"]
+            name, *_ = client.enqueueJobs(queueName="bombs", jobs=[{"body": SLOW_BODY}] * 20)["jobDescriptors"]
             threads, found = refusals(
                 server,
-                lambda bomber: bomber.getJobCount(queueName="bombs", jobState=0, bodyRegexToMatch="(a|aa)+$"),
+                lambda bomber: bomber.getJobCount(queueName="bombs", jobState=0, bodyRegexToMatch=SLOW_PATTERN),
                 40,
             )
             answered = 0

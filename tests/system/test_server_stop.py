@@ -10,6 +10,7 @@ import time
 import pytest
 from thrift.transport.TTransport import TTransportException
 
+from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.support.server import ServerProcess, command, environment, wait_for
 
 QUEUE = "emails"
@@ -67,8 +68,8 @@ def test_waiting_dequeues_are_answered_at_once(server):
 
 def test_a_call_in_flight_is_answered(server):
     with server.client() as client:
-        client.enqueueJobs(queueName=QUEUE, jobs=[{"body": b"a" * 5000 + b"b"}])
-        request = {"queueName": QUEUE, "jobState": 0, "bodyRegexToMatch": "(a+)+$"}
+        client.enqueueJobs(queueName=QUEUE, jobs=[{"body": SLOW_BODY}] * 40)
+        request = {"queueName": QUEUE, "jobState": 0, "bodyRegexToMatch": SLOW_PATTERN}
         client.send("getJobCount", {"context": {"source": "x"}, "request": request})
         searching = server.child()
         before = searching.cpu_times().user

@@ -1,33 +1,52 @@
-"""Regular expressions over bodies, bounded in length and time, off the event loop's back.
+"""Regular expressions over bodies: bounded in memory and time, whatever the pattern.
 
-``regex`` lets go of the interpreter lock while it searches, and stops at a deadline, so that a pattern like
-``(a+)+$`` costs its caller an error and nobody else anything.
+RE2 compiles within the memory it is given, searches in time linear in the length of the body, and lets go of the
+interpreter lock in both. What it does not know (look-ahead, references to groups) is refused.
 """
 
 from __future__ import annotations
 
+import re
 import time
+from typing import Any
 
-import regex
+import re2
 
 from pinlater.errors import UnknownError
-from pinlater.server.backends.pattern_size import MAX_SIZE, is_recursive, size_of
 
 MAX_PATTERN_CHARACTERS = 1024
 
+_MEMORY_BYTES = 1 << 18
+"""Of a compiled pattern. With this, no pattern of the length above takes a second to compile."""
 
-def check_pattern(pattern: str | None) -> None:
-    """Return if ``pattern`` may be searched for.
+_STEPS = 500_000_000
+"""Instructions of the program times bytes of one body: a search takes up to 20 ns for each, and cannot be stopped."""
+
+_LEAST_INSTRUCTIONS = 64
+"""Programs of this size are searched for in a body of any size."""
+
+_UNICODE_CLASS = re.compile(r"(?<!\\)(?:\\\\)*\\[pP]")
+"""Bodies are searched byte by byte, where these mean nothing; in RE2 each costs milliseconds to read."""
+
+_ODD_NUMBER = re.compile(r"(?<!\\)(?:\\\\)*\{(?:\d+,)?(?:0\d|\d{5})", re.ASCII)
+"""RE2 would take braces with such a number for text, and find nothing."""
+
+_SYNTAX = "patterns are those of RE2: no look-ahead or look-behind, no references to groups, at most 1000 in {}"
+
+
+def check_pattern(pattern: str) -> None:
+    """Return if ``pattern`` may be searched for. This may take tenths of a second: call it in a thread.
 
     Raises:
-        UnknownError: it is too long, too large when its repetitions are written out, or no regular expression.
+        UnknownError: it is too long, too large when its repetitions are written out, or nothing that RE2 knows.
     """
-    if pattern:
-        BodyPattern(pattern, 1.0)
+    BodyPattern(pattern, 1.0)
 
 
 class BodyPattern:
     """A pattern to be found anywhere in a body, case-sensitively; UTF-8, byte by byte.
+
+    Made and used in threads: compiling may take tenths of a second.
 
     Args:
         pattern: the regular expression.
@@ -35,35 +54,54 @@ class BodyPattern:
     """
 
     def __init__(self, pattern: str, seconds: float) -> None:
-        if len(pattern) > MAX_PATTERN_CHARACTERS:
-            raise UnknownError(f"the body pattern has more than {MAX_PATTERN_CHARACTERS} characters")
-        if is_recursive(pattern):
-            raise UnknownError("the body pattern calls itself ((?R), (?1), (?&name)), which is not taken")
-        if size_of(pattern) > MAX_SIZE:
-            raise UnknownError(
-                f"the body pattern repeats too much: with its repetitions written out, it has more than {MAX_SIZE} "
-                "characters; use smaller numbers in {}, above all behind groups"
-            )
-        try:
-            self._search = regex.compile(pattern.encode()).search
-        except (regex.error, UnicodeEncodeError, OverflowError, RecursionError) as error:
-            raise UnknownError(f"the body pattern is no regular expression: {error}") from error
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
+        self._compiled = _compiled(pattern)
 
     def matches(self, body: bytes) -> bool:
         """Whether the pattern occurs in ``body``.
 
         Raises:
-            UnknownError: the time is up.
+            UnknownError: the time is up, or the pattern is too large for a body of this size.
         """
-        left = self._deadline - time.monotonic()
-        try:
-            if left > 0:
-                return self._search(body, timeout=left, concurrent=True) is not None
-        except TimeoutError:
-            pass
-        raise UnknownError(
-            f"searching bodies took longer than {self._seconds:g} s; use a simpler pattern, or fewer jobs at once "
-            "(one priority, a smaller limit)"
-        )
+        if time.monotonic() >= self._deadline:
+            raise UnknownError(
+                f"searching bodies took longer than {self._seconds:g} s; use a simpler pattern, or fewer jobs at once "
+                "(one priority, a smaller limit)"
+            )
+        most = max(_STEPS // max(len(body), 1), _LEAST_INSTRUCTIONS)
+        if self._compiled.programsize > most:
+            raise UnknownError(
+                f"the body pattern is too large for a body of {len(body)} bytes: it has {self._compiled.programsize} "
+                f"instructions where {most} are allowed; use smaller numbers in {{}}"
+            )
+        return self._compiled.search(body) is not None
+
+
+def _compiled(pattern: str) -> Any:
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        raise UnknownError(f"the body pattern has more than {MAX_PATTERN_CHARACTERS} characters")
+    if _UNICODE_CLASS.search(pattern):
+        raise UnknownError(r"the body pattern has \p or \P: bodies are searched byte by byte; write the characters out")
+    if _ODD_NUMBER.search(pattern):
+        raise UnknownError("the body pattern repeats too much: in {} stand numbers up to 1000, without leading zeros")
+    try:
+        return re2.compile(pattern.encode(), _options())
+    except (re2.error, UnicodeEncodeError) as error:
+        raise UnknownError(f"the body pattern is refused: {_said(error)}; {_SYNTAX}") from error
+    finally:
+        re2.purge()  # it keeps the last 128 patterns, each with its memory
+
+
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.max_mem = _MEMORY_BYTES
+    options.encoding = re2.Options.Encoding.LATIN1  # a character is a byte
+    options.never_capture = True
+    options.log_errors = False
+    return options
+
+
+def _said(error: Exception) -> str:
+    [reason, *_] = error.args
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(error)

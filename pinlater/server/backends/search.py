@@ -47,4 +47,5 @@ class Search(NamedTuple):
         return (self.now + 1, _END) if self.which.is_future else (_BEGIN, self.now)
 
     def pattern(self) -> BodyPattern | None:
+        """Return what bodies have to match. Compiling takes a while: call this in a thread."""
         return BodyPattern(self.which.body_regex, self.seconds) if self.which.body_regex else None

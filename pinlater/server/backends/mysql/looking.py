@@ -151,7 +151,7 @@ class Looker:
 
     async def _matching(self, search: Search, wanted: int, position: Position | None = None) -> list[Any]:
         """Return rows of up to ``wanted`` jobs of each priority, latest run_after first."""
-        pattern = search.pattern()
+        pattern = await asyncio.to_thread(search.pattern)
         found: list[Any] = []
         for priority in search.priorities:
             mine: list[Any] = []

@@ -243,16 +243,17 @@ class RedisShard:
         return records
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        return await looking.count(self._look, self._search(queue, which), self._count_limit)
+        return await looking.count(self._look, await self._search(queue, which), self._count_limit)
 
     async def oldest_due_ms(self, queue: str) -> int | None:
-        return await looking.oldest_due(self._look, self._search(queue, JobFilter(PENDING)))
+        return await looking.oldest_due(self._look, await self._search(queue, JobFilter(PENDING)))
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
-        return await looking.scan(self._look, self._search(queue, which), limit, position)
+        return await looking.scan(self._look, await self._search(queue, which), limit, position)
 
-    def _search(self, queue: str, which: JobFilter) -> looking.Search:
-        pattern = BodyPattern(which.body_regex, self._regex_seconds) if which.body_regex else None
+    async def _search(self, queue: str, which: JobFilter) -> looking.Search:
+        regex = which.body_regex
+        pattern = await asyncio.to_thread(BodyPattern, regex, self._regex_seconds) if regex else None
         return looking.Search(queue, which, self._levels, pattern)
 
     # By hand and by the monitor
@@ -274,7 +275,7 @@ class RedisShard:
         return moved
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
-        return await upkeep.delete(self._look, self._search(queue, which), limit)
+        return await upkeep.delete(self._look, await self._search(queue, which), limit)
 
     async def retry_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
