@@ -9,12 +9,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, ServiceError, UnknownError
 from pinlater.server import rules
 from pinlater.server.admin_password import AdminPassword
 from pinlater.server.aside import aside
-from pinlater.server.backends.contract import Backend, Checkpoint, Claim, ClaimedJob, covered
+from pinlater.server.backends.contract import Backend, Claim, ClaimedJob, covered
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.broker import DequeueOrder, HandedOut
 from pinlater.server.calls import CallRefused, missing, require
@@ -211,13 +210,13 @@ class Service:
             try:
                 await acking
             except Exception:  # also a refusal below the level of error codes
-                await self._give_back(found)
+                await self._broker.give_back(found)
                 raise
         if found.claim is None:  # looking is not asking for work
             return self._dequeue_answer(found)
         if found.jobs and found.is_overdue:
             log.warning("what a dequeue of queue %s claimed came too late; given back", arguments.request.queueName)
-            await self._give_back(found)
+            await self._broker.give_back(found)
             found = found._replace(jobs={})
         self._metrics.dequeues.add(arguments.request.queueName)
         if not found.jobs:
@@ -293,7 +292,7 @@ class Service:
                 self._metrics.retries_dequeued.add(queue, retries)
         if not bodies:
             return Answer(wire.PinLaterDequeueResponse())
-        undo = None if claim is None else lambda: self._give_back(found)
+        undo = None if claim is None else partial(self._broker.give_back, found)
         return Answer(wire.PinLaterDequeueResponse(jobs=bodies, jobMetadata=metadata), undo)
 
     def _count_handed_out(self, queue: str, claimed: list[ClaimedJob]) -> None:
@@ -304,18 +303,6 @@ class Service:
         self._metrics.dequeue_delay_ms.observe(queue, now - first.run_after_ms, count)
         if first.attempts_remaining == first.attempts_allowed:
             self._metrics.first_dequeue_delay_ms.observe(queue, now - first.created_at_ms, count)
-
-    async def _give_back(self, found: HandedOut) -> None:
-        """Return claimed jobs that nobody got, no attempt spent."""
-        if found.claim is None:
-            return
-        claim = found.claim.descriptor
-        for queue, claimed in found.jobs.items():
-            returned = [
-                Checkpoint(JobDescriptor.parse(job.descriptor), claim, "", None, True, job.run_after_ms, None, "")
-                for job in claimed
-            ]
-            await self._broker.checkpoint(queue, returned)
 
     async def _ack(self, arguments: Any, _: Caller) -> Answer:
         if arguments.request.jobsSucceeded or arguments.request.jobsFailed:

@@ -93,6 +93,11 @@ async def open_store(settings: Settings, metrics: Metrics) -> Store:
 
 def _on_commit(metrics: Metrics) -> Callable[[CommitStats], None]:
     def on_commit(stats: CommitStats) -> None:
+        if stats.claims_undone:
+            metrics.claims_undone.add((), stats.claims_undone)
+        if stats.is_failed:
+            metrics.commits_failed.add()
+            return
         metrics.commit_requests.observe((), stats.requests)
         metrics.commit_seconds.observe((), stats.seconds)
 

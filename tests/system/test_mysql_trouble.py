@@ -194,7 +194,7 @@ def test_claims_outlive_an_outage_that_kept_their_holders_from_renewing_them(own
         await fleet.enqueue_jobs(QUEUE, [new_job()])
         claim = Claim("host:1:1:consumer:1", 1500)
         [job] = (await fleet.dequeue_jobs(QUEUE, 1, claim)).jobs
-        assert await fleet.count_jobs(QUEUE, JobFilter(IN_PROGRESS)) == 1  # waits for the commit of the claim
+        assert await fleet.count_jobs(QUEUE, JobFilter(IN_PROGRESS)) == 1
         own_service.kill()
         while clock.now_ms() < job.created_at_ms + 2500:
             await asyncio.sleep(0.1)

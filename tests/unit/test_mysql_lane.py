@@ -186,24 +186,57 @@ async def test_one_bad_request_does_not_hurt_the_others():
 
 
 @in_loop
-async def test_an_answer_may_come_before_the_end_and_stays():
-    released = asyncio.Event()
+async def test_what_was_answered_with_an_error_is_not_tried_again():
+    tries = []
 
     async def work(batch):
-        batch.answer([1])
-        await released.wait()
+        tries.append(batch)
+        batch.fail(ShardConnectionFailed("nobody knows"))
         raise Lost("at the commit")
 
-    lane = Lane("1", work)
-    assert await lane.submit(0) == 1
-    assert lane.is_committing
-    settled = asyncio.create_task(lane.settled())
-    await asyncio.sleep(0)
-    assert not settled.done()
-    released.set()
-    await settled
-    await lane.finish()
-    assert not lane.is_committing
+    [error] = await gather(Lane("1", work), 1)
+    assert str(error) == "nobody knows"
+    assert len(tries) == 1
+
+
+@pytest.mark.parametrize("requests", [[1], [1, 2]])
+@pytest.mark.parametrize("then", [Refused("full, nothing was changed"), UnknownError("too slow, nothing was changed")])
+@in_loop
+async def test_nobody_is_told_that_nothing_was_changed_when_an_earlier_attempt_may_have_changed_it(requests, then):
+    seen = []
+
+    async def work(batch):
+        seen.append((list(batch.requests), batch.is_uncertain))
+        if len(seen) == 1:
+            with batch.committing():
+                raise Lost("at the commit")
+        raise then
+
+    errors = await gather(Lane("1", work), *requests)
+    assert [type(error) for error in errors] == [ShardConnectionFailed] * len(requests)
+    assert [is_uncertain for _, is_uncertain in seen] == [False] + [True] * (len(seen) - 1)
+
+
+@in_loop
+async def test_an_attempt_that_broke_before_its_commit_leaves_nothing_uncertain():
+    seen = []
+
+    async def work(batch):
+        seen.append(batch.is_uncertain)
+        if len(seen) == 1:
+            raise Lost("before the commit")
+        raise Refused("full, nothing was changed")
+
+    [error] = await gather(Lane("1", work), 1)
+    assert seen == [False, False]
+    assert isinstance(error, Refused)
+
+
+@in_loop
+async def test_commits_that_fail_are_told_apart_from_those_that_are_done():
+    commits = []
+    await gather(Lane("1", Work(Lost("gone"), Conflict("deadlock")), on_commit=commits.append), 1, 2)
+    assert [(stats.requests, stats.is_failed) for stats in commits] == [(2, True), (2, False)]
 
 
 @in_loop

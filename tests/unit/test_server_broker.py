@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.errors import DequeueRateLimited, QueueNotFound
+from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
 from pinlater.server.backends.contract import Ack, Claim, CommitStats, JobFilter, NewJob
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.broker import Broker, Caller
@@ -18,6 +18,7 @@ from pinlater.server.broker import broker as broker_module
 from pinlater.server.broker.broker import DequeueOrder
 from pinlater.server.rate_limits import RateLimits
 from pinlater.wire.messages import IN_PROGRESS
+from tests.support.failing_commits import FailingCommits
 
 
 class Bench:
@@ -93,7 +94,6 @@ def test_a_dequeue_that_waits_for_several_queues_counts_once(on_bench):
 def test_a_waiting_dequeue_gets_the_job_in_the_transaction_that_stores_it(on_bench):
     async def scenario(bench):
         waiting = await bench.parked()
-        await bench.backend.count_jobs("q", JobFilter(IN_PROGRESS))  # reading waits for what was answered early
         before = len(bench.commits)
         await bench.broker.enqueue("q", [job(b"new")])
         assert bodies(await waiting) == [b"new"]
@@ -366,5 +366,50 @@ def test_a_claim_that_took_longer_than_its_lease_says_so(on_bench, monkeypatch):
         assert not found.is_overdue
         seconds += 0.2
         assert found.is_overdue
+
+    on_bench(scenario)
+
+
+def test_nobody_waits_on_beside_a_job_whose_claim_failed(on_bench):
+    async def scenario(bench):
+        first, second = await bench.parked(wait=3600), await bench.parked(wait=3600, name="b")
+        commits = FailingCommits.of(bench.backend)
+        commits.plan = iter([True, False, True])  # of all together, of the enqueue, of the claim
+        await bench.broker.enqueue("q", [job(b"new")])
+        with pytest.raises(UnknownError):
+            await first
+        assert bodies(await second) == [b"new"]
+        assert commits.failed == 2
+
+    on_bench(scenario)
+
+
+def test_no_queue_is_believed_empty_after_a_claim_failed(on_bench):
+    async def scenario(bench):
+        assert not (await bench.broker.dequeue(bench.order(wait=0), Caller())).jobs
+        commits = FailingCommits.of(bench.backend)
+        commits.plan = iter([True, False, True])
+        waiting = await bench.parked()
+        await bench.broker.enqueue("q", [job(b"new")])
+        with pytest.raises(UnknownError):
+            await waiting
+        assert bodies(await bench.broker.dequeue(bench.order(wait=0), Caller())) == [b"new"]
+
+    on_bench(scenario)
+
+
+def test_what_nobody_got_is_given_back_when_the_store_works_again(on_bench, monkeypatch):
+    monkeypatch.setattr("pinlater.server.unfinished.PAUSE_SECONDS", 0.01)
+
+    async def scenario(bench):
+        [name] = await bench.broker.enqueue("q", [job()])
+        handed_out = await bench.broker.dequeue(bench.order(), Caller())
+        commits = FailingCommits.of(bench.backend)
+        commits.plan = iter([True] * 3)
+        await bench.broker.give_back(handed_out)
+        waiting = asyncio.create_task(bench.broker.dequeue(bench.order(wait=3600, name="b"), Caller()))
+        [again] = (await waiting).jobs["q"]
+        assert (again.descriptor, again.attempts_remaining) == (name, 2)
+        assert commits.failed == 3
 
     on_bench(scenario)

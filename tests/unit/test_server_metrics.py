@@ -64,7 +64,8 @@ def test_the_ostrich_page_has_its_form(metrics):
     metrics.connections.source = lambda: 7
     page = render_ostrich(metrics.snapshot())
     assert page == (
-        "counters:\n  connections-opened: 0\n  connections-refused: 0\n  frames-refused: 0\n"
+        "counters:\n  claims-undone: 0\n  commits-failed: 0\n"
+        "  connections-opened: 0\n  connections-refused: 0\n  frames-refused: 0\n"
         "  handshakes-failed: 0\n"
         "gauges:\n  connections: 7\n"
         "labels:\n"

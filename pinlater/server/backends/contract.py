@@ -2,7 +2,8 @@
 
 The rules of the calls (validation, limits, defaults, rate limits) are the service's, above; a backend may
 rely on them. Every verb that names a queue raises ``QueueNotFound`` when there is none. All times are
-milliseconds since the epoch by the store's own clock. All verbs are atomic: done whole or not at all.
+milliseconds since the epoch by the store's own clock. All verbs are atomic: done whole or not at all. Whatever a verb
+returns is committed.
 """
 
 from __future__ import annotations
@@ -54,10 +55,19 @@ class Capabilities:
 
 
 class CommitStats(NamedTuple):
-    """What one transaction carried: requests, and how long it took in seconds."""
+    """What became of one transaction.
+
+    Attributes:
+        requests: that it carried.
+        seconds: how long it took.
+        is_failed: it was not committed, or nobody knows whether it was. Other transactions were not the reason.
+        claims_undone: jobs that had been claimed for an answer that was never given, and are pending again.
+    """
 
     requests: int
     seconds: float
+    is_failed: bool = False
+    claims_undone: int = 0
 
 
 class NewJob(NamedTuple):
@@ -314,6 +324,8 @@ class Backend(Protocol):
     ) -> Dequeued:
         """PENDING and due -> IN_PROGRESS under ``claim``, up to ``limit`` jobs and ``max_bytes``, but at least one.
 
+        What is returned is committed. If nobody knows whether it is, that is an error, and the store sees to it that
+        the jobs are PENDING again, no attempt spent, as soon as it can.
         Never more than bring the queue's IN_PROGRESS jobs to ``max_running``, whoever claimed them.
         """
 

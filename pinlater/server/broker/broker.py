@@ -22,6 +22,7 @@ from pinlater.server.backends.contract import (
     Settled,
 )
 from pinlater.server.broker.parking import Caller, ParkedQueue, Wait
+from pinlater.server.broker.returns import Returns
 from pinlater.server.clock import elapsed_seconds
 from pinlater.server.rate_limits import RateLimits
 
@@ -102,6 +103,7 @@ class Broker:
         self._observe = observe
         self._parked: dict[str, ParkedQueue] = {}
         self._parked_dequeues = 0
+        self._returns = Returns(self.checkpoint)
         self._is_closing = False
 
     @property
@@ -115,12 +117,28 @@ class Broker:
             parked = self._parked[queue] = ParkedQueue(self._now_ms)
         return parked
 
-    async def _timed(self, operation: str, call: Awaitable[_T]) -> _T:
+    async def _timed(self, operation: str, queue: str, call: Awaitable[_T]) -> _T:
         started = time.perf_counter()
         try:
-            return await call
+            return await self._doubting(queue, call)
         finally:
             self._observe(operation, time.perf_counter() - started)
+
+    async def _doubting(self, queue: str, call: Awaitable[_T]) -> _T:
+        """Believe nothing of the queue when a call fails: it may have been carried out, or have kept jobs waiting."""
+        try:
+            return await call
+        except QueueNotFound:
+            raise
+        except BaseException:
+            if queue in self._parked:
+                self._parked[queue].doubt()
+            raise
+
+    async def give_back(self, found: HandedOut) -> None:
+        """Return what was claimed for an answer that nobody gets, no attempt spent."""
+        if found.claim is not None:
+            await self._returns.give_back(found.jobs, found.claim.descriptor)
 
     # Handing out
 
@@ -198,7 +216,7 @@ class Broker:
                 want_next_due=True,
                 max_running=self._limits.max_running(queue),
             )
-            found = await self._timed("dequeue", claiming)
+            found = await self._timed("dequeue", queue, claiming)
             taken = len(found.jobs)
         except QueueNotFound:
             self._parked.pop(queue, None)  # or anybody could fill the memory with names
@@ -251,7 +269,7 @@ class Broker:
 
     async def enqueue(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
         """Store jobs and hand them to whoever waits for them; see ``Backend.enqueue_jobs``."""
-        storing = self._timed("enqueue", self._backend.enqueue_jobs(queue, jobs))
+        storing = self._timed("enqueue", queue, self._backend.enqueue_jobs(queue, jobs))
         if self._backend.capabilities.is_serial:
             # Woken before the jobs are stored, the waiting dequeues claim in the same transaction.
             self._announce(queue, jobs)
@@ -285,13 +303,13 @@ class Broker:
 
     async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
         """Store jobs with their past; see ``Backend.import_jobs``."""
-        descriptors = await self._backend.import_jobs(queue, jobs)
+        descriptors = await self._doubting(queue, self._backend.import_jobs(queue, jobs))
         self._arrived(queue, len(jobs))
         return descriptors
 
     async def ack(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         """Settle jobs; see ``Backend.ack_dequeued_jobs``."""
-        settled = await self._timed("ack", self._backend.ack_dequeued_jobs(queue, succeeded, failed))
+        settled = await self._timed("ack", queue, self._backend.ack_dequeued_jobs(queue, succeeded, failed))
         if failed and settled.changed:
             for ack in failed:
                 self._arrived(queue, 1, self._now_ms() + ack.retry_delay_ms)
@@ -300,7 +318,7 @@ class Broker:
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
         """Renew, change or give back claims; see ``Backend.checkpoint_jobs``."""
-        settled = await self._timed("checkpoint", self._backend.checkpoint_jobs(queue, checkpoints))
+        settled = await self._timed("checkpoint", queue, self._backend.checkpoint_jobs(queue, checkpoints))
         if settled.due_ms is not None:
             self._arrived(queue, settled.changed, settled.due_ms)
             self._let_others_run(queue, settled.changed)
@@ -313,13 +331,14 @@ class Broker:
 
     async def release(self, queue: str, source: str) -> int:
         """Give back all that a source holds; see ``Backend.release_claims``."""
-        released = await self._backend.release_claims(queue, source)
+        released = await self._doubting(queue, self._backend.release_claims(queue, source))
         self._arrived(queue, released)
         return released
 
     async def retry_failed(self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
         """Make failed jobs claimable again; see ``Backend.retry_failed_jobs``."""
-        moved = await self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit)
+        retrying = self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit)
+        moved = await self._doubting(queue, retrying)
         self._arrived(queue, moved, run_after_ms)
         return moved
 
@@ -327,7 +346,7 @@ class Broker:
         self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
     ) -> int:
         """Make some failed jobs claimable again; see ``Backend.retry_these_jobs``."""
-        moved = await self._backend.retry_these_jobs(queue, jobs, attempts, run_after_ms)
+        moved = await self._doubting(queue, self._backend.retry_these_jobs(queue, jobs, attempts, run_after_ms))
         self._arrived(queue, moved, run_after_ms)
         return moved
 

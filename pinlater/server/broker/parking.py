@@ -7,6 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 _LONGEST_TIMER_SECONDS = 3600.0
+_DOUBT_MS = 500
+"""After a call failed, look again when this is over, and again as long as calls fail."""
+
 _TIMER_GRAIN_MS = 1
 """Timers of the event loop count whole milliseconds, and come late rather than early."""
 
@@ -132,6 +135,11 @@ class ParkedQueue:
             count -= wait.limit
             wait.wake()
         return max(count, 0)
+
+    def doubt(self) -> None:
+        """A call failed: nobody knows what there is now, nor who was woken in vain. Let the first in line look soon."""
+        self._arrivals += 1
+        self._expect_not_later(self._now_ms() + _DOUBT_MS)
 
     def wake_all(self) -> None:
         """Let all waits look again: what holds them back may have changed."""

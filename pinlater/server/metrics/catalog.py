@@ -170,6 +170,16 @@ class Metrics:
             to_ostrich=_SECONDS_TO_MS,
         )
         self.commit_seconds = self._kept(Distribution(about, _CALL_BOUNDS))
+        self.commits_failed = self._total(
+            "pinlater_commits_failed",
+            "Transactions that were not committed, or of which nobody knows whether they were",
+            "commits-failed",
+        )
+        self.claims_undone = self._total(
+            "pinlater_claims_undone",
+            "Jobs that were claimed for an answer that could not be given, and made pending again, no attempt spent",
+            "claims-undone",
+        )
         self.store_waiting = self._gauge("pinlater_store_waiting", "Requests the store has not done", "store-waiting")
         about = About(
             name="pinlater_ill_shards", help="Shards that do not answer", ostrich="ill-shards", is_common=True

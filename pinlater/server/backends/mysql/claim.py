@@ -1,19 +1,21 @@
 """Claim: PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
 
 One claimer at a time for each queue, for all dequeues that wait meanwhile: they would only be in each other's way.
-Answered before the commit: should that be lost, the jobs are pending still, and are handed out again.
+Answered after the commit. If nobody knows whether that was done, the dequeues fail, and the jobs are given back.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.floors import NONE, Floors
 from pinlater.server.backends.mysql.lane import Batch
+from pinlater.server.backends.mysql.lost_claims import LostClaims
 from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.search import Queue
@@ -83,24 +85,40 @@ class Claimer:
     Args:
         database: of the shard.
         queue: its own.
+        lost: takes what was claimed, or perhaps was, for nobody.
     """
 
-    def __init__(self, database: Database, queue: Queue) -> None:
+    def __init__(self, database: Database, queue: Queue, lost: LostClaims) -> None:
         self._database = database
         self._queue = queue
+        self._lost = lost
         self.floors = Floors()
 
     async def claim(self, batch: ClaimBatch) -> None:
-        """Make one attempt at a batch."""
-        async with self._database.transaction() as transaction:
-            running = await self._running(transaction, batch.requests)
-            found = await self._find(transaction, sum(request.allowed(running) for request in batch.requests))
-            if found is None:
-                batch.fail(not_found(self._queue.name))
-                return
-            shares = share_out(found, batch.requests, running)
-            self.floors.taken((job.prefix, job.run_after) for share in shares for job in share.jobs)
-            batch.answer(await self._take(transaction, batch.requests, shares))
+        """Make one attempt at a batch; what nobody knows to be committed is given back, and answered by an error."""
+        shares: Sequence[Share] = ()
+        try:
+            async with self._database.transaction() as transaction:
+                running = await self._running(transaction, batch.requests)
+                found = await self._find(transaction, sum(request.allowed(running) for request in batch.requests))
+                if found is None:
+                    batch.fail(not_found(self._queue.name))
+                    return
+                shares = share_out(found, batch.requests, running)
+                with batch.committing() if found else nullcontext():
+                    dequeued = await self._take(transaction, batch.requests, shares)
+        except BaseException:
+            self.floors.forget()
+            if batch.is_uncertain:
+                self._give_back(batch.requests, shares)
+            raise
+        self.floors.taken((job.prefix, job.run_after) for share in shares for job in share.jobs)
+        batch.answer(dequeued)
+
+    def _give_back(self, requests: Sequence[ClaimRequest], shares: Sequence[Share]) -> None:
+        for request, share in zip(requests, shares, strict=True):
+            if share.jobs:
+                self._lost.add(self._queue, request.claim, [job.id for job in share.jobs])
 
     async def _running(self, transaction: Transaction, requests: Sequence[ClaimRequest]) -> int:
         """Return how many jobs run, if that matters; then nobody else claims until the transaction ends."""
@@ -169,7 +187,7 @@ class Claimer:
     async def _take(
         self, transaction: Transaction, requests: Sequence[ClaimRequest], shares: Sequence[Share]
     ) -> list[Dequeued]:
-        """Mark the jobs, and read their bodies and, for those that came short, when the next job falls due."""
+        """Mark the jobs, read their bodies and, for those that came short, when the next job falls due; commit."""
         statements = [
             self._marking(transaction, request, share)
             for request, share in zip(requests, shares, strict=True)
@@ -178,7 +196,7 @@ class Claimer:
         ids = sorted(job.id for share in shares for job in share.jobs)
         reading = [transaction.bind("bodies_of_jobs", ids=ids)] if ids else []
         looking = self._looking(transaction, requests, shares)
-        results = await transaction.run(*statements, *reading, *looking) if statements or looking else []
+        results = await transaction.run_to_end(*statements, *reading, *looking)
         bodies = dict(results[len(statements)].rows) if ids else {}
         due = min((row[0] for result in results[len(statements) + len(reading) :] for row in result.rows), default=None)
         return [

@@ -51,8 +51,7 @@ class Batch(Generic[Q, R]):
         conflicts: attempts that other transactions were in the way of, but for those that were waited for in vain: what
             this one would lock to have its way, others would wait for then.
         since: when each request arrived, in seconds of the loop's time.
-        is_answered: whether the results were delivered.
-        ended: set when there is nothing more to come, the commit included.
+        is_answered: whether the results, or errors, were delivered; then no other attempt is made.
     """
 
     def __init__(self, requests: Sequence[Q], futures: Sequence[asyncio.Future[R]], since: Sequence[float]) -> None:
@@ -62,10 +61,9 @@ class Batch(Generic[Q, R]):
         self.since = since
         self._futures = futures
         self.is_answered = False
-        self.ended = asyncio.Event()
 
     def answer(self, results: Sequence[R | Exception]) -> None:
-        """Deliver the results, also before the commit where losing what was done does no harm."""
+        """Deliver the results, which are committed."""
         if self.is_answered:
             return
         self.is_answered = True
@@ -104,7 +102,7 @@ class Batch(Generic[Q, R]):
         """Take note that what goes wrong within may have been done, unless the database says that it was not."""
         try:
             yield
-        except (Conflict, Refused):
+        except (Conflict, ServiceError):
             raise
         except BaseException:
             self.is_uncertain = True
@@ -159,16 +157,6 @@ class Lane(Generic[Q, R]):
             self._running = loop.create_task(self._run())
         return future
 
-    @property
-    def is_committing(self) -> bool:
-        """Whether the present transaction was answered, but not committed yet."""
-        return self._batch is not None and self._batch.is_answered
-
-    async def settled(self) -> None:
-        """Wait for the end of the present transaction."""
-        if self._batch is not None:
-            await self._batch.ended.wait()
-
     async def finish(self) -> None:
         """Wait until everything that was submitted has an answer."""
         while self._running is not None:
@@ -179,11 +167,8 @@ class Lane(Generic[Q, R]):
             while self._gathered:
                 self._batch = self._next()
                 await self._carry_out(self._batch)
-                self._batch.ended.set()
                 self._turn_away()
         finally:
-            if self._batch is not None:
-                self._batch.ended.set()
             self._batch = None
             self._running = None
 
@@ -219,53 +204,64 @@ class Lane(Generic[Q, R]):
             try:
                 async with asyncio.timeout(ATTEMPT_SECONDS):
                     await self._work(batch)
+            except Exception as error:  # noqa: BLE001 - handed to whoever asked
+                if not isinstance(error, Conflict | Unreached):
+                    self._on_commit(CommitStats(len(batch.requests), time.perf_counter() - started, is_failed=True))
+                if await self._is_repeated(batch, error):
+                    continue
+            else:
                 self._is_failing = False
                 self._on_commit(CommitStats(len(batch.requests), time.perf_counter() - started))
-            except Unreached as error:
-                if batch.is_uncertain and self._is_patient(batch):
-                    await asyncio.sleep(PAUSE_SECONDS)
-                    continue
-                self._is_failing = True
-                failed = connection_failed if batch.is_uncertain else unreachable
-                batch.fail(failed(self._shard, error))
-            except (Lost, TimeoutError) as error:
-                if not batch.is_answered and self._is_patient(batch):
-                    batch.give_up(self._is_repeatable, connection_failed(self._shard, error))
-                    if batch.requests:
-                        continue
-                self._is_failing = True
-                batch.fail(connection_failed(self._shard, error))
-            except Conflict as error:
-                if not batch.is_answered and self._is_patient(batch):
-                    if not isinstance(error, Blocked):
-                        batch.conflicts += 1
-                        await asyncio.sleep(pause_seconds(batch.conflicts))
-                    continue
-                batch.fail(
-                    connection_failed(self._shard, error)
-                    if batch.is_uncertain
-                    else UnknownError(f"other transactions are in the way, nothing was changed: {error}")
-                )
-            except Refused as error:
-                await self._apart(batch, error)
-            except ServiceError as error:
-                batch.fail(error)
-            except Exception as error:
-                log.exception("shard %s: a transaction failed", self._shard)
-                batch.fail(UnknownError(f"the store could not carry this out: {type(error).__name__}: {error}"))
             return
+
+    async def _is_repeated(self, batch: Batch[Q, R], error: Exception) -> bool:
+        """After a failed attempt, return True when it is time for another one; or answer the batch."""
+        is_patient = not batch.is_answered and self._is_patient(batch)
+        match error:
+            case Unreached() if is_patient and batch.is_uncertain:
+                await asyncio.sleep(PAUSE_SECONDS)
+            case Unreached():
+                self._fail(batch, error)
+                return False
+            case Lost() | TimeoutError() if is_patient:
+                batch.give_up(self._is_repeatable, connection_failed(self._shard, error))
+                self._is_failing |= not batch.requests
+                return bool(batch.requests)
+            case Blocked() if is_patient:
+                pass
+            case Conflict() if is_patient:
+                batch.conflicts += 1
+                await asyncio.sleep(pause_seconds(batch.conflicts))
+            case Refused() if len(batch.requests) > 1 and not batch.is_answered:
+                for part in batch.split():  # one request's fault must not hurt the others: each by itself
+                    await self._carry_out(part)
+                return False
+            case _:
+                self._fail(batch, error)
+                return False
+        return True
 
     @staticmethod
     def _is_patient(batch: Batch[Any, Any]) -> bool:
         return asyncio.get_running_loop().time() - min(batch.since) < PATIENCE_SECONDS
 
-    async def _apart(self, batch: Batch[Q, R], error: Refused) -> None:
-        """One request's fault must not hurt the others: each by itself."""
-        if batch.is_answered:
-            return
-        if len(batch.requests) == 1:
+    def _fail(self, batch: Batch[Q, R], error: Exception) -> None:
+        """Answer with what is known: that nothing was changed, or that something may have been."""
+        self._is_failing |= isinstance(error, Lost | TimeoutError)
+        if isinstance(error, Refused):
             log.error("shard %s: %s", self._shard, error)
-            batch.fail(error)
-            return
-        for part in batch.split():
-            await self._carry_out(part)
+        elif not isinstance(error, Lost | TimeoutError | Conflict | ServiceError):
+            log.error("shard %s: a transaction failed", self._shard, exc_info=error)
+        batch.fail(connection_failed(self._shard, error) if batch.is_uncertain else self._said_of(error))
+
+    def _said_of(self, error: Exception) -> ServiceError:
+        match error:
+            case Unreached():
+                return unreachable(self._shard, error)
+            case Lost() | TimeoutError():
+                return connection_failed(self._shard, error)
+            case Conflict():
+                return UnknownError(f"other transactions are in the way, nothing was changed: {error}")
+            case ServiceError():
+                return error
+        return UnknownError(f"the store could not carry this out: {type(error).__name__}: {error}")

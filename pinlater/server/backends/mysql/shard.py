@@ -36,6 +36,7 @@ from pinlater.server.backends.mysql.claim import MOST_JOBS, Claimer, ClaimReques
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.lane import Lane
 from pinlater.server.backends.mysql.looking import Looker
+from pinlater.server.backends.mysql.lost_claims import LostClaims
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queues import Queues
@@ -110,7 +111,9 @@ class MysqlShard:
             on_commit=options.on_commit,
             is_repeatable=attrgetter("is_repeatable"),
         )
-        self._watcher = Watcher(self._database, options.arrivals or Arrivals())
+        self._arrivals = options.arrivals or Arrivals()
+        self._watcher = Watcher(self._database, self._arrivals)
+        self._lost = LostClaims(self._database, options.on_commit, self._returned)
         self._claimers: dict[int, Claimer] = {}
         self._claims: dict[int, Lane[ClaimRequest, Dequeued]] = {}
 
@@ -202,22 +205,26 @@ class MysqlShard:
 
     def _give_back(self, at: Queue, request: ClaimRequest, claimed: asyncio.Future[Dequeued]) -> None:
         """Return what was claimed for somebody who is gone, no attempt spent."""
-        if claimed.cancelled() or claimed.exception() is not None or not claimed.result().jobs:
-            return
-        claim = request.claim.decode()
-        returned = [
-            Checkpoint(JobDescriptor.parse(job.descriptor), claim, "", None, True, job.run_after_ms, None, "")
-            for job in claimed.result().jobs
-        ]
-        giving = self._checkpoints.submit(CheckpointRequest(at, returned))
-        giving.add_done_callback(lambda done: done.cancelled() or done.exception())  # then their leases end them
-        self._look_anew(at)
+        if not claimed.cancelled() and claimed.exception() is None and claimed.result().jobs:
+            ids = [JobDescriptor.parse(job.descriptor).local_id for job in claimed.result().jobs]
+            self._lost.add(at, request.claim, ids)
+
+    def _returned(self, queue: Queue) -> None:
+        """Take note of jobs that were given back."""
+        self._look_anew(queue)
+        self._arrivals.on_arrival(queue.name, None)
 
     def _claims_of(self, queue: Queue) -> Lane[ClaimRequest, Dequeued]:
         lane = self._claims.get(queue.id)
         if lane is None:
-            claimer = self._claimers[queue.id] = Claimer(self._database, queue)
-            lane = Lane(self.name, claimer.claim, most_weight=MOST_JOBS, on_commit=self._options.on_commit)
+            claimer = self._claimers[queue.id] = Claimer(self._database, queue, self._lost)
+            lane = Lane(
+                self.name,
+                claimer.claim,
+                most_weight=MOST_JOBS,
+                on_commit=self._options.on_commit,
+                is_repeatable=lambda _: False,
+            )
             self._claims[queue.id] = lane
         return lane
 
@@ -232,7 +239,6 @@ class MysqlShard:
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         at = await self._queues.named(queue)
-        await self._caught_up()
         return await self._looker.peek(at, limit, max_bytes)
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
@@ -241,7 +247,6 @@ class MysqlShard:
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
         request = CheckpointRequest(await self._queues.named(queue), checkpoints)
-        await self._caught_up()
         settled = await self._checkpoints.submit(request, request.weight)
         if settled.due_ms is not None:
             self._look_anew(request.queue)
@@ -249,7 +254,6 @@ class MysqlShard:
 
     async def release_claims(self, queue: str, source: str) -> int:
         at = await self._queues.named(queue)
-        await self._caught_up()
         released = await self._checkpointer.release(at, source)
         self._look_anew(at)
         return released
@@ -258,7 +262,6 @@ class MysqlShard:
 
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
         queues = await self._queues.find([job.queue for job in jobs])
-        await self._caught_up()
         return await self._looker.lookup(queues, jobs, include_body=include_body)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
@@ -273,14 +276,7 @@ class MysqlShard:
 
     async def _search(self, queue: str, which: JobFilter) -> Search:
         at = await self._queues.named(queue)
-        await self._caught_up()
         return Search(at, which, self._database.now_ms(), self._options.regex_seconds)
-
-    async def _caught_up(self) -> None:
-        """Wait for the commits of claims that were answered before them, so that everybody sees what they were told."""
-        busy = [lane.settled() for lane in self._claims.values() if lane.is_committing]
-        if busy:
-            await asyncio.gather(*busy)
 
     # By hand and by the monitor
 
@@ -309,7 +305,6 @@ class MysqlShard:
         return await self._upkeep.delete_these(await self._queues.named(queue), jobs, state)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        await self._caught_up()  # or it would pass over what is being committed
         return await self._upkeep.reap(limit, server_age_ms, quiet_ms)
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
@@ -324,4 +319,5 @@ class MysqlShard:
     async def close(self) -> None:
         await self._watcher.close()
         await asyncio.gather(*(lane.finish() for lane in self._lanes))
+        await self._lost.close()
         self._on_close()

@@ -164,8 +164,8 @@ async def _store(transaction: Transaction, requests: Sequence[StoreRequest], bat
     missing = set(wanted) - {queue_id for (queue_id,) in held.rows}
     if missing:
         raise _QueuesGone(missing)
-    batch.is_uncertain = True
-    await transaction.commit()
+    with batch.committing():
+        await transaction.commit()
     return twins
 
 

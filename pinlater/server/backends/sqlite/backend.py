@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, UnknownError
@@ -45,8 +46,6 @@ from pinlater.server.backends.sqlite.settle import AckRequest, settle
 from pinlater.server.backends.sqlite.store import Store
 from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.wire.messages import PENDING
-
-_T = TypeVar("_T")
 
 _unique_key_of = attrgetter("unique_key")  # in C: every job passes here
 
@@ -122,8 +121,9 @@ class SqliteBackend:
         self._queues = {
             name: self._queue(queue_id, name) for queue_id, name in connection.execute(QUERIES["queues"]).fetchall()
         }
-        self._writer = Writer(connection, _VERBS, now_ms, on_commit, early={claim})
+        self._writer = Writer(connection, _VERBS, now_ms, on_commit)
         self._readers = Readers(self._store.reader)
+        self._renewals_failed_at = -math.inf
 
     shards = 1
     ill_shards = 0
@@ -163,7 +163,7 @@ class SqliteBackend:
         return set(self._queues)
 
     async def queue_settings(self) -> dict[str, QueueSettings]:
-        return await self._read(queues.settings)
+        return await self._readers.run(queues.settings)
 
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
         await self._writer.submit(queues.change, queues.ChangeRequest(self._named(queue).id, change))
@@ -216,7 +216,7 @@ class SqliteBackend:
         return dequeued
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
-        return await self._read(looking.peek, self._named(queue), self._now_ms(), limit, max_bytes)
+        return await self._readers.run(looking.peek, self._named(queue), self._now_ms(), limit, max_bytes)
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         at = self._named(queue)
@@ -232,7 +232,11 @@ class SqliteBackend:
         at = self._named(queue)
         for item in checkpoints:
             _check_shard(item.job)
-        settled: Settled = await self._writer.submit(checkpoint, CheckpointRequest(at.id, checkpoints))
+        try:
+            settled: Settled = await self._writer.submit(checkpoint, CheckpointRequest(at.id, checkpoints))
+        except UnknownError:
+            self._renewals_failed_at = time.monotonic()
+            raise
         return settled
 
     async def release_claims(self, queue: str, source: str) -> int:
@@ -246,23 +250,19 @@ class SqliteBackend:
             (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None
             for job in _checked(jobs)
         ]
-        return await self._read(looking.lookup, addresses, include_body)
+        return await self._readers.run(looking.lookup, addresses, include_body)
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        return await self._read(looking.count, self._search(queue, which), self._count_limit)
+        return await self._readers.run(looking.count, self._search(queue, which), self._count_limit)
 
     async def oldest_due_ms(self, queue: str) -> int | None:
-        return await self._read(looking.oldest_due, self._search(queue, JobFilter(PENDING)))
+        return await self._readers.run(looking.oldest_due, self._search(queue, JobFilter(PENDING)))
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
-        return await self._read(looking.scan, self._search(queue, which), limit, position)
+        return await self._readers.run(looking.scan, self._search(queue, which), limit, position)
 
     def _search(self, queue: str, which: JobFilter) -> Search:
         return Search(self._named(queue), which, self._now_ms(), self._regex_seconds)
-
-    async def _read(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        await self._writer.caught_up()
-        return await self._readers.run(function, *arguments)
 
     # By hand and by the monitor
 
@@ -275,7 +275,7 @@ class SqliteBackend:
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
         search = self._search(queue, which)
-        ids = await self._read(looking.ids_of, search, limit)
+        ids = await self._readers.run(looking.ids_of, search, limit)
         deleted: int = await self._writer.submit(upkeep.delete, upkeep.DeleteRequest(search.queue.id, which.state, ids))
         return deleted
 
@@ -292,7 +292,9 @@ class SqliteBackend:
         return deleted
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        reaped = await self._writer.submit(upkeep.reap, upkeep.ReapRequest(limit, server_age_ms, quiet_ms))
+        # While the disk was full, nobody could renew a claim: as after a start of the server, they get time to.
+        age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
+        reaped = await self._writer.submit(upkeep.reap, upkeep.ReapRequest(limit, age_ms, quiet_ms))
         names = self._names_by_id()
         return [Expired(names[queue_id], retried, failed) for queue_id, retried, failed in reaped if queue_id in names]
 
@@ -313,7 +315,7 @@ class SqliteBackend:
         await self._writer.submit(reports.keep, reports.KeepRequest(worker_id, report, keep_ms))
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
-        return await self._read(reports.read, self._now_ms(), max_bytes)
+        return await self._readers.run(reports.read, self._now_ms(), max_bytes)
 
     async def close(self) -> None:
         await self._writer.close()

@@ -1,7 +1,4 @@
-"""Claim: PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
-
-Answered before its commit: should that be lost, the job is pending still, and is handed out again.
-"""
+"""Claim: PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id)."""
 
 from __future__ import annotations
 

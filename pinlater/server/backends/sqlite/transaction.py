@@ -30,13 +30,13 @@ class IdBlock:
 
     def _reserve(self, connection: sqlite3.Connection, count: int) -> None:
         if not self._end:
-            self._next = connection.execute(QUERIES["next_job_id"]).fetchone()[0]
+            self._next = max(self._next, connection.execute(QUERIES["next_job_id"]).fetchone()[0])
         self._end = self._next + count + ID_BLOCK
         connection.execute(QUERIES["reserve_job_ids"], (self._end,))
 
     def forget(self) -> None:
-        """Read the store again at the next take: the reservation may have been rolled back."""
-        self._next = self._end = 0
+        """Reserve anew at the next take: the reservation may be undone. Ids that were taken are not given out again."""
+        self._end = 0
 
 
 class Transaction:

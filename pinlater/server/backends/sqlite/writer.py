@@ -13,11 +13,11 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
-from pinlater.server.backends.contract import CommitStats
+from pinlater.server.backends.contract import CommitStats, Dequeued
 from pinlater.server.backends.sqlite.transaction import IdBlock, Transaction
 from pinlater.server.seldom import Seldom
 
@@ -47,7 +47,6 @@ class Writer:
             stands before what claims, so that a job stored for a waiting dequeue is handed over at once.
         now_ms: the clock of the store.
         on_commit: is told of each transaction, in the event loop.
-        early: verbs whose results are delivered before the commit, because losing them does no harm.
     """
 
     def __init__(
@@ -56,11 +55,8 @@ class Writer:
         verbs: Sequence[Verb],
         now_ms: Callable[[], int],
         on_commit: Callable[[CommitStats], None],
-        *,
-        early: Collection[Verb] = (),
     ) -> None:
         self._connection = connection
-        self._early = frozenset(early)
         self._order = {verb: position for position, verb in enumerate(verbs)}
         self._now_ms = now_ms
         self._on_commit = on_commit
@@ -69,7 +65,6 @@ class Writer:
         self._gathered: list[_Item] = []
         self._inbox: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
         self._waiting = 0
-        self._early_until: asyncio.Future[None] | None = None
         self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -79,7 +74,7 @@ class Writer:
         return self._waiting
 
     def submit(self, verb: Verb, request: Any) -> asyncio.Future[Any]:
-        """Return the future result of a request; unless its verb is an early one, it is on disk when it is done."""
+        """Return the future result of a request; it is on disk when it is done."""
         future = self._loop.create_future()
         if not self._gathered:
             # One turn of the loop later, so that whatever this turn still submits goes along.
@@ -87,11 +82,6 @@ class Writer:
         self._gathered.append(_Item(self._order[verb], verb, request, future))
         self._waiting += 1
         return future
-
-    async def caught_up(self) -> None:
-        """Wait until all that was delivered is committed, so that whoever reads now sees it."""
-        if self._early_until is not None:
-            await asyncio.shield(self._early_until)
 
     async def close(self) -> None:
         """Finish what was submitted and end the thread."""
@@ -125,43 +115,32 @@ class Writer:
                 return
 
     def _write(self, batch: list[_Item]) -> None:
-        started = time.perf_counter()
         batch.sort(key=lambda item: item.order)  # stable: requests of a kind keep their order
-        outcome = self._transact(batch)
-        self._in_loop(self._committed, len(batch), CommitStats(len(batch), time.perf_counter() - started), outcome)
-
-    def _in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        commits: list[CommitStats] = []
+        outcome = self._transact(batch, commits)
         try:
-            self._loop.call_soon_threadsafe(function, *arguments)
+            self._loop.call_soon_threadsafe(self._ended, outcome, commits)
         except RuntimeError:  # the loop is closed: nobody waits any more
             log.debug("results had nobody to go to")
 
-    def _transact(self, batch: list[_Item]) -> list[tuple[_Item, Any]]:
-        """Carry out requests; return each with its result or exception, those left out that have it already."""
-        connection = self._connection
+    def _transact(self, batch: list[_Item], commits: list[CommitStats]) -> list[tuple[_Item, Any]]:
+        """Carry out requests; return each with its exception, or with its result, which is committed then."""
+        connection, started = self._connection, time.perf_counter()
+        outcome: list[tuple[_Item, Any]] = []
         try:
             connection.execute("BEGIN IMMEDIATE")
             outcome = self._run(batch, Transaction(connection, self._now_ms(), self._ids))
-            batch, outcome = self._without_early(outcome)
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - handed to whoever asked
             self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                seconds, claims = time.perf_counter() - started, _claims_in(outcome)
+                commits.append(CommitStats(len(batch), seconds, is_failed=True, claims_undone=claims))
             if len(batch) > 1:  # one request's fault must not hurt the others: each by itself
-                return [result for item in batch for result in self._transact([item])]
+                return [result for item in batch for result in self._transact([item], commits)]
             return [(item, _translate(error)) for item in batch]
+        commits.append(CommitStats(len(batch), time.perf_counter() - started))
         return outcome
-
-    def _without_early(self, outcome: list[tuple[_Item, Any]]) -> tuple[list[_Item], list[tuple[_Item, Any]]]:
-        """Deliver the early results; return the other items, alone and with their results.
-
-        Should the commit fail, or never come, then jobs were handed out that are still pending, and so are
-        handed out again: what at-least-once allows, and what a lost answer would have done as well.
-        """
-        early = [entry for entry in outcome if entry[0].verb in self._early]
-        rest = [entry for entry in outcome if entry[0].verb not in self._early] if early else outcome
-        if early:
-            self._in_loop(self._deliver_early, early)
-        return [item for item, _ in rest], rest
 
     def _run(self, batch: list[_Item], transaction: Transaction) -> list[tuple[_Item, Any]]:
         results: list[Any] = []
@@ -185,21 +164,10 @@ class Writer:
 
     # In the event loop
 
-    def _committed(self, requests: int, stats: CommitStats, outcome: list[tuple[_Item, Any]]) -> None:
-        self._waiting -= requests
-        if self._early_until is not None:
-            self._early_until.set_result(None)
-            self._early_until = None
-        self._on_commit(stats)
-        self._deliver(outcome)
-
-    def _deliver_early(self, outcome: list[tuple[_Item, Any]]) -> None:
-        if self._early_until is None:
-            self._early_until = self._loop.create_future()
-        self._deliver(outcome)
-
-    @staticmethod
-    def _deliver(outcome: list[tuple[_Item, Any]]) -> None:
+    def _ended(self, outcome: list[tuple[_Item, Any]], commits: list[CommitStats]) -> None:
+        self._waiting -= len(outcome)
+        for stats in commits:
+            self._on_commit(stats)
         for item, result in outcome:
             future = item.future
             if future.cancelled():
@@ -210,6 +178,10 @@ class Writer:
                 future.set_result(result)
 
 
+def _claims_in(outcome: list[tuple[_Item, Any]]) -> int:
+    return sum(len(result.jobs) for _, result in outcome if isinstance(result, Dequeued))
+
+
 def _translate(error: Exception) -> Exception:
     if isinstance(error, ServiceError):
         return error
@@ -217,4 +189,9 @@ def _translate(error: Exception) -> Exception:
         log.warning("requests fail in the store: %s", error)
     else:
         log.error("a request failed in the store: %s", error, exc_info=error)
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_FSYNC:  # what was written is still in the log
+        return UnknownError(
+            "the disk did not confirm this change, so it was undone; if the server ends before it can store anything, "
+            f"the change may come back: {error}"
+        )
     return UnknownError(f"the store could not carry this out, nothing was changed: {error}")
