@@ -110,23 +110,37 @@ class HttpListener:
         peer.setblocking(False)
         exchange = Exchange(peer, self._answer)
         self._exchanges[exchange] = monotonic() + CONNECTION_SECONDS
-        self._loop.register(peer, exchange.wants, lambda _events: self._advance(exchange))
+        self._guard(exchange, lambda: self._loop.register(peer, exchange.wants, self._advancing(exchange)))
+
+    def _advancing(self, exchange: Exchange) -> Callable[[int], None]:
+        def advance(_events: int) -> None:
+            if exchange in self._exchanges:  # else it made room for one that came in the same turn of the loop
+                self._guard(exchange, lambda: self._advance(exchange))
+
+        return advance
 
     def _advance(self, exchange: Exchange) -> None:
         before = exchange.wants
-        try:
-            exchange.advance()
-        except OSError:  # the peer's business
-            self._end(exchange)
-            return
+        exchange.advance()
         if exchange.is_over:
             self._end(exchange)
         elif exchange.wants != before:
-            self._loop.modify(exchange.socket, exchange.wants, lambda _events: self._advance(exchange))
+            self._loop.modify(exchange.socket, exchange.wants, self._advancing(exchange))
+
+    def _guard(self, exchange: Exchange, step: Callable[[], object]) -> None:
+        """Take a step of a connection; if it fails, that is the end of this connection and of nothing else."""
+        try:
+            step()
+        except OSError:  # the peer's business
+            self._end(exchange)
+        except Exception:
+            log.exception("a connection to %s failed", self.address)
+            self._end(exchange)
 
     def _end(self, exchange: Exchange) -> None:
         del self._exchanges[exchange]
-        self._loop.unregister(exchange.socket)
+        with suppress(KeyError, OSError):
+            self._loop.unregister(exchange.socket)
         with suppress(OSError):
             exchange.socket.close()
 

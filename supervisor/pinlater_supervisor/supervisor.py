@@ -192,7 +192,7 @@ class Supervisor:
         timeout = None if due == inf else max(0.0, due - monotonic())
         for key, events in self._selector.select(timeout):
             if key.data is not None:  # else it is only here to wake us
-                key.data(events)
+                self._call(key.data, events)
         signals.drain_pipe(self._doorbell)
 
     def _processes(self) -> list[Process]:

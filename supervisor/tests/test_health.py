@@ -1,11 +1,15 @@
 """The pages on the master's loop: what they say, and that no peer can hold the loop up."""
 
+import errno
 import http.client
 import os
+import selectors
 import signal
 import socket
 import time
+from contextlib import suppress
 
+import psutil
 import pytest
 from pinlater_supervisor import HttpListener
 from pinlater_supervisor.listener import CONNECTION_SECONDS, MOST_CONNECTIONS
@@ -173,6 +177,30 @@ def test_peers_that_hoard_connections_lock_nobody_out(serve):
     assert master.stop() == 0
 
 
+def test_a_peer_that_made_room_may_have_said_something_at_that_moment(serve):
+    master, port = serve()
+    master.expect("ready jobs 0")
+    hoard = [socket.create_connection(("127.0.0.1", port), timeout=15) for _ in range(MOST_CONNECTIONS)]
+    while len(psutil.Process(master.pid).net_connections()) <= MOST_CONNECTIONS:
+        time.sleep(0.01)  # until all are accepted
+    os.kill(master.pid, signal.SIGSTOP)
+    late = socket.create_connection(("127.0.0.1", port), timeout=15)
+    for peer in hoard:
+        peer.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+    os.kill(master.pid, signal.SIGCONT)  # it finds all of that at once
+    assert get(port) == (200, "ok\n")
+    assert sum(read_all(peer).startswith(b"HTTP/1.1 200") for peer in hoard) == MOST_CONNECTIONS - 1
+    late.close()
+    assert "Traceback" not in master.log
+    assert master.stop() == 0
+
+
+def read_all(peer):
+    with peer, suppress(ConnectionError):
+        return b"".join(iter(lambda: peer.recv(65536), b""))
+    return b""
+
+
 def test_peers_that_do_not_read_hold_nothing_up(serve):
     master, port = serve()
     with socket.create_connection(("127.0.0.1", port), timeout=15) as peer:
@@ -227,6 +255,28 @@ def test_out_of_descriptors_it_pauses_and_goes_on(serve):
     assert get(port) == (200, "ok\n")
     assert master.log.count("cannot accept a connection") < 10
     assert master.stop() == 0
+
+
+class Crowded(selectors.DefaultSelector):
+    """Takes a limited number of files, as the system does (fs.epoll.max_user_watches)."""
+
+    def register(self, *arguments):
+        if len(self.get_map()) >= 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().register(*arguments)
+
+
+def test_a_system_without_room_for_a_connection_ends_that_connection_alone():
+    listener = HttpListener()
+    with Crowded() as selector:
+        listener.attach(selector)
+        host, port = listener.address.split(":")
+        with socket.create_connection((host, int(port)), timeout=15) as peer:
+            [(key, events)] = selector.select(15)
+            key.data(events)
+            assert peer.recv(1) == b""
+        assert len(selector.get_map()) == 1
+        listener.close()
 
 
 def test_a_port_that_is_taken_is_an_error_at_once():
