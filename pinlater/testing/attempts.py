@@ -18,7 +18,7 @@ from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueRespo
 from pinlater.worker.board.holding import ALONE
 from pinlater.worker.board.slot import Slot
 from pinlater.worker.exchange.batch import Batch
-from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.exchange.saver import Encode, Saver
 from pinlater.worker.running.outcome import Failure, Interruption
 from pinlater.worker.running.outcome import Outcome as RunnersOutcome
 from pinlater.worker.running.run_context import RunContext
@@ -232,8 +232,8 @@ class _DirectSaver(Saver):
     def is_draining(self) -> bool:
         return False
 
-    def save(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> bool:  # noqa: ARG002
-        self.keep(body)
+    def save(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
+        self.keep(encode())
         return True
 
     def enqueue(self, queue: str, job: PinLaterJob, patience_seconds: float) -> str:  # noqa: ARG002

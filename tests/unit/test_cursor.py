@@ -109,8 +109,8 @@ class Keeps:
     def __init__(self):
         self.cursors = []
 
-    def save(self, batch, position, body, patience_seconds):
-        self.cursors.append(msgspec.json.decode(body)["cursor"])
+    def save(self, batch, position, encode, patience_seconds):
+        self.cursors.append(msgspec.json.decode(encode())["cursor"])
         return True
 
 

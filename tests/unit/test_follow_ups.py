@@ -55,8 +55,8 @@ class Saver:
         self.said = []
         self.refusal = None
 
-    def save(self, batch, position, body, patience_seconds):
-        self.said.append(kept_in(body).enqueued)
+    def save(self, batch, position, encode, patience_seconds):
+        self.said.append(kept_in(encode()).enqueued)
         return True
 
     def enqueue(self, queue, job, patience_seconds):

@@ -48,7 +48,8 @@ class Raw(RawJob, queue="raw"):
 class Saver:
     is_draining = False
 
-    def save(self, *_):
+    def save(self, batch, position, encode, patience_seconds):
+        encode()
         return True
 
 

@@ -58,9 +58,9 @@ class Saver:
     def __init__(self):
         self.bodies = []
 
-    def save(self, batch, position, body, patience_seconds):
+    def save(self, batch, position, encode, patience_seconds):
         assert patience_seconds == 30.0
-        self.bodies.append(body)
+        self.bodies.append(encode())
         return True
 
 

@@ -71,7 +71,7 @@ class FakeSaver:
     is_draining = False
     is_saving = False
 
-    def save(self, batch, position, body, patience_seconds):
+    def save(self, batch, position, encode, patience_seconds):
         return True
 
 

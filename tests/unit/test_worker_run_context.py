@@ -12,7 +12,7 @@ import pytest
 from pinlater.codec import encode_body
 from pinlater.errors import BodyInvalid, BodyTooLarge, EnqueueRejected, JobInterrupted, ServerUnavailable, UnknownError
 from pinlater.job import Job, RawJob
-from pinlater.kept import Kept, Progress
+from pinlater.kept import Kept, Progress, kept_in
 from pinlater.wire.messages import RequestContext
 from pinlater.worker.exchange.saver import Saver
 from pinlater.worker.running import run_context
@@ -41,8 +41,8 @@ class FakeSaver:
         self.is_away = False
         self.saved = []
 
-    def save(self, batch, position, body, patience_seconds):
-        self.saved.append((msgspec.json.decode(body), patience_seconds))
+    def save(self, batch, position, encode, patience_seconds):
+        self.saved.append((msgspec.json.decode(encode()), patience_seconds))
         return not self.is_away
 
 
@@ -288,7 +288,7 @@ def child():
 
 def save(line, child, patience_seconds=30.0, count=lambda *_: None):
     batch = batch_of("walk:s1:p1:7")
-    return Saver(line, line, RequestContext("me"), child, count).save(batch, 0, b"body", patience_seconds)
+    return Saver(line, line, RequestContext("me"), child, count).save(batch, 0, lambda: b"body", patience_seconds)
 
 
 def test_a_save_names_the_job_and_its_claim(child):
@@ -338,8 +338,32 @@ def test_threads_of_a_job_save_one_after_the_other(child):
     saver = Saver(line, line, RequestContext("me"), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(lambda _: saver.save(batch, 0, b"body", 30.0), range(8))) == [True] * 8
+        assert list(threads.map(lambda _: saver.save(batch, 0, lambda: b"body", 30.0), range(8))) == [True] * 8
     assert (len(line.calls), line.most_users) == (8, 1)
+
+
+def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
+    """Else the older body of one thread would follow the newer one of another, and undo the steps that it finished."""
+    gate = threading.Event()
+
+    class GatedLine(SlowLine):
+        def call(self, method, arguments):
+            self.calls.append(arguments.request.requests[0].newBody)
+            self.is_used.set()
+            gate.wait()
+
+    job, line = Walk(), GatedLine()
+    saver = Saver(line, line, RequestContext("me"), child)
+    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
+    with ThreadPoolExecutor(21) as threads:
+        threads.submit(context.step, "first", int)
+        line.is_used.wait()
+        steps = [threads.submit(context.step, f"step {number}", int) for number in range(20)]
+        while len(kept_in(context.body()).steps) < 21:
+            time.sleep(0.001)
+        gate.set()
+        assert [step.result() for step in steps] == [0] * 20
+    assert [len(kept_in(body).steps) for body in line.calls] == [1] + [21] * 20
 
 
 def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
@@ -347,13 +371,13 @@ def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
     saver = Saver(line, line, RequestContext("me"), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(1) as threads:
-        late = threads.submit(saver.save, batch, 0, b"body", 30.0)
+        late = threads.submit(saver.save, batch, 0, lambda: b"body", 30.0)
         line.is_used.wait()
         saver.close()
         assert (line.users, len(line.calls)) == (0, 1)
         assert late.result() is True
         with pytest.raises(RuntimeError, match="the job has ended"):
-            saver.save(batch, 0, b"body", 30.0)
+            saver.save(batch, 0, lambda: b"body", 30.0)
     assert len(line.calls) == 1
 
 
@@ -361,7 +385,7 @@ def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
     line = SlowLine(*[ServerUnavailable("gone")] * 1000)
     saver = Saver(line, line, RequestContext("me"), child)
     with ThreadPoolExecutor(1) as threads:
-        late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, b"body", 3600.0)
+        late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, lambda: b"body", 3600.0)
         line.is_used.wait()
         saver.close()
         assert late.result() is False

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import threading
 
 import pytest
@@ -39,10 +40,10 @@ class Bench:
         return batch
 
     def submit(self, body=b"body", patience_seconds=30.0):
-        return self.saver.submit(self.batch, 0, body, patience_seconds)
+        return self.saver.submit(self.batch, 0, lambda: body, patience_seconds)
 
     def save_soon(self, body):
-        return self.saver.save(self.batch, 0, body, 0.0)
+        return self.saver.save(self.batch, 0, lambda: body, 0.0)
 
     @property
     def bodies(self):
@@ -69,7 +70,7 @@ def on_loop():
 
 def test_a_save_waits_for_the_main_thread(bench):
     results = []
-    thread = threading.Thread(target=lambda: results.append(bench.saver.save(bench.batch, 0, b"body", 30.0)))
+    thread = threading.Thread(target=lambda: results.append(bench.saver.save(bench.batch, 0, lambda: b"body", 30.0)))
     thread.start()
     while not bench.pipeline.sent:
         bench.saver.serve()
@@ -84,14 +85,95 @@ def test_a_save_waits_for_the_main_thread(bench):
     )  # fmt: skip
 
 
-def test_saves_are_sent_in_order_without_waiting_for_replies(bench):
-    futures = [bench.submit(body) for body in (b"1", b"2", b"3")]
+def test_one_save_is_on_its_way_and_those_behind_it_become_one(bench):
+    first = bench.submit(b"1")
     bench.saver.serve()
-    assert bench.bodies == [b"1", b"2", b"3"]
-    for _ in futures:
+    others = [bench.submit(body) for body in (b"2", b"3", b"4")]
+    bench.saver.serve()
+    assert bench.bodies == [b"1"]
+    assert not first.done()
+    bench.pipeline.answer()
+    assert first.result(0) is True
+    assert bench.bodies == [b"1", b"4"]
+    assert not any(future.done() for future in others)
+    bench.pipeline.answer()
+    assert [future.result(0) for future in others] == [True] * 3
+    assert bench.counted == [("walk", "saved", 1)] * 2
+
+
+def test_jobs_do_not_wait_for_each_others_saves(bench):
+    bench.submit(b"mine")
+    bench.batch = bench.new_batch("walk:s1:p1:8")
+    bench.submit(b"theirs")
+    bench.saver.serve()
+    assert bench.bodies == [b"mine", b"theirs"]
+
+
+@pytest.mark.parametrize("trouble", [ServerUnavailable("gone"), UnknownError("full")])
+def test_a_save_that_was_not_taken_is_not_sent_again_after_a_newer_one(bench, trouble):
+    old = bench.submit(b"old")
+    bench.saver.serve()
+    new = bench.submit(b"new")
+    bench.pipeline.answer(trouble)
+    newest = bench.submit(b"newest")
+    bench.saver.serve()
+    assert bench.bodies == [b"old", b"newest"]
+    bench.pipeline.answer()
+    assert [future.result(0) for future in (old, new, newest)] == [True] * 3
+    assert bench.pipeline.in_flight == 0
+    assert bench.saver.held_seconds is None
+
+
+def test_over_a_bad_connection_no_older_body_follows_a_newer_one(bench):
+    chance, futures = random.Random(7), []
+    for number in range(400):
+        futures.append(bench.submit(b"%d" % number, chance.choice([0.0, 30.0])))
+        if chance.random() < 0.5:
+            bench.saver.serve()
+        while bench.pipeline.in_flight and chance.random() < 0.6:
+            bench.pipeline.answer(chance.choice([None, ServerUnavailable("gone")]))
+    bench.saver.serve()
+    while bench.pipeline.in_flight:
         bench.pipeline.answer()
-    assert [future.result(0) for future in futures] == [True] * 3
-    assert bench.counted == [("walk", "saved", 1)] * 3
+    assert all(future.done() for future in futures)
+    numbers = [int(body) for body in bench.bodies]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] == 399
+
+
+def test_bodies_are_encoded_in_the_order_in_which_they_are_sent(bench):
+    """Else one of two threads that finish steps could encode before the other, and hand over after it."""
+    steps, saved = [], []
+
+    def finish(name):
+        steps.append(name)
+        bench.saver.save(bench.batch, 0, lambda: b",".join(list(steps)), 30.0)
+        saved.append(name)
+
+    threads = [threading.Thread(target=finish, args=(b"%d" % number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        bench.saver.serve()
+        if bench.pipeline.in_flight:
+            bench.pipeline.answer()
+    assert len(saved) == 20
+    sizes = [len(body) for body in bench.bodies]
+    assert sizes == sorted(sizes)
+    assert sorted(bench.bodies[-1].split(b",")) == sorted(steps)
+
+
+def test_what_a_job_still_wants_to_save_is_said_before_its_end(bench):
+    bench.submit(b"1")
+    bench.saver.serve()
+    bench.save_soon(b"2")
+    bench.saver.end(bench.batch)
+    assert bench.bodies == [b"1", b"2"]
+    bench.pipeline.answer(ServerUnavailable("gone"))
+    bench.pipeline.answer()
+    bench.saver.serve()
+    assert bench.bodies == [b"1", b"2"], "nothing is sent again after the job's end"
+    assert bench.saver.held_seconds is None
 
 
 def test_a_save_is_tried_again(bench):
@@ -120,8 +202,9 @@ def test_it_is_not_tried_for_ever(bench):
 
 
 def test_refusals_are_the_jobs_to_hear(bench):
-    futures = [bench.submit(), bench.submit()]
+    futures = [bench.submit()]
     bench.saver.serve()
+    futures.append(bench.submit())
     bench.pipeline.answer(EnqueueRejected("2 MB are too many"))
     bench.pipeline.answer(QueueNotFound("no"))
     with pytest.raises(BodyTooLarge, match="2 MB"):
@@ -139,7 +222,9 @@ def test_a_save_without_patience_returns_at_once_and_the_latest_is_sent(bench):
     bench.save_soon(b"100")
     bench.save_soon(b"101")
     bench.saver.serve()
-    assert bench.bodies == [b"99", b"101"], "one that is under way cannot be changed"
+    assert bench.bodies == [b"99"], "one at a time"
+    bench.pipeline.answer()
+    assert bench.bodies == [b"99", b"101"]
 
 
 def test_what_came_of_a_save_without_patience_is_told_to_the_next(bench):
@@ -154,20 +239,11 @@ def test_what_came_of_a_save_without_patience_is_told_to_the_next(bench):
     assert bench.save_soon(b"smaller") is True
 
 
-def test_nothing_is_kept_of_jobs_that_have_ended(bench):
-    bench.save_soon(b"body")
-    bench.saver.serve()
-    bench.pipeline.answer()
-    bench.saver.forget(bench.batch)
-    assert bench.saver._soon == {}
-    bench.saver.forget(bench.batch)
-
-
 @pytest.mark.parametrize("patience_seconds", [0.0, 30.0])
 def test_threads_that_a_job_left_behind_can_save_nothing(bench, patience_seconds):
     bench.batch.area.states[0] = SUCCEEDED
     with pytest.raises(RuntimeError, match="the job has ended"):
-        bench.saver.save(bench.batch, 0, b"body", patience_seconds)
+        bench.saver.save(bench.batch, 0, lambda: b"body", patience_seconds)
     with pytest.raises(RuntimeError, match="the job has ended"):
         bench.submit(b"body", patience_seconds)
     bench.saver.serve()
@@ -177,7 +253,7 @@ def test_threads_that_a_job_left_behind_can_save_nothing(bench, patience_seconds
 def test_a_drain_does_not_block_an_event_loop(on_loop):
     on_loop.child.drain()
     assert on_loop.saver.is_draining
-    assert on_loop.saver.save(on_loop.batch, 0, b"body", 30.0) is True
+    assert on_loop.saver.save(on_loop.batch, 0, lambda: b"body", 30.0) is True
     on_loop.saver.serve()
     assert on_loop.bodies == [b"body"]
 
@@ -207,7 +283,7 @@ def test_a_coroutine_that_is_cancelled_meanwhile_harms_nobody(on_loop):
 
 def test_in_a_process_that_the_job_forks_nobody_waits(bench, monkeypatch):
     monkeypatch.setattr("pinlater.worker.exchange.shared_saver.getpid", lambda: os.getpid() + 1)
-    assert bench.saver.save(bench.batch, 0, b"body", 30.0) is False
+    assert bench.saver.save(bench.batch, 0, lambda: b"body", 30.0) is False
 
 
 def test_other_calls_go_the_same_way(bench):

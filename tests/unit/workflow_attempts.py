@@ -27,8 +27,8 @@ class Saver:
     def is_draining(self):
         return self.drain_after is not None and len(self.bodies) >= self.drain_after
 
-    def save(self, batch, position, body, patience_seconds):
-        self.bodies.append(body)
+    def save(self, batch, position, encode, patience_seconds):
+        self.bodies.append(encode())
         return True
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from pinlater.wire.messages import PinLaterDequeueResponse
 from pinlater.worker.board.holding import GONE, HELD
 from pinlater.worker.board.slot import BatchArea
+from pinlater.worker.exchange.job_saves import JobSaves
 
 
 class Batch:
@@ -22,9 +23,10 @@ class Batch:
         area: where they stand on the claim board.
         next: position of the next job to start.
         end: position after the last one to start.
+        saves: those of its only job, of a batch that has one; None: none yet.
     """
 
-    __slots__ = ("_unsettled", "area", "bodies", "claim", "descriptors", "end", "metadata", "next")
+    __slots__ = ("_unsettled", "area", "bodies", "claim", "descriptors", "end", "metadata", "next", "saves")
 
     def __init__(self, reply: Any, area: BatchArea) -> None:
         """Take the jobs of a reply, and put them on the board."""
@@ -36,6 +38,7 @@ class Batch:
         self.area = area
         self.next = 0
         self.end = area.hold(self.claim, self.descriptors)
+        self.saves: JobSaves | None = None
         self._unsettled = len(self.descriptors)
 
     @property

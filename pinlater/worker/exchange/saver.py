@@ -31,6 +31,9 @@ _checkpoints_of = arguments_of("checkpointJobs")
 
 _T = TypeVar("_T")
 
+Encode = Callable[[], bytes]
+"""Returns a job's body as it is now."""
+
 log = logging.getLogger(__name__)
 
 
@@ -72,19 +75,25 @@ class Saver:
         """Whether jobs should stop at their next checkpoint."""
         return self._child.draining
 
-    def save(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> bool:
+    def save(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> bool:
         """Replace a job's body; return False if no server took it within ``patience_seconds``.
 
+        Args:
+            batch: where the job came from.
+            position: its place there.
+            encode: called when it is this save's turn, so that those of several threads are sent as they are encoded.
+            patience_seconds: how long to try.
+
         Raises:
+            BodyInvalid: ``encode`` has raised it.
             BodyTooLarge: the server takes none of that size.
         """
-        return self._is_saved(
-            partial(self._insist, "checkpointJobs", self._arguments(batch, position, body), patience_seconds)
-        )
+        arguments_of = partial(self._arguments, batch, position, encode)
+        return self._is_saved(partial(self._insist, "checkpointJobs", arguments_of, patience_seconds))
 
-    def submit(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> Future[bool]:
+    def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
         """Do as ``save``, and return what it returned or raised: for those who can wait without blocking others."""
-        return fulfilled(Future(), partial(self.save, batch, position, body, patience_seconds))
+        return fulfilled(Future(), partial(self.save, batch, position, encode, patience_seconds))
 
     def _is_saved(self, call: Callable[[], object]) -> bool:
         try:
@@ -104,15 +113,15 @@ class Saver:
             CallError, ServerError: no server took it within ``patience_seconds``, as far as we know.
         """
         request = PinLaterEnqueueRequest(queue, [job])
-        reply = self._insist("enqueueJobs", _enqueue_of(self._context, request), patience_seconds)
+        reply = self._insist("enqueueJobs", partial(_enqueue_of, self._context, request), patience_seconds)
         descriptor: str = reply.jobDescriptors[0]
         return descriptor
 
-    def _insist(self, method: str, arguments: Any, patience_seconds: float) -> Any:
+    def _insist(self, method: str, arguments_of: Callable[[], Any], patience_seconds: float) -> Any:
         """Make a call, again and again if need be; raise what the last one raised."""
         deadline = time.monotonic() + patience_seconds
         with self._turn:  # a job may have threads, but there is one connection
-            return self._insist_until(deadline, method, arguments)
+            return self._insist_until(deadline, method, arguments_of())
 
     def _insist_until(self, deadline: float, method: str, arguments: Any) -> Any:
         self.is_saving = True
@@ -146,10 +155,10 @@ class Saver:
         with self._turn:
             pass
 
-    def _arguments(self, batch: Batch, position: int, body: bytes) -> object:
+    def _arguments(self, batch: Batch, position: int, encode: Encode) -> object:
         descriptor = batch.descriptors[position]
         checkpoint = PinLaterCheckpointJobRequest(
-            jobDescriptor=descriptor, newBody=body, claimDescriptor=batch.claim or None
+            jobDescriptor=descriptor, newBody=encode(), claimDescriptor=batch.claim or None
         )
         return _checkpoints_of(self._context, PinLaterCheckpointJobsRequest(queue_of(descriptor), [checkpoint]))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from os import getpid
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from pinlater_supervisor import Child
 
@@ -18,31 +19,18 @@ from pinlater.worker.board.holding import RUNNING
 from pinlater.worker.board.tally import SAVED, UNSAVED, CountEvent, count_nothing
 from pinlater.worker.exchange.batch import Batch
 from pinlater.worker.exchange.connector import Connector
+from pinlater.worker.exchange.errand import Errand, uncancellable
+from pinlater.worker.exchange.job_saves import JobSaves
 from pinlater.worker.exchange.pipeline import Pipeline
-from pinlater.worker.exchange.saver import Saver, fulfilled
+from pinlater.worker.exchange.saver import Encode, Saver, fulfilled
 from pinlater.worker.processes.bell import Bell
 
 
-class Errand:
-    """One call that a job wants to be made.
+class _Wanted(NamedTuple):
+    """A call to make; a save with the others of its job."""
 
-    Attributes:
-        method, arguments: of the call.
-        deadline: until when it is tried; monotonic seconds.
-        retry_at: when it is tried next.
-        is_under_way: whether it was sent, so that other arguments come too late.
-        reply: what comes of it, as it came; nobody can cancel it.
-    """
-
-    __slots__ = ("arguments", "deadline", "is_under_way", "method", "reply", "retry_at")
-
-    def __init__(self, method: str, arguments: Any, patience_seconds: float) -> None:
-        self.method = method
-        self.arguments = arguments
-        self.deadline = time.monotonic() + patience_seconds
-        self.retry_at = 0.0
-        self.is_under_way = False
-        self.reply: Future[Any] = _uncancellable()
+    errand: Errand
+    saves: JobSaves | None
 
 
 class SharedSaver(Saver):
@@ -71,50 +59,64 @@ class SharedSaver(Saver):
         self._is_on_loop = is_on_loop
         self._pid = getpid()
         self._lock = Lock()
-        self._errands: deque[Errand] = deque()
-        self._again: list[Errand] = []
-        self._soon: dict[Batch, tuple[Errand, Future[bool]]] = {}
+        self._wanted: deque[_Wanted] = deque()
+        self._again: list[_Wanted] = []
 
     # The jobs' side
 
-    def save(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> bool:
+    def save(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> bool:
         """Replace a job's body. Without patience, return at once: what comes of it is told to the job's next save.
 
         On an event loop, a drain takes the patience away: the interruption that follows carries the body once more.
         """
-        _check_running(batch, position)
         if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
-            return super().save(batch, position, body, patience_seconds)
-        self._save_soon(batch, self._arguments(batch, position, body))
+            return self._is_saved(self._put(batch, position, encode, patience_seconds).reply.result)
+        self._save_soon(batch, position, encode)
         return True
 
-    def submit(self, batch: Batch, position: int, body: bytes, patience_seconds: float) -> Future[bool]:
+    def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
         """Do as ``save``, without waiting for the end."""
-        _check_running(batch, position)
-        errand = Errand("checkpointJobs", self._arguments(batch, position, body), patience_seconds)
-        saved = self._saved_by(errand)
-        self._hand_over(errand)
-        return saved
+        return self._saved_by(self._put(batch, position, encode, patience_seconds))
 
-    def _insist(self, method: str, arguments: object, patience_seconds: float) -> Any:
-        errand = Errand(method, arguments, patience_seconds)
-        self._hand_over(errand)
+    def _insist(self, method: str, arguments_of: Callable[[], Any], patience_seconds: float) -> Any:
+        errand = Errand(method, arguments_of(), patience_seconds)
+        self._hand_over(_Wanted(errand, None))
         return errand.reply.result()
 
-    def _save_soon(self, batch: Batch, arguments: object) -> None:
+    def _put(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Errand:
+        """Let a save wait for its turn."""
+        if batch.area.states[position] != RUNNING:
+            raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
+
+        def new() -> Errand:
+            return Errand("checkpointJobs", self._arguments(batch, position, encode), patience_seconds)
+
+        saves = self._saves_of(batch)
+        errand, is_due = saves.put(new)
+        if is_due:
+            self._hand_over(_Wanted(errand, saves))
+        return errand
+
+    def _saves_of(self, batch: Batch) -> JobSaves:
+        if getpid() != self._pid:  # of the parent's, a lock may be held for ever
+            return JobSaves()
         with self._lock:
-            errand, saved = self._soon.get(batch, (None, None))
-            if errand is not None and not errand.is_under_way:
-                errand.arguments = arguments
-                return
-            latest = Errand("checkpointJobs", arguments, 0.0)
-            self._soon[batch] = latest, self._saved_by(latest)
-        self._hand_over(latest)
-        if saved is not None and saved.done():
-            saved.result()
+            if batch.saves is None:
+                batch.saves = JobSaves()
+            return batch.saves
+
+    def _save_soon(self, batch: Batch, position: int, encode: Encode) -> None:
+        saves = self._saves_of(batch)
+        latest = self._put(batch, position, encode, 0.0)
+        before = saves.unheard
+        if before is not None and before[0] is latest:
+            return
+        saves.unheard = latest, self._saved_by(latest)
+        if before is not None and before[1].done():
+            before[1].result()
 
     def _saved_by(self, errand: Errand) -> Future[bool]:
-        saved: Future[bool] = _uncancellable()
+        saved: Future[bool] = uncancellable()
 
         def on_reply(reply: Future[Any]) -> None:
             fulfilled(saved, partial(self._is_saved, reply.result))
@@ -122,11 +124,11 @@ class SharedSaver(Saver):
         errand.reply.add_done_callback(on_reply)
         return saved
 
-    def _hand_over(self, errand: Errand) -> None:
+    def _hand_over(self, wanted: _Wanted) -> None:
         if getpid() != self._pid:
-            errand.reply.set_exception(ServerUnavailable("a process that a job forks has no worker beside it"))
+            wanted.errand.reply.set_exception(ServerUnavailable("a process that a job forks has no worker beside it"))
             return
-        self._errands.append(errand)
+        self._wanted.append(wanted)
         self._bell.ring()
 
     # The main thread's side
@@ -134,54 +136,54 @@ class SharedSaver(Saver):
     def serve(self) -> None:
         """Make the calls that are wanted."""
         now = time.monotonic()
-        due = [errand for errand in self._again if errand.retry_at <= now]
+        due = [wanted for wanted in self._again if wanted.errand.retry_at <= now]
         if due:
-            self._again = [errand for errand in self._again if errand.retry_at > now]
-        for errand in due:
-            self._call(errand)
-        while self._errands:
-            self._call(self._errands.popleft())
+            self._again = [wanted for wanted in self._again if wanted.errand.retry_at > now]
+        for wanted in due:
+            self._call(*wanted)
+        while self._wanted:
+            self._call(*self._wanted.popleft())
 
-    def forget(self, batch: Batch) -> None:
-        """Note that a job has ended."""
-        self._soon.pop(batch, None)
+    def end(self, batch: Batch) -> None:
+        """Note that a job has ended. What it still wants to save is said before its end is."""
+        if batch.saves is not None and (rest := batch.saves.end()) is not None:
+            self._call(rest, batch.saves)
 
     @property
     def held_seconds(self) -> float | None:
         """How long to wait before a call is made again; None if none is."""
         if not self._again:
             return None
-        return max(min(errand.retry_at for errand in self._again) - time.monotonic(), 0.0)
+        return max(min(wanted.errand.retry_at for wanted in self._again) - time.monotonic(), 0.0)
 
-    def _call(self, errand: Errand) -> None:
-        with self._lock:
-            errand.is_under_way = True
-        self._pipeline.send(errand.method, errand.arguments, partial(self._answered, errand))
+    def _call(self, errand: Errand, saves: JobSaves | None) -> None:
+        if saves is None or saves.send(errand):
+            self._pipeline.send(errand.method, errand.arguments, partial(self._answered, errand, saves))
 
-    def _answered(self, errand: Errand, reply: Any) -> None:
+    def _answered(self, errand: Errand, saves: JobSaves | None, reply: Any) -> None:
+        if self._is_worth_another_try(errand, reply):
+            later = errand if saves is None else saves.failed(errand)
+            if later is not None:
+                later.retry_at = time.monotonic() + self._connector.delay_seconds
+                self._again.append(_Wanted(later, saves))
+                return
+        self._fulfil(errand, reply)
+        if saves is not None and (newer := saves.answered()) is not None:
+            self._call(newer, saves)
+
+    def _fulfil(self, errand: Errand, reply: Any) -> None:
         if not isinstance(reply, Exception):
             self._note(SAVED, errand.method, errand.arguments)
             errand.reply.set_result(reply)
-        elif self._may_help_again(reply) and time.monotonic() < errand.deadline and not self._child.stopping_now:
-            errand.retry_at = time.monotonic() + self._connector.delay_seconds
-            self._again.append(errand)
-        else:
-            if self._may_help_again(reply):
-                self._note(UNSAVED, errand.method, errand.arguments)
-            errand.reply.set_exception(reply)
+            return
+        if self._may_help_again(reply):
+            self._note(UNSAVED, errand.method, errand.arguments)
+        errand.reply.set_exception(reply)
+
+    def _is_worth_another_try(self, errand: Errand, reply: Any) -> bool:
+        is_in_time = time.monotonic() < errand.deadline and not self._child.stopping_now
+        return isinstance(reply, Exception) and self._may_help_again(reply) and is_in_time
 
     @staticmethod
     def _may_help_again(error: Exception) -> bool:
         return isinstance(error, CallError | ServerError) and not isinstance(error, CallUnsendable)
-
-
-def _check_running(batch: Batch, position: int) -> None:
-    if batch.area.states[position] != RUNNING:
-        raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
-
-
-def _uncancellable() -> Future[Any]:
-    """Return a future that a cancelled ``await`` leaves alone."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    return future

@@ -116,7 +116,7 @@ class TeamProcess(JobProcess):
     def _note_ends(self) -> None:
         is_changed = False
         for batch, outcome, seconds in self._team.ended():
-            self._saver.forget(batch)
+            self._saver.end(batch)
             self._note(batch, 0, outcome, int(seconds * 1e9))
             self._fetcher.pace.note(1, seconds)
             self._jobs_done += 1

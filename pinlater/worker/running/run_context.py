@@ -30,7 +30,7 @@ from pinlater.traces import Sending, Untraced
 from pinlater.uses import Uses
 from pinlater.worker.exchange.batch import Batch
 from pinlater.worker.exchange.pipeline import CALL_SECONDS
-from pinlater.worker.exchange.saver import Saver
+from pinlater.worker.exchange.saver import Encode, Saver
 from pinlater.worker.running.allowance import Allowance
 
 _AGAIN_SECONDS = 1.0
@@ -170,7 +170,7 @@ class RunContext(InterruptibleContext):
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say how far the job is; see ``JobContext.progress``."""
         self._refuse_raw("progress")
-        self._kept.progress = progress = Progress(done, total, note)
+        self._kept.progress = Progress(done, total, note)
         now = time.monotonic()
         if self.allowance is not None:
             self.allowance.sign(now)
@@ -178,7 +178,7 @@ class RunContext(InterruptibleContext):
             self._sent_at = now
         beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
         if now >= self._sent_at + beats * self.options.heartbeat:
-            self._send(with_progress(self._last_body, progress), 0.0)  # the record may be amid a change
+            self._send(self._encoded_progress, 0.0)  # the record may be amid a change
 
     def sleep_for(self, seconds: float, *, name: str) -> None:
         """Go on later; see ``JobContext.sleep_for``."""
@@ -337,20 +337,26 @@ class RunContext(InterruptibleContext):
 
     async def _save_awaited(self) -> bool:
         """Save from a coroutine, whose event loop goes on meanwhile where others run on it."""
-        self._last_body = self.body()
         self._sent_at = time.monotonic()
         with self._calling(self._patience_seconds):
-            saved = self._saver.submit(self._batch, self._position, self._last_body, self._patience_seconds)
+            saved = self._saver.submit(self._batch, self._position, self._encoded, self._patience_seconds)
             return await asyncio.wrap_future(saved)
 
     def _save(self, patience_seconds: float) -> bool:
-        self._last_body = self.body()
-        return self._send(self._last_body, patience_seconds)
+        return self._send(self._encoded, patience_seconds)
 
-    def _send(self, body: bytes, patience_seconds: float) -> bool:
+    def _send(self, encode: Encode, patience_seconds: float) -> bool:
         self._sent_at = time.monotonic()
         with self._calling(patience_seconds):
-            return self._saver.save(self._batch, self._position, body, patience_seconds)
+            return self._saver.save(self._batch, self._position, encode, patience_seconds)
+
+    def _encoded(self) -> bytes:
+        self._last_body = body = self.body()
+        return body
+
+    def _encoded_progress(self) -> bytes:
+        progress = self._kept.progress
+        return self._last_body if progress is None else with_progress(self._last_body, progress)
 
     def _calling(self, patience_seconds: float) -> AbstractContextManager[None]:
         """Surround a call to the server, for which a job has to wait while there is none."""

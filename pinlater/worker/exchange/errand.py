@@ -1,0 +1,48 @@
+"""A call that a job wants to be made for it, by the thread that talks to the server."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from typing import Any
+
+
+class Errand:
+    """One call.
+
+    Attributes:
+        method, arguments: of the call.
+        deadline: until when it is tried; monotonic seconds.
+        retry_at: when it is tried next.
+        reply: what comes of it, as it came; nobody can cancel it.
+    """
+
+    __slots__ = ("arguments", "deadline", "method", "reply", "retry_at")
+
+    def __init__(self, method: str, arguments: Any, patience_seconds: float) -> None:
+        self.method = method
+        self.arguments = arguments
+        self.deadline = time.monotonic() + patience_seconds
+        self.retry_at = 0.0
+        self.reply: Future[Any] = uncancellable()
+
+    def replace(self, other: Errand) -> None:
+        """Stand in for another one, which is not sent any more: whoever waits for it hears what comes of this one."""
+        self.deadline = max(self.deadline, other.deadline)
+        self.retry_at = other.retry_at
+        self.reply.add_done_callback(lambda reply: _pass_on(reply, other.reply))
+
+
+def _pass_on(reply: Future[Any], other: Future[Any]) -> None:
+    error = reply.exception()
+    if error is None:
+        other.set_result(reply.result())
+    else:
+        other.set_exception(error)
+
+
+def uncancellable() -> Future[Any]:
+    """Return a future that a cancelled ``await`` leaves alone."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
