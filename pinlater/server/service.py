@@ -15,7 +15,7 @@ from pinlater.server.admin_password import AdminPassword
 from pinlater.server.aside import aside
 from pinlater.server.backends.contract import Backend, Claim, ClaimedJob, covered
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.broker import DequeueOrder, HandedOut
+from pinlater.server.broker.handing_out import DequeueOrder, HandedOut
 from pinlater.server.calls import CallRefused, missing, require
 from pinlater.server.claims import ClaimNames
 from pinlater.server.inspection import Inspection

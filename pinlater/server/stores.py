@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pinlater.errors import ConfigError
 from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.contract import Backend, CommitStats
+from pinlater.server.backends.contract import LOOK_OFTEN, Backend, CommitStats, LookPauses
 from pinlater.server.backends.fleet import FleetBackend, Shard, ShardSpec, StoreClock
 from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.sqlite import SqliteBackend
@@ -71,12 +71,12 @@ class _Surroundings(NamedTuple):
 class _Kind(NamedTuple):
     """A kind of shards: how their file is read, how one of them is made.
 
-    ``look_again_ms`` is as in ``Capabilities``, ``tells_servers`` as in ``Store``.
+    ``look_pauses`` is as in ``Capabilities``, ``tells_servers`` as in ``Store``.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
     make: Callable[[ShardSpec], Shard]
-    look_again_ms: int
+    look_pauses: LookPauses
     tells_servers: bool
 
 
@@ -121,7 +121,7 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
 async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store:
     clock, arrivals, calls = StoreClock(), Arrivals(), ShardCalls(metrics)
     kind = _FLEETS[settings.backend](_Surroundings(settings, _on_commit(metrics), arrivals))
-    backend = FleetBackend(settings.backend, kind.make, look_again_ms=kind.look_again_ms, on_call=calls.note)
+    backend = FleetBackend(settings.backend, kind.make, look_pauses=kind.look_pauses, on_call=calls.note)
 
     def take(content: bytes) -> None:
         specs = kind.read(content, file)
@@ -163,7 +163,7 @@ def _mysql(around: _Surroundings) -> _Kind:
     return _Kind(
         read,
         ShardMaker(options, connections=settings.connections_per_server, database_prefix=settings.database_prefix),
-        look_again_ms=5_000,  # shards look for others' jobs themselves; this tells them that somebody still waits
+        look_pauses=LOOK_OFTEN,
         tells_servers=False,
     )
 
@@ -188,8 +188,8 @@ def _redis(around: _Surroundings) -> _Kind:
             arrivals=around.arrivals,
         )
 
-    # Servers tell each other; to look again is for what gets lost.
-    return _Kind(read_shards, make, look_again_ms=5_000, tells_servers=True)
+    # Servers tell each other; to look is for what gets lost.
+    return _Kind(read_shards, make, look_pauses=LookPauses(2.0, 20.0), tells_servers=True)
 
 
 def _driver_missing(extra: str, error: ImportError) -> ConfigError:

@@ -133,3 +133,17 @@ def test_the_oldest_due_job_of_all_priorities(backend):
 def test_the_oldest_due_job_of_a_queue_that_is_not_there(backend):
     with pytest.raises(QueueNotFound):
         backend.oldest_due_ms("missing")
+
+
+def test_when_the_first_job_of_each_queue_falls_due(backend):
+    for queue in ("later", "empty"):
+        backend.create_queue(queue)
+    now = backend.clock()
+    for priority, run_after_ms in ((1, now + 90), (2, now - 40), (3, now - 20)):
+        backend.enqueue_jobs(QUEUE, [new_job(priority=priority, run_after_ms=run_after_ms)])
+    backend.enqueue_jobs("later", [new_job(run_after_ms=now + 70)])
+    found = backend.first_due(["missing", "empty", "later", QUEUE])
+    assert found == {"empty": None, "later": now + 70, QUEUE: now - 40}
+    assert backend.first_due([]) == {}
+    backend.take(5)
+    assert backend.first_due([QUEUE]) == {QUEUE: now + 90}, "who is claimed is not due"

@@ -131,12 +131,13 @@ COMMON = {
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
+    "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
 WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue", "make_bucket", "lock_claims"}
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
 IN_ORDER = {
-    "first_pending", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
+    "first_pending", "first_due", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
     "claims_of_queue", "running_jobs", "jobs_of_queue",
 }  # fmt: skip
 BY_MOMENT = {"expired_claims", "finished_jobs"}
@@ -230,6 +231,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("claimable_jobs", {"now": 0}, 3),
         ("claimable_jobs", {"limit": 1}, 4),
         ("first_pending", {}, 3),
+        ("first_due", {}, 25),
         ("next_due", {}, 3),
         ("next_due", {"now": ALL - 1}, 3),
         ("claim_jobs", {}, 12),

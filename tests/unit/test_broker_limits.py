@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from pinlater.server.backends.contract import Capabilities, Claim, ClaimedJob, Dequeued
+from pinlater.server.backends.contract import LOOK_OFTEN, Capabilities, Claim, ClaimedJob, Dequeued
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.broker import DequeueOrder
+from pinlater.server.broker.handing_out import DequeueOrder
 from pinlater.server.rate_limits import RateLimits
 
 JOB = ClaimedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
@@ -15,7 +15,7 @@ JOB = ClaimedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
 class Backend:
     """Always has a job."""
 
-    capabilities = Capabilities("fake", is_serial=True)
+    capabilities = Capabilities("fake", is_serial=True, look_pauses=LOOK_OFTEN)
 
     async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None):
         return Dequeued([JOB], None, has_more=True)

@@ -13,9 +13,8 @@ from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
 from pinlater.server.backends.contract import Ack, Claim, CommitStats, JobFilter, NewJob
 from pinlater.server.backends.sqlite import SqliteBackend
-from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker import broker as broker_module
-from pinlater.server.broker.broker import DequeueOrder
+from pinlater.server.broker import Broker, Caller, handing_out
+from pinlater.server.broker.handing_out import DequeueOrder
 from pinlater.server.rate_limits import RateLimits
 from pinlater.wire.messages import IN_PROGRESS
 from tests.support.failing_commits import FailingCommits
@@ -228,7 +227,7 @@ def test_asking_for_queues_that_are_not_there_leaves_nothing_behind(on_bench):
         for number in range(50):
             with pytest.raises(QueueNotFound):
                 await bench.broker.dequeue(bench.order(f"none_{number}"), Caller())
-        assert not [queue for queue in bench.broker._parked if queue.startswith("none")]
+        assert not [queue for queue in bench.broker._parking._queues if queue.startswith("none")]
 
     on_bench(scenario)
 
@@ -327,7 +326,7 @@ def test_a_job_of_another_server_reaches_a_waiting_dequeue_when_it_is_told(on_be
 
 def test_a_job_that_nobody_told_of_is_found_by_looking_again(on_bench):
     async def scenario(bench):
-        bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False, look_again_ms=50)
+        bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False)
         waiting = await bench.parked()
         await bench.backend.enqueue_jobs("q", [job(b"theirs")])
         assert bodies(await waiting) == [b"theirs"]
@@ -359,7 +358,7 @@ def test_each_look_of_a_dequeue_is_a_claim_of_its_own(on_bench):
 def test_a_claim_that_took_longer_than_its_lease_says_so(on_bench, monkeypatch):
     async def scenario(bench):
         seconds = 1000.0
-        monkeypatch.setattr(broker_module, "elapsed_seconds", lambda: seconds)
+        monkeypatch.setattr(handing_out, "elapsed_seconds", lambda: seconds)
         await bench.broker.enqueue("q", [job()])
         found = await bench.broker.dequeue(bench.order(), Caller())
         seconds += 29.9

@@ -33,7 +33,7 @@ def crowd(woken):
     """Make a queue that so many wait for."""
 
     def crowd(count):
-        queue = ParkedQueue(lambda: 0)
+        queue = ParkedQueue(lambda: 0, 60.0)
         for number in range(count):
             queue.add(Waiting(number, woken))
         return queue

@@ -37,6 +37,17 @@ MAX_REPORTS = 10_000
 """Reports of so many workers are read at most."""
 
 
+class LookPauses(NamedTuple):
+    """Seconds between two looks at a queue that somebody waits for: while jobs come, and when none has for long."""
+
+    shortest: float
+    longest: float
+
+
+LOOK_OFTEN = LookPauses(0.02, 1.5)
+"""At stores that tell nobody of new jobs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a store does beyond, or short of, the common contract.
@@ -45,13 +56,12 @@ class Capabilities:
         name: of the store, for people.
         is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
             served in the transaction that stores the job; nobody else writes to the store.
-        look_again_ms: a dequeue that waits looks again after this, though nothing was heard of new jobs; None: where
-            nothing goes unheard.
+        look_pauses: how often to look for jobs though nothing was heard of any.
     """
 
     name: str
     is_serial: bool
-    look_again_ms: int | None = None
+    look_pauses: LookPauses
 
 
 class CommitStats(NamedTuple):
@@ -355,6 +365,12 @@ class Backend(Protocol):
 
     async def oldest_due_ms(self, queue: str) -> int | None:
         """Return since when the job is due that has been so for longest, whatever its priority; None if none is."""
+
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING.
+
+        Queues that are not there are left out. However many queues there are, it is one look at the store.
+        """
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         """Return the next jobs that match, latest run_after first."""

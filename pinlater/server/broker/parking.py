@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _LONGEST_TIMER_SECONDS = 3600.0
 _DOUBT_MS = 500
@@ -68,6 +69,16 @@ class Wait:
             self._future = self._loop.create_future()
             await self._future
 
+    async def at_most(self, seconds: float) -> None:
+        """Sleep no longer than this."""
+        if self._loop.time() + seconds >= self._timer.when():
+            return await self()
+        alarm = self._loop.call_later(seconds, self.wake)
+        try:
+            await self()
+        finally:
+            alarm.cancel()
+
     def wake(self) -> None:
         """Let the dequeue look again."""
         if self._future is not None and not self._future.done():
@@ -83,23 +94,38 @@ class Wait:
 class ParkedQueue:
     """What the broker knows of one queue: who waits for it, and whether looking for jobs is in vain.
 
+    A wait that was woken has to look, or to wake the next in its place. So no job lies there while somebody waits.
+
     Args:
         now_ms: the clock of the store.
+        belief_seconds: a queue that was found empty is believed to be so for this long at most.
+
+    Attributes:
+        is_held: whether a limit of running jobs held jobs back when somebody last looked.
     """
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], belief_seconds: float) -> None:
         self._now_ms = now_ms
+        self._belief_seconds = belief_seconds
         # In order of arrival. In a dict, the first is found by a walk over all that were taken out before it.
         self._waits: OrderedDict[Wait, None] = OrderedDict()
+        self._woken: set[Wait] = set()
         self._arrivals = 0
         self._empty_since: int | None = None
+        self._believed_until = 0.0
         self._due_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.is_held = False
 
     @property
     def is_known_empty(self) -> bool:
-        """Whether nothing has become claimable since a claim came back short."""
-        return self._empty_since == self._arrivals
+        """Whether nothing has become claimable since a claim came back short, and that was not long ago."""
+        return self._empty_since == self._arrivals and time.monotonic() < self._believed_until
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for its jobs."""
+        return bool(self._waits)
 
     @property
     def arrivals(self) -> int:
@@ -114,11 +140,28 @@ class ParkedQueue:
         """Undo ``add``."""
         self._waits.pop(wait, None)
 
-    def came_back_short(self, arrivals: int, next_due_ms: int | None) -> None:
+    def looked(self, wait: Wait) -> None:
+        """Take note that a dequeue has looked for what it was woken for."""
+        self._woken.discard(wait)
+
+    def leave(self, wait: Wait) -> None:
+        """Let another wait look in place of one that was woken, and goes without having looked."""
+        if wait in self._woken:
+            self._woken.remove(wait)
+            if not self.is_known_empty:
+                self.wake_next()
+
+    def came_back_short(self, arrivals: int, next_due_ms: int | None, *, is_held: bool = False) -> None:
         """Take note of a claim that began after ``arrivals`` and found fewer jobs than it wanted."""
         if arrivals == self._arrivals:
             self._empty_since = arrivals
-            self._expect_not_later(next_due_ms)
+            self.is_held = is_held
+            self.found_empty(next_due_ms)
+
+    def found_empty(self, next_due_ms: int | None) -> None:
+        """Believe for another while that nothing is due."""
+        self._believed_until = time.monotonic() + self._belief_seconds
+        self._expect_not_later(next_due_ms)
 
     def arrived(self, count: int, due_ms: int | None = None) -> int:
         """Wake as many waits as ``count`` jobs can serve; later, when they are due only then.
@@ -131,9 +174,7 @@ class ParkedQueue:
             return count
         self._arrivals += 1
         while count > 0 and self._waits:
-            wait, _ = self._waits.popitem(last=False)
-            count -= wait.limit
-            wait.wake()
+            count -= self.wake_next()
         return max(count, 0)
 
     def doubt(self) -> None:
@@ -178,8 +219,49 @@ class ParkedQueue:
             self._arrivals += 1
             self.wake_next()
 
-    def wake_next(self) -> None:
-        """Wake the wait that is first in line; if it gets all it can take, it wakes the next."""
-        if self._waits:
-            wait, _ = self._waits.popitem(last=False)
-            wait.wake()
+    def wake_next(self) -> int:
+        """Wake the wait that is first in line; if it gets all it can take, it wakes the next.
+
+        Returns:
+            How many jobs it can take; 0: nobody waits.
+        """
+        if not self._waits:
+            return 0
+        wait, _ = self._waits.popitem(last=False)
+        self._woken.add(wait)
+        wait.wake()
+        return wait.limit
+
+
+class Parking:
+    """All queues that anybody has asked for.
+
+    Args:
+        now_ms: the clock of the store.
+        belief_seconds: as in ``ParkedQueue``.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], belief_seconds: float) -> None:
+        self.belief_seconds = belief_seconds
+        self._now_ms = now_ms
+        self._queues: dict[str, ParkedQueue] = {}
+
+    def __iter__(self) -> Iterator[ParkedQueue]:
+        return iter(self._queues.values())
+
+    def at(self, queue: str) -> ParkedQueue:
+        """Return what is known of a queue."""
+        parked = self._queues.get(queue)
+        if parked is None:
+            parked = self._queues[queue] = ParkedQueue(self._now_ms, self.belief_seconds)
+        return parked
+
+    def get(self, queue: str) -> ParkedQueue | None:
+        """Return what is known of a queue, if anybody has asked for it."""
+        return self._queues.get(queue)
+
+    def forget(self, queue: str) -> None:
+        """Forget a queue that is not there; dequeues that wait for it learn that."""
+        parked = self._queues.pop(queue, None)
+        if parked is not None:
+            parked.wake_all()

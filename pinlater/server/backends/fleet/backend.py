@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.server.backends.contract import (
+    LOOK_OFTEN,
     MAX_ANSWER_BYTES,
     Ack,
     Capabilities,
@@ -22,6 +23,7 @@ from pinlater.server.backends.contract import (
     JobFilter,
     JobRecord,
     KeptReport,
+    LookPauses,
     NewJob,
     Page,
     Position,
@@ -60,7 +62,7 @@ class FleetBackend:
     Args:
         name: of the kind of store, for people.
         make: makes a shard, which must not connect before it is asked for something.
-        look_again_ms: see ``Capabilities``.
+        look_pauses: see ``Capabilities``.
         on_call: is told of each call to a shard.
     """
 
@@ -69,10 +71,10 @@ class FleetBackend:
         name: str,
         make: Callable[[ShardSpec], Shard],
         *,
-        look_again_ms: int | None = None,
+        look_pauses: LookPauses = LOOK_OFTEN,
         on_call: OnCall = lambda _name, _seconds, *, is_answered: None,  # noqa: ARG005 - the name is part of the call
     ) -> None:
-        self.capabilities = Capabilities(name=name, is_serial=False, look_again_ms=look_again_ms)
+        self.capabilities = Capabilities(name=name, is_serial=False, look_pauses=look_pauses)
         self._roster = Roster(make, on_call)
         self._deleting: Counter[str] = Counter()
         self._tells_time = True
@@ -256,6 +258,14 @@ class FleetBackend:
     async def oldest_due_ms(self, queue: str) -> int | None:
         answers = await ask_all(self._roster.well(), lambda shard: shard.oldest_due_ms(queue))
         return min((due_ms for _, due_ms in answers if due_ms is not None), default=None)
+
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        found: dict[str, int | None] = {}
+        for _, fronts in await ask_all(self._roster.well(), lambda shard: shard.first_due(queues)):
+            for queue, dues in fronts.items():
+                known = [due for due in (found.get(queue), *dues) if due is not None]
+                found[queue] = min(known, default=None)
+        return found
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         pages = await ask_all(

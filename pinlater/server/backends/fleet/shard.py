@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.descriptor import JobDescriptor
@@ -113,6 +113,12 @@ class Shard(Protocol):
     async def count_jobs(self, queue: str, which: JobFilter) -> int: ...
 
     async def oldest_due_ms(self, queue: str) -> int | None: ...
+
+    async def first_due(self, queues: Sequence[str]) -> Mapping[str, Sequence[int | None]]:
+        """Return when the first PENDING job of each priority falls due, or did, by queue; None if none is PENDING.
+
+        Queues that are not there are left out.
+        """
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         """Return the next jobs that match; the positions need not name the shard.

@@ -21,6 +21,8 @@ _PAGE_BODIES = 50
 
 _SMALL_PAGE_BYTES = 100_000
 
+_QUEUES_AT_ONCE = 500
+
 
 class Looker:
     """Looks at jobs.
@@ -134,6 +136,16 @@ class Looker:
             return min((due_ms for due_ms in first if due_ms <= search.now), default=None)
 
         return await self._database.read(look)
+
+    async def first_due(self, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
+        """Return when the first PENDING job of each priority falls due, or did, by queue; see ``Shard``."""
+        found: dict[str, list[int | None]] = {}
+        for start in range(0, len(queues), _QUEUES_AT_ONCE):
+            names = [queue.encode() for queue in queues[start : start + _QUEUES_AT_ONCE]]
+            statement = self._database.queries.bind("first_due", levels=range(1, levels + 1), names=names)
+            for name, priority, due_ms in await self._database.rows(statement):
+                found.setdefault(name, [None] * levels)[priority - 1] = due_ms
+        return found
 
     async def scan(self, search: Search, limit: int, position: Position | None) -> Page:
         """Return the next jobs that match, latest run_after first, without their bodies."""

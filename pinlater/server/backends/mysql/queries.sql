@@ -102,6 +102,17 @@ SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after >= :floor
 ORDER BY run_after LIMIT 1
 
+-- name: first_due
+-- When the first job of each priority is due, or was, in each of many queues.
+SELECT queues.name, levels.priority, (
+    SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
+    WHERE queue_id = queues.id AND state = 0 AND jobs.priority = levels.priority
+    ORDER BY run_after LIMIT 1
+)
+FROM {db}.queues FORCE INDEX (queues_by_name)
+CROSS JOIN JSON_TABLE('[:levels]', '$[*]' COLUMNS (priority TINYINT PATH '$')) AS levels
+WHERE queues.name IN (:names)
+
 -- name: next_due
 SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after > :now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
@@ -44,7 +44,6 @@ from pinlater.server.backends.mysql.reports import Reports
 from pinlater.server.backends.mysql.settle import AckRequest, Settler
 from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
 from pinlater.server.backends.mysql.upkeep import Upkeep
-from pinlater.server.backends.mysql.watcher import Watcher
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import PENDING
@@ -61,7 +60,7 @@ class Options(NamedTuple):
         count_limit: counts stop at this number per priority.
         regex_seconds: time for the body patterns of one call.
         on_commit: is told of each transaction.
-        arrivals: are told of jobs that other servers stored.
+        arrivals: are told of jobs that were given back.
     """
 
     priority_levels: int
@@ -112,7 +111,6 @@ class MysqlShard:
             is_repeatable=attrgetter("is_repeatable"),
         )
         self._arrivals = options.arrivals or Arrivals()
-        self._watcher = Watcher(self._database, self._arrivals)
         self._lost = LostClaims(self._database, options.on_commit, self._returned)
         self._claimers: dict[int, Claimer] = {}
         self._claims: dict[int, Lane[ClaimRequest, Dequeued]] = {}
@@ -195,13 +193,10 @@ class MysqlShard:
     async def _claim(self, at: Queue, request: ClaimRequest) -> Dequeued:
         claiming = self._claims_of(at).submit(request, request.limit)
         try:
-            found = await asyncio.shield(claiming)
+            return await asyncio.shield(claiming)
         except asyncio.CancelledError:
             claiming.add_done_callback(lambda done: self._give_back(at, request, done))
             raise
-        if request.want_next_due and not found.has_more and not found.is_held:
-            self._watcher.watch(at, is_busy=bool(found.jobs))
-        return found
 
     def _give_back(self, at: Queue, request: ClaimRequest, claimed: asyncio.Future[Dequeued]) -> None:
         """Return what was claimed for somebody who is gone, no attempt spent."""
@@ -271,6 +266,9 @@ class MysqlShard:
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await self._looker.oldest_due(await self._search(queue, JobFilter(PENDING)))
 
+    async def first_due(self, queues: Sequence[str]) -> Mapping[str, Sequence[int | None]]:
+        return await self._looker.first_due(queues, self._options.priority_levels)
+
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._looker.scan(await self._search(queue, which), limit, position)
 
@@ -317,7 +315,6 @@ class MysqlShard:
         return await self._reports.read(max_bytes)
 
     async def close(self) -> None:
-        await self._watcher.close()
         await asyncio.gather(*(lane.finish() for lane in self._lanes))
         await self._lost.close()
         self._on_close()

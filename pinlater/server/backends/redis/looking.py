@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pinlater.descriptor import JobDescriptor
@@ -23,6 +24,9 @@ _ALL_CLAIMED = JobFilter(IN_PROGRESS)
 _BODY_BYTES_AT_ONCE = 4_000_000
 _BODIES_AT_ONCE = 50
 """When looked up: each may be large."""
+
+
+_QUEUES_AT_ONCE = 200
 
 
 class Search(NamedTuple):
@@ -100,6 +104,20 @@ async def oldest_due(asker: Asker, search: Search) -> int | None:
     first, last = search.priorities[0], search.priorities[-1]
     due: list[bytes] = await asker.ask("oldest", search.queue, first, last)
     return min((int(moment) for moment in due), default=None)
+
+
+async def first_due(asker: Asker, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
+    """Return when the first PENDING job of each priority falls due, or did, by queue; see ``Shard``."""
+    found: dict[str, list[int | None]] = {}
+
+    async def look(queue: str) -> None:
+        with suppress(QueueNotFound):
+            due: list[bytes] = await asker.ask("first_due", queue, levels)
+            found[queue] = [int(moment) if moment else None for moment in due]
+
+    for start in range(0, len(queues), _QUEUES_AT_ONCE):  # a packet each
+        await asyncio.gather(*map(look, queues[start : start + _QUEUES_AT_ONCE]))
+    return found
 
 
 async def scan(asker: Asker, search: Search, limit: int, position: Position | None) -> Page:

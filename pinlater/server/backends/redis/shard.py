@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from redis.asyncio import Connection
@@ -247,6 +247,9 @@ class RedisShard:
 
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await looking.oldest_due(self._look, await self._search(queue, JobFilter(PENDING)))
+
+    async def first_due(self, queues: Sequence[str]) -> Mapping[str, Sequence[int | None]]:
+        return await looking.first_due(self._look, queues, self._levels)
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await looking.scan(self._look, await self._search(queue, which), limit, position)

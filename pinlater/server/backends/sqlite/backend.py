@@ -25,6 +25,7 @@ from pinlater.server.backends.contract import (
     JobFilter,
     JobRecord,
     KeptReport,
+    LookPauses,
     NewJob,
     Page,
     Position,
@@ -98,7 +99,11 @@ class SqliteBackend:
         ConfigError: the file cannot be used.
     """
 
-    capabilities = Capabilities(name="sqlite", is_serial=True)
+    capabilities = Capabilities(
+        name="sqlite",
+        is_serial=True,
+        look_pauses=LookPauses(5.0, 60.0),  # nobody else stores jobs: in case that one was overlooked
+    )
 
     def __init__(
         self,
@@ -257,6 +262,10 @@ class SqliteBackend:
 
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await self._readers.run(looking.oldest_due, self._search(queue, JobFilter(PENDING)))
+
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        known = [self._queues[queue] for queue in queues if queue in self._queues]
+        return await self._readers.run(looking.first_due, known)
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._readers.run(looking.scan, self._search(queue, which), limit, position)

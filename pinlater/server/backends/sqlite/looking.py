@@ -82,6 +82,18 @@ def oldest_due(connection: sqlite3.Connection, search: Search) -> int | None:
     return min((row[0] for row in rows if row is not None and row[0] <= search.now), default=None)
 
 
+def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[str, int | None]:
+    """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING."""
+    found: dict[str, int | None] = {}
+    for queue in queues:
+        rows = (
+            connection.execute(QUERIES["next_due"], (queue.id, _BEGIN, priority)).fetchone()
+            for priority in range(1, len(queue.prefixes) + 1)
+        )
+        found[queue.name] = min((row[0] for row in rows if row is not None), default=None)
+    return found
+
+
 def scan(connection: sqlite3.Connection, search: Search, limit: int, position: Position | None) -> Page:
     """Return the next jobs that match, latest run_after first, without their bodies."""
     found = list(_matching(connection, search, limit + 1, position))

@@ -1,0 +1,7 @@
+-- When the first job of each priority falls due, or did. ARGV[2] priority levels. Returns a text for each, empty: none.
+local due = {}
+for priority = 1, tonumber(ARGV[2]) do
+  local found = redis.call('ZRANGE', prefix .. 'p' .. priority, 0, 0, 'WITHSCORES')
+  due[priority] = found[2] and string.format('%.0f', tonumber(found[2])) or ''
+end
+return due

@@ -1,0 +1,225 @@
+"""Dequeues of several queues: none loses what another one hands out, and none sleeps beside a job."""
+
+import asyncio
+import time
+
+import pytest
+
+from pinlater.errors import NoHealthyShards, QueueNotFound
+from pinlater.server.backends.contract import Capabilities, Claim, ClaimedJob, Dequeued, LookPauses
+from pinlater.server.broker import Broker, Caller
+from pinlater.server.broker.handing_out import DequeueOrder
+from pinlater.server.rate_limits import RateLimits
+
+CLAIM = Claim("h:1:1:w:1", 1000)
+OFTEN, NEVER = LookPauses(0.005, 0.005), LookPauses(3600.0, 3600.0)
+
+
+class Store:
+    """Queues of bodies, and what was asked of them.
+
+    Attributes:
+        jobs: bodies by queue.
+        errors: what a claim from a queue raises.
+        claims: the queues that jobs were claimed from, in order.
+        looks: the queues of each look.
+    """
+
+    def __init__(self, *queues, is_serial=False, pauses=OFTEN):
+        self.capabilities = Capabilities("fake", is_serial=is_serial, look_pauses=pauses)
+        self.jobs = {queue: [] for queue in queues}
+        self.errors = {}
+        self.claims = []
+        self.looks = []
+
+    async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None):
+        self.claims.append(queue)
+        await asyncio.sleep(0)
+        if queue in self.errors:
+            raise self.errors[queue]
+        jobs = self.jobs[queue]
+        taken, self.jobs[queue] = jobs[:limit], jobs[limit:]
+        claimed = [ClaimedJob(f"{queue}:s1:p1:1", body, 1, 1, 0, 0) for body in taken]
+        return Dequeued(claimed, None, has_more=len(taken) == limit)
+
+    async def enqueue_jobs(self, queue, bodies):
+        self.jobs[queue] += bodies
+        return [f"{queue}:s1:p1:1" for _ in bodies]
+
+    async def first_due(self, queues):
+        self.looks.append(list(queues))
+        return {queue: 0 if self.jobs[queue] else None for queue in queues}
+
+
+class Bench:
+    def __init__(self, store):
+        self.store = store
+        self.limits = RateLimits()
+        self.broker = Broker(store, self.limits, lambda: int(time.time() * 1000))
+
+    def dequeue(self, *queues, limit=1, wait=30.0):
+        return self.broker.dequeue(DequeueOrder(queues, limit, 1_000_000, lambda: CLAIM, wait), Caller())
+
+    async def parked(self, *queues, **order):
+        """Return a dequeue that waits by now."""
+        waiting = self.broker.parked_dequeues
+        task = asyncio.create_task(self.dequeue(*queues, **order))
+        await until(lambda: self.broker.parked_dequeues > waiting)
+        return task
+
+    def stored(self, queue, *bodies):
+        """Store jobs as another server does, which has told us of them."""
+        self.store.jobs[queue] += bodies
+        self.broker.heard(queue, None)
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def run(scenario, store):
+    async def whole():
+        bench = Bench(store)
+        async with asyncio.timeout(60):
+            await scenario(bench)
+        bench.broker.end_waits()
+
+    asyncio.run(whole())
+
+
+def bodies(dequeued):
+    return [job.body for jobs in dequeued.jobs.values() for job in jobs]
+
+
+@pytest.mark.parametrize("error", [QueueNotFound("gone"), NoHealthyShards("away"), RuntimeError("a bug")])
+@pytest.mark.parametrize("wait", [0.0, 30.0])
+def test_claims_of_earlier_queues_are_handed_out_when_a_later_queue_fails(error, wait):
+    async def scenario(bench):
+        bench.store.jobs["q"] += [b"claimed"]
+        bench.store.errors["r"] = error
+        assert bodies(await bench.dequeue("q", "r", "s", limit=5, wait=wait)) == [b"claimed"]
+        with pytest.raises(type(error)):
+            await bench.dequeue("q", "r", limit=5, wait=0.0)
+
+    run(scenario, Store("q", "r", "s"))
+
+
+@pytest.mark.parametrize("is_serial", [True, False])
+def test_who_waits_for_two_queues_leaves_no_job_of_the_second_to_nobody(is_serial):
+    async def scenario(bench):
+        for _ in range(25):
+            both, second = await bench.parked("q", "r"), await bench.parked("r")
+            bench.stored("r", b"of r")  # wakes the one that came first, which finds enough in q
+            bench.stored("q", b"of q")
+            assert bodies(await both) == [b"of q"]
+            assert bodies(await second) == [b"of r"]
+
+    run(scenario, Store("q", "r", is_serial=is_serial, pauses=NEVER))
+
+
+def test_a_job_that_came_unheard_is_found_however_sure_the_broker_was():
+    async def scenario(bench):
+        waiting = await bench.parked("q")
+        bench.store.jobs["q"] += [b"unheard"]
+        assert bodies(await waiting) == [b"unheard"]
+
+    for is_serial in (True, False):
+        run(scenario, Store("q", is_serial=is_serial))
+
+
+def test_an_empty_queue_is_believed_to_be_so_for_a_bounded_time_even_if_looks_fail():
+    async def scenario(bench):
+        async def fail(queues):
+            raise NoHealthyShards("away")
+
+        bench.store.first_due = fail
+        waiting = await bench.parked("q")
+        bench.store.jobs["q"] += [b"unheard"]
+        assert bodies(await waiting) == [b"unheard"]
+
+    for is_serial in (True, False):
+        run(scenario, Store("q", is_serial=is_serial))
+
+
+def test_after_an_error_others_that_wait_ask_later_and_get_the_job():
+    async def scenario(bench):
+        first, second = await bench.parked("q"), await bench.parked("q")
+        bench.store.errors["q"] = NoHealthyShards("away")
+        bench.stored("q", b"x")
+        with pytest.raises(NoHealthyShards):
+            await first
+        assert not second.done()
+        del bench.store.errors["q"]
+        assert bodies(await second) == [b"x"]
+
+    run(scenario, Store("q", pauses=NEVER))
+
+
+def test_who_waits_for_a_deleted_queue_learns_that_at_the_next_look():
+    async def scenario(bench):
+        waiting = await bench.parked("q")
+        bench.store.errors["q"] = QueueNotFound("gone")
+
+        async def nothing(queues):
+            return {}
+
+        bench.store.first_due = nothing
+        with pytest.raises(QueueNotFound):
+            await waiting
+
+    run(scenario, Store("q"))
+
+
+def test_who_cannot_wait_is_answered_by_the_store_where_others_store_jobs():
+    async def scenario(bench):
+        for number in range(5):
+            assert bodies(await bench.dequeue("q", wait=0.0)) == []
+            bench.store.jobs["q"] += [b"%d" % number]
+            assert bodies(await bench.dequeue("q", wait=0.0)) == [b"%d" % number]
+
+    run(scenario, Store("q"))
+
+
+@pytest.mark.parametrize("count", [20, 2000])
+def test_idle_queues_cost_one_look_for_all_of_them(count):
+    queues = [f"q{number}" for number in range(count)]
+
+    async def scenario(bench):
+        waiting = [await bench.parked(*queues, wait=3600.0) for _ in range(3)]
+        looks, claims = len(bench.store.looks), len(bench.store.claims)
+        assert claims == count, "those who came later believe the first one"
+        await until(lambda: len(bench.store.looks) >= looks + 20)
+        assert all(sorted(look) == sorted(queues) for look in bench.store.looks[looks + 1 :])
+        assert len(bench.store.claims) == claims
+        bench.stored(queues[-1], b"x")
+        assert bodies(await waiting[0]) == [b"x"]
+        assert set(bench.store.claims[claims:]) == {queues[-1]}, "only the queue that the job came to is asked"
+        bench.broker.end_waits()
+        assert [bodies(await task) for task in waiting[1:]] == [[], []]
+
+    run(scenario, Store(*queues, pauses=LookPauses(0.05, 0.05)))
+
+
+def test_the_more_seldom_jobs_come_the_more_seldom_are_looks():
+    async def scenario(bench):
+        began = asyncio.get_running_loop().time()
+        waiting = await bench.parked("q")
+        await until(lambda: len(bench.store.looks) >= 5)
+        assert asyncio.get_running_loop().time() - began > 0.004 * (1.25**5 - 1) / 0.25
+        bench.broker.end_waits()
+        await waiting
+
+    run(scenario, Store("q", pauses=LookPauses(0.004, 5.0)))
+
+
+def test_nobody_looks_when_nobody_waits():
+    async def scenario(bench):
+        waiting = await bench.parked("r", "q")
+        bench.stored("q", b"x")
+        await waiting
+        looker = bench.broker._handing_out._looker
+        await until(lambda: looker._task is None)
+
+    run(scenario, Store("q", "r"))
