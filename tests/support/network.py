@@ -55,11 +55,10 @@ class Network:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
         silence = asyncio.Event()
         try:
-            await asyncio.gather(
-                self._pass_on(near_reader, far_writer, silence, is_there=True),
-                self._pass_on(far_reader, near_writer, silence, is_there=False),
-            )
-        except (OSError, asyncio.CancelledError):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pass_on(near_reader, far_writer, silence, is_there=True))
+                group.create_task(self._pass_on(far_reader, near_writer, silence, is_there=False))
+        except* OSError:
             pass
         finally:
             near_writer.close()
@@ -70,14 +69,15 @@ class Network:
         on_the_way = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._arrive(on_the_way, writer))
-            while data := await reader.read(1 << 16):
-                if silence.is_set():
-                    continue
-                delay = self.there if is_there else self.back
-                on_the_way.put_nowait((self._loop.time() + delay, data))
-                if is_there and self.is_end(data):
-                    silence.set()
-                    self.is_silent.set()
+            with contextlib.suppress(OSError):
+                while data := await reader.read(1 << 16):
+                    if silence.is_set():
+                        continue
+                    delay = self.there if is_there else self.back
+                    on_the_way.put_nowait((self._loop.time() + delay, data))
+                    if is_there and self.is_end(data):
+                        silence.set()
+                        self.is_silent.set()
             if silence.is_set():
                 await asyncio.Event().wait()
             on_the_way.put_nowait((0.0, b""))

@@ -15,6 +15,7 @@ from pinlater.wire.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, new_job
 from tests.support.mariadb_service import MariadbService, shared_service, skip_if_missing
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+from tests.support.network import Network
 
 LEASE_MS = 3000
 LONGEST_CALL_SECONDS = 12.0
@@ -184,6 +185,42 @@ def test_one_shard_of_three_is_dead(own_service):
     run(places, trouble)
     assert seen["shards"] == {"1", "2"}
     assert seen["seconds"] < LONGEST_CALL_SECONDS, "the living do not wait for the dead"
+
+
+async def whatever_comes(call):
+    """Wait for the end of a call that nobody expects anything of."""
+    with contextlib.suppress(ServiceError):
+        await call
+
+
+@pytest.mark.parametrize("max_running", [None, 1000], ids=["free", "limited"])
+@pytest.mark.parametrize("last", [b"SKIP LOCKED", b"SET state = 1"], ids=["looking", "marking"])
+def test_a_server_whose_host_vanishes_while_it_claims_frees_its_jobs_within_seconds(own_service, last, max_running):
+    """The database hears nothing of it: no connection is closed, as when a machine loses its power or its network."""
+
+    async def scenario(network):
+        prefix, clock = fresh_prefix(), SteadyClock()
+        gone = make_fleet([place_of(own_service, port=network.port)], clock.now_ms, prefix=prefix)
+        other = make_fleet([place_of(own_service)], clock.now_ms, prefix=prefix)
+        await other.create_queue(QUEUE)
+        names = set(await other.enqueue_jobs(QUEUE, [new_job()] * 50))
+        assert await gone.count_jobs(QUEUE, JobFilter(PENDING)) == 50
+        network.is_end = lambda sent: last in sent
+        claiming = gone.dequeue_jobs(QUEUE, 50, Claim("a:1:1:w:1", LEASE_MS), max_running=max_running)
+        vanished = asyncio.create_task(whatever_comes(claiming))
+        await asyncio.to_thread(network.is_silent.wait)
+        taken = set()
+        async with asyncio.timeout(60):
+            while taken != names:
+                with contextlib.suppress(ServiceError):  # under a limit, those who wait for the lock are told at last
+                    found = await other.dequeue_jobs(QUEUE, 50, Claim("b:1:1:w:1", 60_000), max_running=max_running)
+                    taken |= {job.descriptor for job in found.jobs}
+        await vanished
+        await other.close()
+        await gone.close()
+
+    with Network(own_service.port) as network:
+        asyncio.run(scenario(network))
 
 
 def test_claims_outlive_an_outage_that_kept_their_holders_from_renewing_them(own_service):

@@ -12,23 +12,13 @@ from asyncmy.errors import MySQLError
 
 from pinlater.server.backends.mysql.faults import Lost, Refused, Unreached, fault_of
 from pinlater.server.backends.mysql.place import Place, tls_context
+from pinlater.server.backends.mysql.session import GREETING, Server
 
 CONNECT_SECONDS = 2.0
 """A server that has not greeted us after this time is not there."""
 
-LOCK_WAIT_SECONDS = 2
-STATEMENT_SECONDS = 4
-"""The server itself gives a statement up after this time, so that what nobody waits for any more ends."""
-
 _PACKET_MARGIN = 1024
-
-_SESSION = (
-    b"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES', sql_notes = 0, sql_safe_updates = 0, "
-    b"time_zone = '+00:00', "
-    b"innodb_lock_wait_timeout = %d" % LOCK_WAIT_SECONDS,
-    b"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    b"SELECT @@max_allowed_packet, VERSION()",
-)
+_IDLE_MARGIN_SECONDS = 2.0
 
 
 class Result(NamedTuple):
@@ -44,12 +34,14 @@ class Connection:
 
     Attributes:
         max_packet_bytes: what fits into one packet to the server.
+        idle_seconds: not to be used again after so long: the server may have closed it by then.
     """
 
     def __init__(self, raw: asyncmy.Connection) -> None:
         self._raw = raw
         self._is_open = True
         self.max_packet_bytes = 1 << 20
+        self.idle_seconds = 0.0
 
     @classmethod
     async def open(cls, place: Place) -> Self:
@@ -61,21 +53,24 @@ class Connection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 connection = cls(await _connect(place))
-                await connection._begin()
+                try:
+                    await connection._begin()
+                except BaseException:
+                    connection.close()
+                    raise
         except TimeoutError:
             raise Unreached(f"{place!r} did not answer within {CONNECT_SECONDS:g} s") from None
-        except (MySQLError, OSError, Lost, RuntimeError) as error:  # RuntimeError: no package for the log-in's method
+        except (MySQLError, OSError, Lost, Refused, RuntimeError) as error:  # RuntimeError: the log-in needs a package
             raise Unreached(f"{place!r}: {error}") from error
         return connection
 
     async def _begin(self) -> None:
-        *_, (rows, _, _) = await self.run(*_SESSION)
-        max_packet, version = rows[0]
-        self.max_packet_bytes = int(max_packet) - _PACKET_MARGIN
-        if "mariadb" in str(version).lower():
-            await self.run(b"SET SESSION max_statement_time = %d" % STATEMENT_SECONDS)
-        else:
-            await self.run(b"SET SESSION max_execution_time = %d" % (STATEMENT_SECONDS * 1000))
+        server = Server.of([result.rows for result in await self.run(*GREETING)])
+        if server.objection:
+            raise Lost(f"this server ({server.version}) cannot be a shard: {server.objection}")
+        self.max_packet_bytes = server.max_packet - _PACKET_MARGIN
+        self.idle_seconds = server.idle_seconds - _IDLE_MARGIN_SECONDS
+        await self.run(*server.settings)
 
     @property
     def is_open(self) -> bool:

@@ -11,9 +11,6 @@ from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.faults import Lost
 from pinlater.server.backends.mysql.place import Place
 
-IDLE_SECONDS = 300.0
-"""A connection that was not used for so long is not used again: firewalls and servers drop such."""
-
 
 class Pool:
     """Lends connections, the one that was used last first, and makes new ones up to a limit.
@@ -53,6 +50,7 @@ class Pool:
                 self._lent.discard(connection)
                 if connection.is_open:
                     self._idle.append((self._now(), connection))
+                    self._drop_stale()
 
     async def _open(self) -> Connection:
         try:
@@ -80,12 +78,13 @@ class Pool:
         return asyncio.get_running_loop().time()
 
     def _take(self) -> Connection | None:
-        while self._idle:
-            since, connection = self._idle.pop()
-            if self._now() - since < IDLE_SECONDS:
-                return connection
-            connection.close()
-        return None
+        self._drop_stale()
+        return self._idle.pop()[1] if self._idle else None
+
+    def _drop_stale(self) -> None:
+        """Close those that firewalls and servers may have dropped; the first was not used for longest."""
+        while self._idle and self._now() - self._idle[0][0] >= self._idle[0][1].idle_seconds:
+            self._idle.pop(0)[1].close()
 
     def forget_idle(self) -> None:
         """Close the connections that nobody uses now."""
