@@ -87,4 +87,5 @@ class Exponential(msgspec.Struct, frozen=True, tag_field="kind", tag="exponentia
         return _spread(min(self.cap, grown), self.jitter, chance)
 
 
-DEFAULT_BACKOFF = Exponential(first=1.0, cap=3600.0)
+DEFAULT_BACKOFF = Exponential(first=1.0, cap=4 * 3600.0)
+"""Quick at first, then ever slower: 1 s, 2 s, 4 s, … 2 h, 4 h, 4 h."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 """What a queue may be called (wire contract §6.1)."""
 
+DEFAULT_ATTEMPTS = 20
+"""With the default backoff they last about a day, so that a job outlives an outage or a broken deployment."""
+
 LONGEST_LIMIT_SECONDS = 366 * 86400.0
 _LONGEST_KEY = 200
 KILL_SLACK_SECONDS = 10.0
@@ -73,7 +76,7 @@ class JobOptions:
 
     name: str
     queue: str
-    attempts: int = 4
+    attempts: int = DEFAULT_ATTEMPTS
     backoff: Backoff = DEFAULT_BACKOFF
     priority: int = 1
     heartbeat: float = 5.0

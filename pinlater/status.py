@@ -24,10 +24,10 @@ STATUS_ROOM = 5000
 
 _PLANNED_ROOM = 4000
 """For the attempts that a job has; the rest is for the text of its enqueue, for crashes and for retries by hand."""
-_MOST_TOLD = 25
+_MOST_TOLD = 20
 """Of more attempts, those in the middle leave nothing: lines would become too short to say anything."""
 _FIRST_TOLD = 5
-_SHORTEST_LINE = 120
+_SHORTEST_LINE = 150
 _LONGEST_LINE = 400
 _TRACEBACK = 500
 """Characters that a traceback should have, if there is to be one."""

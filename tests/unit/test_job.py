@@ -91,7 +91,10 @@ def test_what_is_given_up_on_is_inherited_and_overridden():
 def test_without_options_a_class_has_a_queue_of_its_own():
     options = ReindexHTTPBoard2.job_options
     assert options == JobOptions(name="ReindexHTTPBoard2", queue="reindex_http_board2")
-    assert (options.attempts, options.backoff, options.priority) == (4, DEFAULT_BACKOFF, 1)
+    assert (options.attempts, options.backoff, options.priority) == (20, DEFAULT_BACKOFF, 1)
+    waits = [options.backoff.delay(spent, lambda: 0.0) for spent in range(1, options.attempts)]
+    assert waits[:4] == [1, 2, 4, 8]
+    assert 20 * 3600 < sum(waits) < 30 * 3600, "a job outlives an outage of a day"
 
 
 def test_a_name_of_its_own_names_the_queue_too():

@@ -75,10 +75,10 @@ def test_all_attempts_fit_beside_what_crashes_need(allowed):
     assert len(status) + 3 * len(CRASH) <= STATUS_ROOM
     _, found = failed_attempts_in(status)
     numbers = [each.attempt for each in found]
-    if allowed <= 25:
+    if allowed <= 20:
         assert numbers == list(range(1, allowed + 1))
     else:
-        assert numbers == [*range(1, 6), *range(allowed - 19, allowed + 1)]
+        assert numbers == [*range(1, 6), *range(allowed - 14, allowed + 1)]
     assert all("SomeError: xx" in each.error for each in found)
     traced = [each.attempt for each in found if "in function" in each.traceback]
     assert (traced[0], traced[-1]) == (1, allowed)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @click.option(
     "--attempts",
     type=click.IntRange(min=1),
-    help="Attempts in all, the first included.  [default: 4; with --app, the class's]",
+    help="Attempts in all, the first included.  [default: 20; with --app, the class's]",
 )
 @click.option("--backoff", type=parse_backoff, metavar=BACKOFF, help="Delay before further attempts.  [default: class]")
 @click.option(
