@@ -16,12 +16,16 @@ from pinlater.client.tool.output import print_json, some_jobs
 from pinlater.errors import PinLaterError
 
 if TYPE_CHECKING:
+    from pinlater.client.client import Client
     from pinlater.client.tool.chosen import Wanted
 
 T = TypeVar("T")
 
 AT_ONCE = 500
 """Jobs in one call: few enough that a bar moves and nobody else waits for long."""
+
+_MANY = 10_000
+"""A count of so many jobs may be where the server stopped counting."""
 
 
 class Deed(NamedTuple):
@@ -58,19 +62,32 @@ class Deed(NamedTuple):
                 progress.update(len(part))
         return done
 
-    def do_up_to(self, limit: int, act: Callable[[int], int]) -> int:
-        """Let the server do it to up to ``limit`` jobs, some hundred at a time; return to how many it did it."""
+    def do_by_server(self, client: Client, wanted: Wanted, limit: int | None, act: Callable[[int, int], int]) -> int:
+        """Let the server do it to the jobs that are there now, some hundred at a time; return to how many it did it.
+
+        Args:
+            client: counts the jobs.
+            wanted: which jobs; without a priority, one priority level after the other.
+            limit: at most so many; None: all.
+            act: does it to up to so many jobs of a priority, and returns to how many; fewer: there are no more.
+        """
+        counts = wanted.counts(client)
         done = 0
-        with bar(limit, self.present) as progress, _Interrupt() as interrupt:
-            while done < limit:
-                wanted = min(AT_ONCE, limit - done)
-                with self._noting(done):
-                    interrupt.check()
-                    number = act(wanted)
-                done += number
-                progress.update(number)
-                if number < wanted:
-                    break
+        with bar(at_most(sum(counts.values()), limit), self.present) as progress, _Interrupt() as interrupt:
+            for priority, there in counts.items():
+                left = there
+                while left and (limit is None or done < limit):
+                    number = min(AT_ONCE, at_most(left, None if limit is None else limit - done))
+                    with self._noting(done):
+                        interrupt.check()
+                        acted = act(priority, number)
+                    done += acted
+                    progress.update(acted)
+                    if acted < number:
+                        break
+                    left -= acted
+                    if not left:
+                        left = _uncounted(wanted.count_at(client, priority))
         return done
 
     @contextlib.contextmanager
@@ -128,6 +145,20 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def bar(length: int, label: str) -> Any:
     """Return a progress bar for somebody who is watching."""
     return click.progressbar(length=length, label=label, show_pos=True, file=sys.stderr, hidden=not sys.stderr.isatty())
+
+
+def _uncounted(left: int) -> int:
+    """Return how many jobs to go on with that are left after all that were counted.
+
+    A server counts up to a bound, so many may have been there from the start. Few have come back meanwhile, say because
+    they failed again: to go on with them could have no end.
+    """
+    return left if left >= _MANY else 0
+
+
+def at_most(there: int, limit: int | None) -> int:
+    """Return how many of ``there`` jobs a limit lets pass; None lets all."""
+    return there if limit is None else min(there, limit)
 
 
 def refuse_unasked(*, yes: bool, dry_run: bool) -> None:

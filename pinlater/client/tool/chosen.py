@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pinlater.client.tool.bulk import AT_ONCE, bar, batches
 from pinlater.client.tool.filters import Filter
+from pinlater.errors import PriorityNotSupported
 from pinlater.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
     from pinlater.client.records import JobInfo
 
+_MOST_PRIORITIES = 127
 _BODIES_AT_ONCE = AT_ONCE // 10  # they may be large
 
 
@@ -36,22 +39,38 @@ class Wanted(NamedTuple):
 
     def count(self, client: Client) -> int:
         """Return how many there are, as far as the server can tell; no more than it counts."""
+        return self.count_at(client, self.which.priority)
+
+    def count_at(self, client: Client, priority: int | None) -> int:
+        """Return how many there are of a priority level, None: of all; no more than the server counts."""
         return sum(
-            client.count(
-                self.queue, self.state, priority=self.which.priority, future=future, body_regex=self.body_regex
-            )
+            client.count(self.queue, self.state, priority=priority, future=future, body_regex=self.body_regex)
             for future in self._futures
         )
 
-    def find(self, client: Client, limit: int) -> list[str]:
-        """Return the descriptors of up to ``limit`` jobs, those due latest first; shows how far it is."""
+    def counts(self, client: Client) -> dict[int, int]:
+        """Return how many there are of each priority level that the server has, or of the one that is wanted.
+
+        Raises:
+            PriorityNotSupported: it does not have that one.
+        """
+        if self.which.priority is not None:
+            return {self.which.priority: self.count(client)}
+        found: dict[int, int] = {}
+        with contextlib.suppress(PriorityNotSupported):
+            for priority in range(1, _MOST_PRIORITIES + 1):
+                found[priority] = self.count_at(client, priority)
+        return found
+
+    def find(self, client: Client, limit: int | None) -> list[str]:
+        """Return the descriptors of up to ``limit`` jobs (None: all), those due latest first; shows how far it is."""
         found: list[str] = []
         try:
             with bar(self.count(client), f"looking through {self.queue}") as look:
                 for page in self._pages(client):
                     found += [info.descriptor for info in self._passing(client, page)]
                     look.update(len(page))
-                    if len(found) >= limit:
+                    if limit is not None and len(found) >= limit:
                         break
         except KeyboardInterrupt as error:
             error.add_note("nothing was changed")

@@ -91,6 +91,7 @@ def parse_pattern(text: str) -> re.Pattern[str]:
 
 
 _OPTIONS = (
+    click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]"),
     click.option(
         "--where",
         type=parse_pattern,
@@ -116,20 +117,14 @@ _OPTIONS = (
 _NAMES = ("priority", "where", "job", "error", "older_than", "newer_than")
 
 
-def with_filter(default_priority: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options of a filter, as its argument ``which``; ``default_priority`` is for the help."""
-    priority = click.option(
-        "--priority", type=PRIORITY, help=f"Only jobs of this priority level.  [default: {default_priority}]"
-    )
+def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a filter, as its argument ``which``."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def collected(*args: Any, **options: Any) -> Any:
-            which = Filter(**{name: options.pop(name) for name in _NAMES})
-            return function(*args, which=which, **options)
+    @functools.wraps(function)
+    def collected(*args: Any, **options: Any) -> Any:
+        which = Filter(**{name: options.pop(name) for name in _NAMES})
+        return function(*args, which=which, **options)
 
-        for option in reversed((priority, *_OPTIONS)):
-            collected = option(collected)
-        return collected
-
-    return decorate
+    for option in reversed(_OPTIONS):
+        collected = option(collected)
+    return collected

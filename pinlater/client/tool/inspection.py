@@ -140,7 +140,7 @@ def _row(info: JobInfo) -> list[str]:
     default="pending",
     help="State of the jobs.  [default: pending]",
 )
-@with_filter(default_priority="all")
+@with_filter
 @click.option("--future", is_flag=True, help="Of pending: jobs that are not due yet, instead of those due.")
 @click.option("--regex", help="Only jobs with a match in their body; the server looks for it.")
 @click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show at most so many.")

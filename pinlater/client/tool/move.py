@@ -31,12 +31,12 @@ _MOVE = Deed("move", "moving", "moved")
 @click.option(
     "--state", type=click.Choice(["pending", "failed"], case_sensitive=False), required=True, help="State of the jobs."
 )
-@with_filter(default_priority="all")
+@with_filter
 @click.option("--retry", is_flag=True, help="Failed jobs are pending in the new queue, instead of failed.")
 @click.option(
     "--attempts", type=click.IntRange(min=1), help="Attempts that they get then; implies --retry.  [default: 1]"
 )
-@click.option("--limit", type=click.IntRange(min=0), default=1000, show_default=True, help="At most so many jobs.")
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many jobs.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
@@ -50,14 +50,14 @@ def move_jobs(
     which: Filter,
     retry: bool,
     attempts: int | None,
-    limit: int,
+    limit: int | None,
     dry_run: bool,
     yes: bool,
 ) -> int:
     """Move jobs to another queue of the server.
 
-    The pending or failed jobs are looked through here first, and those that match are moved; if they are more than
-    --limit, those due latest. Shows how many there are, and asks, unless told --yes. Attempts, times, statuses,
+    The pending or failed jobs are looked through here first, and those that match are moved; with --limit, those due
+    latest. Shows how many there are, and asks, unless told --yes. Attempts, times, statuses,
     priorities and unique keys come along; the status says "moved from" and the old descriptor. Between stores:
     pinlater migrate-queue.
 

@@ -76,6 +76,7 @@ def tool() -> None:
 
 for _command in (
     queues.create_queue,
+    queues.create_queues,
     queues.delete_queue,
     queues.queues,
     queues.count,

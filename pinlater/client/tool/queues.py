@@ -37,6 +37,34 @@ def create_queue(session: Session, /, *, queue: str) -> None:
 
 
 @command(
+    "create-queues",
+    examples="""
+    pinlater create-queues my_project.jobs
+    pinlater create-queues mail/jobs.py --server queue1.example.com:9010
+    """,
+)
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.pass_obj
+def create_queues(session: Session, /, *, modules: tuple[str, ...]) -> None:
+    """Create the queues of the job classes in some modules.
+
+    Queues that are there stay as they are. MODULE is what pinlater-worker takes: a module, a package or the path of a
+    .py file. Prints the names of the queues. Only servers with QUEUE_AUTO_CREATE=false need it: others create a queue
+    with its first job.
+    """
+    from pinlater.modules import load_job_classes
+
+    names = sorted({kind.job_options.queue for kind in load_job_classes(modules)})
+    with session.client() as client:
+        for name in names:
+            client.create_queue(name)
+    if session.as_json:
+        print_json({"queues": names})
+    else:
+        click.echo("\n".join(names))
+
+
+@command(
     "delete-queue",
     examples="""
     pinlater delete-queue email

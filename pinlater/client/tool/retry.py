@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinlater.client.tool.bulk import Deed
+from pinlater.client.tool.bulk import Deed, at_most
 from pinlater.client.tool.chosen import Wanted
 from pinlater.client.tool.command import Session, command
 from pinlater.client.tool.completion import complete_queues
@@ -31,22 +31,29 @@ _RETRY = Deed("retry", "retrying", "retried")
     """,
 )
 @click.argument("queue", shell_complete=complete_queues)
-@with_filter(default_priority="1; with another filter, all")
+@with_filter
 @click.option("--attempts", type=click.IntRange(min=1), default=1, show_default=True, help="Attempts they get.")
 @click.option(
     "--delay", type=parse_duration, metavar=DURATION, help="Do not run before this time has passed, such as 90s or 2h."
 )
-@click.option("--limit", type=click.IntRange(min=0), default=1000, show_default=True, help="At most so many jobs.")
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many jobs.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
 @click.pass_obj
 def retry_failed(
-    session: Session, /, *, queue: str, which: Filter, attempts: int, delay: float | None, limit: int, dry_run: bool
+    session: Session,
+    /,
+    *,
+    queue: str,
+    which: Filter,
+    attempts: int,
+    delay: float | None,
+    limit: int | None,
+    dry_run: bool,
 ) -> None:
     """Give failed jobs another chance: they are pending again.
 
-    Without a filter, the server takes those of one priority level, the oldest first. With one, the failed jobs are
-    looked through here first, and those that match are retried one by one, those due latest first. ^C ends it after the
-    batch that is under way, and says how many were retried.
+    All failed jobs are retried, of all priorities, unless --priority, --limit or a filter says less. With a filter, the
+    jobs are looked through here first. ^C ends it after the batch that is under way, and says how many were retried.
     """
     run_after_ms = None if delay is None else int((time.time() + delay) * 1000)
     with session.client() as client:
@@ -55,21 +62,30 @@ def retry_failed(
 
 
 def _retry(
-    client: Client, queue: str, which: Filter, attempts: int, run_after_ms: int | None, *, limit: int, dry_run: bool
+    client: Client,
+    queue: str,
+    which: Filter,
+    attempts: int,
+    run_after_ms: int | None,
+    *,
+    limit: int | None,
+    dry_run: bool,
 ) -> int:
+    wanted = Wanted(queue, JobState.FAILED, which)
     if not which.is_for_server:
-        found = Wanted(queue, JobState.FAILED, which).find(client, limit)
+        found = wanted.find(client, limit)
         if dry_run:
             return len(found)
         return _RETRY.do_in_batches(
             found, lambda part: client.retry_these(queue, part, attempts=attempts, run_after_ms=run_after_ms)
         )
-    priority = which.priority or 1
     if dry_run:
-        return min(client.count(queue, JobState.FAILED, priority=priority), limit)
-    return _RETRY.do_up_to(
+        return at_most(wanted.count(client), limit)
+    return _RETRY.do_by_server(
+        client,
+        wanted,
         limit,
-        lambda some: client.retry_failed(
+        lambda priority, some: client.retry_failed(
             queue, priority=priority, attempts=attempts, run_after_ms=run_after_ms, limit=some
         ),
     )

@@ -10,16 +10,71 @@ import pytest
 from pinlater.client.tool.bulk import Deed
 from pinlater.client.tool.chosen import Wanted
 from pinlater.client.tool.filters import Filter
-from pinlater.errors import PasswordInvalid
+from pinlater.errors import PasswordInvalid, PriorityNotSupported
 from pinlater.state import JobState
-from tests.unit.tool.answers import request
+
+
+class Jobs:
+    """A server with so many jobs at its priority levels: it counts up to a bound, and hands over up to a limit."""
+
+    def __init__(self, *numbers, count_limit=100_000, comes_back=False):
+        self.numbers = list(numbers)
+        self.limits = []
+        self._count_limit = count_limit
+        self._comes_back = comes_back
+
+    def __call__(self, call):
+        request = call.arguments.request
+        if request.priority > len(self.numbers):
+            return PriorityNotSupported("no such level")
+        level = request.priority - 1
+        if call.method == "getJobCount":
+            return 0 if request.countFutureJobs else min(self.numbers[level], self._count_limit)
+        self.limits.append(request.limit)
+        number = min(self.numbers[level], request.limit)
+        self.numbers[level] -= 0 if self._comes_back else number
+        return number
 
 
 def test_retry_failed(tool_run, server):
-    server.answer = lambda _: 12
+    server.answer = Jobs(0, 12, 0)
     assert tool_run("retry-failed", "email", "--attempts", "3", "--limit", "50")[1] == "12 jobs retried\n"
-    assert (request(server).attemptsToAllow, request(server).limit) == (3, 50)
-    assert request(server).runAfterTimestampMillis is None
+    last = next(call for call in server.calls if call.method == "retryFailedJobs").arguments.request
+    assert (last.priority, last.attemptsToAllow, last.limit) == (2, 3, 12)
+    assert last.runAfterTimestampMillis is None
+
+
+ALL = [["retry-failed", "email"], ["delete-jobs", "email", "--state", "pending", "--yes"]]
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: words[0])
+def test_all_jobs_of_all_priorities_are_meant(tool_run, server, words):
+    server.answer = jobs = Jobs(1700, 0, 30)
+    assert tool_run(*words)[1].startswith("1730 jobs")
+    assert jobs.numbers == [0, 0, 0]
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: words[0])
+def test_a_limit_and_a_priority_mean_fewer(tool_run, server, words):
+    server.answer = jobs = Jobs(1700, 900, 30)
+    assert tool_run(*words, "--limit", "2000")[1].startswith("2000 jobs")
+    assert jobs.numbers == [0, 600, 30]
+    assert tool_run(*words, "--priority", "3")[1].startswith("30 jobs")
+    assert jobs.numbers == [0, 600, 0]
+    assert tool_run(*words, "--priority", "4")[0] == 1
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: words[0])
+def test_jobs_beyond_what_the_server_counts_are_meant_too(tool_run, server, words):
+    server.answer = jobs = Jobs(25_000, count_limit=10_000)
+    assert tool_run(*words)[1].startswith("20000 jobs"), "5000 are few: they may have come back meanwhile"
+    assert jobs.numbers == [5000]
+
+
+def test_jobs_that_fail_again_at_once_are_retried_once(tool_run, server):
+    server.answer = jobs = Jobs(1200, comes_back=True)
+    assert tool_run("retry-failed", "email")[1] == "1200 jobs retried\n"
+    assert jobs.limits == [500, 500, 200]
 
 
 class Terminal(io.StringIO):
@@ -31,7 +86,7 @@ class Terminal(io.StringIO):
 def test_delete_jobs_counts_and_asks(tool_run, server, monkeypatch, answer, status):
     monkeypatch.setattr(sys, "stdin", Terminal(answer + "\n"))
     server.answer = lambda call: 5 if call.method == "getJobCount" else 10
-    found, _, err = tool_run("delete-jobs", "email", "--state", "pending", "--limit", "7")
+    found, _, err = tool_run("delete-jobs", "email", "--state", "pending", "--limit", "7", "--priority", "1")
     assert found == status
     assert "Delete 7 of 10 PENDING jobs of priority 1 in email?" in err
     assert ("deleteJobs" in server.methods) is (answer == "y")
@@ -45,9 +100,9 @@ def test_the_question_of_a_move_names_both_queues(monkeypatch, capsys):
 
 
 def test_delete_jobs_with_yes_does_not_ask(tool_run, server):
-    server.answer = lambda _: 3
+    server.answer = Jobs(3)
     assert tool_run("delete-jobs", "email", "--state", "failed", "--yes") == (0, "3 jobs deleted\n", "")
-    assert server.methods == ["deleteJobs"]
+    assert server.methods.count("deleteJobs") == 1
 
 
 @pytest.mark.parametrize(
@@ -56,11 +111,7 @@ def test_delete_jobs_with_yes_does_not_ask(tool_run, server):
     ids=lambda words: words[0],
 )
 def test_an_interrupt_ends_after_the_batch_and_says_what_was_done(tool_run, server, words):
-    def answer(_):
-        os.kill(os.getpid(), signal.SIGINT)
-        return 500
-
-    server.answer = answer
+    server.answer = interrupting(Jobs(5000))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background, it is ignored
     try:
         status, out, err = tool_run(*words, "--limit", "5000")
@@ -69,15 +120,22 @@ def test_an_interrupt_ends_after_the_batch_and_says_what_was_done(tool_run, serv
         signal.signal(signal.SIGINT, before)
     past = "retried" if words[0] == "retry-failed" else "deleted"
     assert (status, out, err) == (130, "", f"pinlater: interrupted; 500 jobs were {past} before\n")
-    assert len(server.calls) == 1
+    assert sum(method != "getJobCount" for method in server.methods) == 1
+
+
+def interrupting(jobs):
+    """Let ^C be pressed at each change of jobs."""
+
+    def answer(call):
+        if call.method != "getJobCount":
+            os.kill(os.getpid(), signal.SIGINT)
+        return jobs(call)
+
+    return answer
 
 
 def test_an_interrupt_that_is_ignored_ends_nothing(tool_run, server):
-    def answer(_):
-        os.kill(os.getpid(), signal.SIGINT)
-        return 500
-
-    server.answer = answer
+    server.answer = interrupting(Jobs(5000))
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert tool_run("retry-failed", "email", "--limit", "1500") == (0, "1500 jobs retried\n", "")
@@ -86,7 +144,8 @@ def test_an_interrupt_that_is_ignored_ends_nothing(tool_run, server):
 
 
 def test_an_error_says_what_was_done_before(tool_run, server):
-    server.answer = lambda _: 500 if len(server.calls) < 3 else PasswordInvalid("odd")
+    jobs = Jobs(5000)
+    server.answer = lambda call: PasswordInvalid("odd") if len(jobs.limits) == 2 else jobs(call)
     status, _, err = tool_run("retry-failed", "email", "--limit", "5000")
     assert status == 1
     assert err.endswith("; 1000 jobs were retried before\n")
