@@ -127,7 +127,7 @@ class Client(Verbs):
             ValueError: an option is out of its range.
             BodyInvalid: a field of the job holds something that JSON cannot carry, or it is a ``RawJob`` and has a
                 ``backoff`` or time limit.
-            QueueNotFound: create it first.
+            QueueNotFound: it is not there, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
             EnqueueRejected: the body is too large for the server, or the key too long.
             CallError: no answer came; the job may be stored or not.
         """

@@ -109,7 +109,7 @@ class Verbs(ABC):
         When the answer is lost, the call is repeated: the jobs may then be stored twice.
 
         Raises:
-            QueueNotFound: create it first.
+            QueueNotFound: it is not there, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
             PriorityNotSupported: a priority is outside the server's levels.
             EnqueueRejected: a body is too large.
         """
@@ -301,7 +301,7 @@ class Verbs(ABC):
         """Move the given jobs as ``move`` says, in this order; return how many were moved, which it counts, too.
 
         Raises:
-            QueueNotFound: there is no queue to move them to; create it first.
+            QueueNotFound: there is no queue to move them to, and the server has ``QUEUE_AUTO_CREATE=false``.
             ProtocolError: the server is one of the original, which cannot do it.
         """
         return carry_out(move.steps(self._calls, descriptors), self._execute)

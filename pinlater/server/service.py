@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from pinlater.errors import DequeueRateLimited, ServiceError, UnknownError
+from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError, UnknownError
 from pinlater.server import rules
 from pinlater.server.admin_password import AdminPassword
 from pinlater.server.aside import aside
@@ -179,7 +179,7 @@ class Service:
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
         jobs = await aside(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
         self._overload.check_enqueue()
-        descriptors = await self._broker.enqueue(queue, jobs)
+        descriptors = await self._with_queue(queue, lambda: self._broker.enqueue(queue, jobs))
         if jobs:
             self._metrics.jobs_enqueued.add(queue, len(jobs))
             self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
@@ -187,13 +187,25 @@ class Service:
 
     async def _import_jobs(self, arguments: Any, _: Caller) -> Answer:
         request = arguments.request
-        rules.check_queue_name(request.queueName)
+        queue = request.queueName
+        rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
         jobs = await aside(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
-        descriptors = await self._broker.import_jobs(request.queueName, jobs)
+        descriptors = await self._with_queue(queue, lambda: self._broker.import_jobs(queue, jobs))
         if jobs:
-            self._metrics.jobs_imported.add(request.queueName, len(jobs))
+            self._metrics.jobs_imported.add(queue, len(jobs))
         return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
+
+    async def _with_queue(self, queue: str, store: Callable[[], Awaitable[list[str]]]) -> list[str]:
+        """Store jobs; the first ones of a queue create it, unless the settings say otherwise."""
+        try:
+            return await store()
+        except QueueNotFound:
+            if not self._settings.queue_auto_create:
+                raise
+        await self._backend.create_queue(queue)
+        log.info("queue %s is created for its first jobs", queue)
+        return await store()
 
     async def _dequeue(self, arguments: Any, caller: Caller) -> Answer:
         acking = await self._ride(arguments.request.jobAckRequest, caller)

@@ -184,6 +184,12 @@ class Settings:
     monitor_batch_size: int = _setting(
         "BACKEND_MONITOR_UPDATE_MAX_SIZE", values.integer(1), "1000", "jobs in one step of the monitor"
     )
+    queue_auto_create: bool = _setting(
+        "QUEUE_AUTO_CREATE",
+        values.yes_or_no,
+        "true",
+        "the first jobs of a queue create it; false: an enqueue to a queue that was not created is refused",
+    )
     count_limit: int = _setting(
         "COUNT_LIMIT", values.integer(1), "100000", "getJobCount counts no further than this", "MYSQL_COUNT_LIMIT"
     )

@@ -10,7 +10,7 @@ import pytest
 from pinlater import AsyncClient, Client, JobState
 from pinlater.client import Ack, Move, NewJob
 from pinlater.client.parcels import keyed
-from pinlater.errors import CallTimeout, QueueNotFound, UnknownError
+from pinlater.errors import CallTimeout, UnknownError
 from tests.support.server import ServerProcess
 from tests.support.shared_stores import SHARED_STORES
 
@@ -237,11 +237,11 @@ def test_the_client_for_asyncio_moves_too(server, client):
     assert client.count(OLD, PENDING) == 0
 
 
-def test_a_queue_that_is_not_there_costs_nothing(client):
+def test_a_queue_that_is_not_there_is_created(client):
     names = client.enqueue_jobs(OLD, [NewJob(b"x")])
-    with pytest.raises(QueueNotFound, match="nowhere"):
-        client.move_these(Move(OLD, "nowhere", PENDING), names)
-    assert client.count(OLD, PENDING) == 1
+    assert client.move_these(Move(OLD, "elsewhere", PENDING), names) == 1
+    assert client.count("elsewhere", PENDING, future=True) == 1
+    client.delete_queue("elsewhere", "open sesame")
 
 
 def test_a_move_that_makes_no_sense_is_refused():

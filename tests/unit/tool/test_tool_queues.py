@@ -67,3 +67,14 @@ def test_count_shows_all_states(tool_run, server):
     assert tool_run("count", "email", "--state", "In-Progress", "--priority", "2", "--regex", "x")[1] == "2\n"
     asked = request(server, -1)
     assert (asked.priority, asked.bodyRegexToMatch) == (2, "x")
+
+
+def test_the_queues_of_job_classes_are_created(tool_run, server, tmp_path):
+    code = "class {}(Job, queue={!r}):\n    def run(self, context): ...\n"
+    file = tmp_path / "wk_queues.py"
+    file.write_text("from pinlater import Job\n" + code.format("A", "mail") + code.format("B", "sms"))
+    assert tool_run("create-queues", str(file)) == (0, "mail\nsms\n", "")
+    assert server.methods == ["createQueue", "createQueue"]
+    assert [call.arguments.name for call in server.calls] == ["mail", "sms"]
+    assert json.loads(tool_run("create-queues", str(file), "--json")[1]) == {"queues": ["mail", "sms"]}
+    assert tool_run("create-queues", "no_such_module")[0] == 78
