@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
 from pinlater.errors import ServerError
 from pinlater.server.backends.contract import Backend
 from pinlater.server.broker import Broker
 from pinlater.server.metrics import Metrics
 from pinlater.server.settings import Settings
+from pinlater.server.standstill import Respite, Standstill
 
 log = logging.getLogger(__name__)
-
-QUIET_MS = 10_000
-"""After a start, claims that ran out while the server was away get this long, or their lease, to be renewed."""
 
 _BUSY_PAUSE_SECONDS = 0.02
 
@@ -35,15 +32,22 @@ class Monitor:
         self._backend = backend
         self._broker = broker
         self._settings = settings
-        self._started = time.monotonic()
 
     async def run(self) -> None:
         """Look again and again until cancelled; a failure is logged and does not end it."""
+        standstill = Standstill()  # begins here: another process may have been on duty until now, and is gone
+        watching = asyncio.create_task(standstill.watch())
+        try:
+            await self._run(standstill)
+        finally:
+            watching.cancel()
+
+    async def _run(self, standstill: Standstill) -> None:
         is_away = False
         while True:
             is_behind = False
             try:
-                is_behind = await self._look()
+                is_behind = await self._look(standstill.respite())
                 is_away = False
             except ServerError as error:
                 if not is_away:  # said once: the store may be away for long
@@ -53,15 +57,14 @@ class Monitor:
                 log.exception("the monitor failed; it tries again")
             await asyncio.sleep(_BUSY_PAUSE_SECONDS if is_behind else self._settings.monitor_interval_seconds)
 
-    async def _look(self) -> bool:
+    async def _look(self, respite: Respite) -> bool:
         """Do one step; return whether there is more of the same."""
         limit = self._settings.monitor_batch_size
-        reaped, collected = await asyncio.gather(self._reap(limit), self._collect(limit))
+        reaped, collected = await asyncio.gather(self._reap(limit, respite), self._collect(limit))
         return max(reaped, collected) >= limit
 
-    async def _reap(self, limit: int) -> int:
-        age_ms = int((time.monotonic() - self._started) * 1000)
-        expired = await self._broker.reap(limit, server_age_ms=age_ms, quiet_ms=QUIET_MS)
+    async def _reap(self, limit: int, respite: Respite) -> int:
+        expired = await self._broker.reap(limit, server_age_ms=respite.age_ms, quiet_ms=respite.quiet_ms)
         for queue, retried, failed in expired:
             self._metrics.timeouts_retried.add(queue, retried)
             self._metrics.timeouts_done.add(queue, failed)

@@ -136,3 +136,21 @@ def test_a_crashed_server_finds_its_claims_and_ends_them_later(backend):
     assert backend.reap(server_age_ms=0) == []
     assert backend.reap() == [(QUEUE, 1, 0)]
     assert backend.take_names() == [descriptor]
+
+
+def test_what_expires_after_the_call_was_made_is_spared(backend):
+    """The server may have stood still between the call and its work."""
+    descriptor, _ = backend.started()
+    backend.clock.advance(LEASE_MS - 1)
+    original, calls = backend.clock.now_ms, []
+
+    def clock():
+        calls.append(None)
+        return original if len(calls) == 1 else original + 10_000
+
+    backend.clock.read = clock
+    assert backend.reap() == []
+    backend.clock.read = None
+    assert backend.state(descriptor) == IN_PROGRESS
+    backend.clock.advance(1)
+    assert backend.reap() == [(QUEUE, 1, 0)]

@@ -14,13 +14,18 @@ STATES = (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)
 
 
 class FakeClock:
-    """Epoch milliseconds that pass when a test says so."""
+    """Epoch milliseconds that pass when a test says so.
+
+    Attributes:
+        read: what to ask instead, if anything.
+    """
 
     def __init__(self):
         self.now_ms = START_MS
+        self.read = None
 
     def __call__(self):
-        return self.now_ms
+        return self.now_ms if self.read is None else self.read()
 
     def advance(self, ms):
         self.now_ms += ms

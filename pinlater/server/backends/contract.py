@@ -395,7 +395,8 @@ class Backend(Protocol):
         """IN_PROGRESS with an expired claim -> PENDING, one attempt less, or FAILED at the last.
 
         While the server is younger than ``quiet_ms``, claims whose lease is longer than its age are spared:
-        their holders had no time yet to renew them.
+        their holders had no time yet to renew them. What expires after the call was made is spared, too, however late
+        it is carried out: this server may have stood still meanwhile.
         """
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:

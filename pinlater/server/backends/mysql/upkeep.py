@@ -88,14 +88,14 @@ class Upkeep:
 
         return await self._database.change(work, is_repeatable=False)
 
-    async def reap(self, limit: int, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        """End expired claims."""
+    async def reap(self, asked_ms: int, limit: int, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        """End claims that had expired when that was asked for."""
         # While the database was away, nobody could renew a claim: as after a start of the server, they get time to.
         age_ms = int(min(server_age_ms, self._database.seconds_since_failure * 1000))
 
         async def work(transaction: Transaction) -> list[tuple[int, int]]:
             rows = await transaction.rows(
-                "expired_claims", now=transaction.now, age=age_ms, quiet=quiet_ms, limit=limit
+                "expired_claims", now=min(asked_ms, transaction.now), age=age_ms, quiet=quiet_ms, limit=limit
             )
             await _change(transaction, [row[0] for row in rows], "expire_jobs", now=transaction.now)
             return [(queue_id, remaining) for _, queue_id, remaining in rows]

@@ -301,9 +301,10 @@ class SqliteBackend:
         return deleted
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        asked_ms = self._now_ms()
         # While the disk was full, nobody could renew a claim: as after a start of the server, they get time to.
         age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
-        reaped = await self._writer.submit(upkeep.reap, upkeep.ReapRequest(limit, age_ms, quiet_ms))
+        reaped = await self._writer.submit(upkeep.reap, upkeep.ReapRequest(asked_ms, limit, age_ms, quiet_ms))
         names = self._names_by_id()
         return [Expired(names[queue_id], retried, failed) for queue_id, retried, failed in reaped if queue_id in names]
 

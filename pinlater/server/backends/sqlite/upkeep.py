@@ -48,8 +48,9 @@ class DeleteTheseRequest(NamedTuple):
 
 
 class ReapRequest(NamedTuple):
-    """Ends up to ``limit`` expired claims; see the contract for the others."""
+    """Ends up to ``limit`` claims that had expired when it was asked for; see the contract for the others."""
 
+    asked_ms: int
     limit: int
     server_age_ms: int
     quiet_ms: int
@@ -113,9 +114,8 @@ def reap(transaction: Transaction, requests: Sequence[ReapRequest]) -> list[list
 
 
 def _reap_one(transaction: Transaction, request: ReapRequest) -> list[tuple[int, int, int]]:
-    rows = transaction.rows(
-        QUERIES["expired_claims"], (transaction.now, request.server_age_ms, request.quiet_ms, request.limit)
-    )
+    before = min(request.asked_ms, transaction.now)
+    rows = transaction.rows(QUERIES["expired_claims"], (before, request.server_age_ms, request.quiet_ms, request.limit))
     if not rows:
         return []
     transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(row[0] for row in rows)))

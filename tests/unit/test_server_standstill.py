@@ -1,0 +1,112 @@
+"""Standstills: what they are, and how much time they give to those who hold claims."""
+
+import asyncio
+
+import pytest
+
+from pinlater.server.metrics import Metrics
+from pinlater.server.monitor import Monitor
+from pinlater.server.settings import Settings
+from pinlater.server.standstill import Respite, Standstill
+
+
+class Clocks:
+    """Seconds that pass when a test says so: those of the machine, and those that it shows."""
+
+    def __init__(self):
+        self.elapsed = self.wall = 1000.0
+
+    def pass_by(self, seconds, wall=None):
+        self.elapsed += seconds
+        self.wall += seconds if wall is None else wall
+
+
+@pytest.fixture
+def clocks():
+    return Clocks()
+
+
+@pytest.fixture
+def standstill(clocks):
+    return Standstill(lambda: clocks.elapsed, lambda: clocks.wall)
+
+
+def run_on(clocks, standstill, seconds):
+    """Let time pass as it does for a process that runs; return what claims are given at the end."""
+    for _ in range(int(seconds * 5)):
+        clocks.pass_by(0.2)
+        standstill.respite()
+    return standstill.respite()
+
+
+def test_it_begins_with_a_start(clocks, standstill):
+    assert standstill.respite() == Respite(0, 10_000)
+    assert run_on(clocks, standstill, 60).age_ms == pytest.approx(60_000, abs=10)
+
+
+def test_a_standstill_is_noticed_at_once_and_is_like_a_start(clocks, standstill):
+    run_on(clocks, standstill, 60)
+    clocks.pass_by(30)
+    assert standstill.respite() == Respite(0, 10_000)
+    later = run_on(clocks, standstill, 3)
+    assert (later.age_ms, later.quiet_ms) == (pytest.approx(3000, abs=10), pytest.approx(10_000, abs=10))
+
+
+def test_a_clock_that_was_set_right_after_a_pause_tells_of_it(clocks, standstill):
+    run_on(clocks, standstill, 60)
+    clocks.pass_by(0.2, wall=30)
+    assert standstill.respite() == Respite(0, 10_000)
+
+
+def test_a_clock_that_is_set_back_is_no_standstill(clocks, standstill):
+    run_on(clocks, standstill, 60)
+    clocks.pass_by(0.2, wall=-30)
+    assert standstill.respite().age_ms > 59_000
+
+
+def test_a_server_that_stalls_now_and_then_still_ends_claims(clocks, standstill):
+    run_on(clocks, standstill, 60)
+    for _ in range(5):
+        clocks.pass_by(1.5)
+        assert standstill.respite().age_ms == 0
+        found = run_on(clocks, standstill, 6.2)
+        assert found.age_ms >= found.quiet_ms
+
+
+def test_a_short_stall_does_not_cut_the_time_after_a_long_one(clocks, standstill):
+    run_on(clocks, standstill, 60)
+    clocks.pass_by(30)
+    run_on(clocks, standstill, 2)
+    clocks.pass_by(1.2)
+    age_ms, quiet_ms = standstill.respite()
+    assert (age_ms, quiet_ms) == (0, pytest.approx(7000, abs=10))
+
+
+def test_the_monitor_asks_anew_before_each_look(monkeypatch):
+    asked = []
+
+    class Store:
+        async def reap(self, _, *, server_age_ms, quiet_ms):
+            asked.append((server_age_ms, quiet_ms))
+            return []
+
+        async def collect_finished(self, *_):
+            return []
+
+    class Given(Standstill):
+        def respite(self):
+            return Respite(len(asked), 7)
+
+    monkeypatch.setattr("pinlater.server.monitor.Standstill", Given)
+    store = Store()
+    monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics())
+
+    async def run():
+        task = asyncio.create_task(monitor.run())
+        async with asyncio.timeout(20):
+            while len(asked) < 3:
+                await asyncio.sleep(0.001)
+        task.cancel()
+
+    asyncio.run(run())
+    assert asked[:3] == [(0, 7), (1, 7), (2, 7)]
