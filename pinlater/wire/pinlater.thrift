@@ -120,7 +120,7 @@ struct PinLaterCheckpointJobRequest {
   2: optional binary newBody,
   // Give the job back, no attempt spent.
   3: optional bool moveToPending = false,
-  // Epoch milliseconds; absent = now.
+  // Epoch milliseconds; absent = as it was, if there is a claimDescriptor, else now.
   4: optional i64 runAfterTimestampMillis,
   // Sets both allowed and remaining.
   5: optional i32 numOfAttemptsAllowed,

@@ -27,9 +27,9 @@ def test_the_holder_changes_what_it_asks_for_and_nothing_else(backend, changes, 
     now = backend.clock.advance(7)
     holder = {"claim": claim, "source": "somebody else"} if by_claim else {"source": "worker"}
     settled = backend.checkpoint(descriptor, **holder, **changes)
-    run_after_ms = changes.get("run_after_ms", now)
+    run_after_ms = changes.get("run_after_ms", before.run_after_ms if by_claim else now)
     is_back = changes.get("move_to_pending", False)
-    assert settled == (1, 0, run_after_ms if is_back else None)
+    assert settled == (1, 0, changes.get("run_after_ms", now) if is_back else None)
     attempts = changes.get("attempts", 3)
     assert backend.look(descriptor) == before._replace(
         state=PENDING if is_back else IN_PROGRESS,
@@ -51,6 +51,23 @@ def test_a_job_given_back_runs_again_from_its_checkpoint_with_all_attempts(backe
         assert backend.take() == []
         backend.clock.advance(100)
         assert [(job.body, job.attempts_remaining) for job in backend.take()] == [(f"{step}".encode(), 1)]
+
+
+@pytest.mark.parametrize("changes", [{}, {"body": b"new"}], ids=["renewed", "saved"])
+def test_a_job_given_back_by_its_claim_keeps_its_place(backend, changes):
+    names = []
+    for _ in range(3):
+        names.append(backend.put_one())
+        backend.clock.advance(10)
+    claim = backend.claim("worker", LEASE_MS)
+    assert [job.descriptor for job in backend.dequeue_jobs(QUEUE, 3, claim).jobs] == names
+    for name in reversed(names):
+        backend.clock.advance(10)
+        assert backend.checkpoint(name, claim=claim.descriptor, **changes).changed == 1
+        backend.clock.advance(10)
+        assert backend.checkpoint(name, claim=claim.descriptor, move_to_pending=True).changed == 1
+    last = backend.put_one()
+    assert backend.take_names(4) == [*names, last]
 
 
 def test_without_a_time_a_job_given_back_is_due_at_once(backend):

@@ -182,6 +182,8 @@ class Checkpoint(NamedTuple):
     """A sign of life of one claimed job, with what it wants changed.
 
     Matched by ``claim`` when given, otherwise by ``source``, the source part of the present claim.
+    ``run_after_ms`` None leaves a job its place in the queue, if there is a claim; without one it means now, as in the
+    original.
     """
 
     job: JobDescriptor
@@ -203,6 +205,10 @@ class Checkpoint(NamedTuple):
             and self.attempts is None
             and not self.status
         )
+
+    def new_run_after_ms(self, now_ms: int) -> int | None:
+        """Return what the job's moment becomes; None: it stays as it is."""
+        return now_ms if self.run_after_ms is None and self.claim is None else self.run_after_ms
 
     @property
     def is_repeatable(self) -> bool:

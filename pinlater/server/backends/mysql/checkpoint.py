@@ -108,7 +108,7 @@ def _statements(transaction: Transaction, request: CheckpointRequest, held: Mapp
         claim = _claim_of(item, held)
         if claim is None:
             continue
-        if item.is_renewal:
+        if item.is_renewal and item.claim is not None:
             renewals[claim, item.job.priority].append(item.job.local_id)
         else:
             yield _changing(transaction, request.queue, item, claim)
@@ -130,7 +130,7 @@ def _changing(transaction: Transaction, queue: Queue, item: Checkpoint, claim: b
         body=item.body or b"",
         body_bytes=len(item.body or b""),
         is_back=item.move_to_pending,
-        run_after=transaction.now if item.run_after_ms is None else item.run_after_ms,
+        run_after=item.new_run_after_ms(transaction.now),
         attempts=item.attempts,
         status=item.status,
     )

@@ -180,7 +180,7 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     body_bytes = IF(:has_body, :body_bytes, body_bytes),
     body = IF(:has_body, :body, body),
     state = IF(:is_back, 0, 1),
-    run_after = :run_after,
+    run_after = COALESCE(:run_after, run_after),
     attempts_allowed = COALESCE(:attempts, attempts_allowed),
     attempts_remaining = COALESCE(:attempts, attempts_remaining),
     claim = IF(:is_back, NULL, claim),
@@ -191,7 +191,7 @@ WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND 
 
 -- name: renew_jobs
 -- Checkpoints that only show life, of one claim and priority.
-UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :now, moment = :now + claim_lease, updated_at = :now
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET moment = :now + claim_lease, updated_at = :now
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
 -- name: claims_of_queue

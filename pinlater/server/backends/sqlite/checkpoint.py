@@ -61,7 +61,6 @@ def _apply(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
     holder = transaction.rows(_HOLDER, (queue_id, item.job.local_id, item.job.priority))
     if not holder or not _is_held(holder[0][0], item):
         return False
-    run_after = transaction.now if item.run_after_ms is None else item.run_after_ms
     transaction.run(
         _CHECKPOINT,
         (
@@ -70,7 +69,7 @@ def _apply(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
             item.job.local_id,
             item.body,
             item.move_to_pending,
-            run_after,
+            item.new_run_after_ms(transaction.now),
             item.attempts,
             item.status,
         ),

@@ -90,12 +90,12 @@ WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL 
 SELECT claim FROM jobs NOT INDEXED WHERE id = ?2 AND state = 1 AND queue_id = ?1 AND priority = ?3
 
 -- name: checkpoint_job
--- The claim was checked before: ?3 id, ?4 body or NULL, ?5 whether back to PENDING, ?6 run after,
+-- The claim was checked before: ?3 id, ?4 body or NULL, ?5 whether back to PENDING, ?6 run after or NULL,
 -- ?7 attempts or NULL, ?8 status to prepend.
 UPDATE jobs NOT INDEXED SET
     body = coalesce(?4, body),
     state = iif(?5, 0, 1),
-    run_after = ?6,
+    run_after = coalesce(?6, run_after),
     attempts_allowed = coalesce(?7, attempts_allowed),
     attempts_remaining = coalesce(?7, attempts_remaining),
     claim = iif(?5, NULL, claim),
@@ -106,7 +106,7 @@ WHERE id = ?3 AND state = 1 AND queue_id = ?1
 
 -- name: renew_jobs
 -- Checkpoints that only show life, of one claim: ?3 ids as a JSON list, ?4 claim, ?5 priority.
-UPDATE jobs NOT INDEXED SET run_after = ?2, claim_expires = ?2 + claim_lease, updated_at = ?2
+UPDATE jobs NOT INDEXED SET claim_expires = ?2 + claim_lease, updated_at = ?2
 WHERE id IN (SELECT value FROM json_each(?3))
   AND state = 1 AND queue_id = ?1 AND priority = ?5 AND claim = ?4
 

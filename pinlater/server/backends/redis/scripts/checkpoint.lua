@@ -1,6 +1,6 @@
 -- IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING, no attempt spent; for the holder of the claim alone.
 -- ARGV[2]: MessagePack, a list of {id, priority, claim or nil, source, number of the body or nil, whether back to
--- PENDING, run_after or nil, attempts or nil, status to prepend}. ARGV[3] on: the bodies.
+-- PENDING, run_after or nil (as it was, if there is a claim, else now), attempts or nil, status to prepend}. ARGV[3] on: the bodies.
 -- Returns {now, how many jobs changed, places in the list of those given back ...}.
 -- with records changes status source
 local items = cmsgpack.unpack(ARGV[2])
@@ -23,9 +23,10 @@ local reply = {NOW, 0}
 for at, item in ipairs(items) do
   local member = members[at]
   local line = lines[member]
-  local state, priority, allowed, remaining, created, _, _, lease, bytes, claim = string.match(line or '', RECORD)
+  local state, priority, allowed, remaining, created, planned, _, lease, bytes, claim = string.match(line or '', RECORD)
   if state == IN_PROGRESS and tonumber(priority) == item[2] and is_held(claim, item) then
-    local body, is_back, run_after, attempts, status = item[5] and ARGV[item[5] + 2], item[6], time_text(item[7]), item[8], item[9]
+    local body, is_back, attempts, status = item[5] and ARGV[item[5] + 2], item[6], item[8], item[9]
+    local run_after = item[3] and not item[7] and planned or time_text(item[7])
     if body then
       redis.call('HSET', prefix .. 'bodies', member, body)
       bytes = #body
