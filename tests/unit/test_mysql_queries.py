@@ -37,7 +37,7 @@ def test_each_kind_of_value_has_its_literal(queries):
     assert statement.startswith(b"UPDATE pinlater_1.jobs FORCE INDEX (PRIMARY) SET body_bytes = IF(1, 2, body_bytes)")
     for piece in (
         b"body = IF(1, _binary'\0\\', body)",
-        b"run_after = -1",
+        b"run_after = COALESCE(-1, run_after)",
         b"COALESCE(NULL,",
         b"LEFT(CONCAT('a''b',",
         b"claim = _binary'it''s'",

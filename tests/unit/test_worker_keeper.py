@@ -6,7 +6,7 @@ import pytest
 from pinlater_supervisor import DUMP_SECONDS
 
 from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
-from pinlater.worker.board.holding import DISCARDED, FAILED, GONE, HELD, RUNNING, SUCCEEDED
+from pinlater.worker.board.holding import DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
 from pinlater.worker.master import keeper_hang_seconds
 from tests.unit.keeper_bench import LONG_AGO_NS, Bench
@@ -65,6 +65,16 @@ def test_what_waits_behind_a_long_job_is_taken_back_once(bench):
     assert area.is_revoked
     assert bench.slot.settle(1), "its jobs must not be started"
     assert bench.turn() == []
+
+
+def test_a_job_that_has_run_is_not_given_back_in_place_of_its_process(bench):
+    """It would run again: what it goes on with is not on the board."""
+    bench.hold(RETURNING, RUNNING, HELD, age_ns=LONG_AGO_NS, run_ns=LONG_AGO_NS)
+    assert bench.turn() == [("renew", names(3)), ("give back", [names(3)[2]])]
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", names(2))]
+    bench.die(was_interrupted=True)
+    assert bench.turn() == [("give back", names(3)[2:] + names(2))]
 
 
 def test_what_succeeded_before_a_long_job_is_told_once(bench):

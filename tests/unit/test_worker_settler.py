@@ -2,7 +2,14 @@
 
 import pytest
 
-from pinlater.errors import CallUnsendable, DequeueRateLimited, QueueNotFound, ServerUnavailable, UnknownError
+from pinlater.errors import (
+    CallUnsendable,
+    DequeueRateLimited,
+    EnqueueRejected,
+    QueueNotFound,
+    ServerUnavailable,
+    UnknownError,
+)
 from pinlater.wire.messages import RequestContext
 from pinlater.worker.board.holding import GONE, HELD, SUCCEEDED
 from pinlater.worker.exchange import settler as settler_module
@@ -195,6 +202,27 @@ def test_one_end_that_cannot_be_told_does_not_keep_the_others_from_being_told(be
     assert "mail:s1:p1:2 ends with its claim" in caplog.text
     assert bench.counted == [("mail", "untold", 1)]
     assert list(batch.area.states[:3]) == [GONE, GONE, GONE]
+
+
+@pytest.mark.parametrize("error", [EnqueueRejected("at most 1 MB"), CallUnsendable("too many bytes")])
+def test_a_body_too_large_to_go_back_with_fails_its_own_job_alone(bench, caplog, error):
+    batch = bench.batch(*names(30))
+    for position in range(30):
+        bench.settler.give_back(batch, [position], Interruption(b"x" * position, 9000, 4))
+    batch.area.delays[17] = 7000
+    bench.settler.flush()
+    bench.pipeline.answer(error)
+    for position in range(30):
+        bench.pipeline.answer(error if position == 17 else None)
+    assert bench.settler.held_seconds == 0
+    assert bench.pipeline.methods == ["checkpointJobs"] * 31 + ["ackDequeuedJobs"]
+    [failed] = bench.pipeline.last.jobsFailed
+    assert (failed.jobDescriptor, failed.retryDelayMillis, failed.isFinal) == (names(30)[17], 7000, None)
+    assert "BodyTooLarge: what it goes on with, 17 bytes, cannot be stored" in failed.appendCustomStatus
+    bench.pipeline.answer()
+    assert bench.settler.is_settled
+    assert "mail:s1:p1:18 fails" in caplog.text
+    assert bench.retries == [7000]
 
 
 def test_what_went_back_unstarted_is_counted_when_it_is_confirmed(bench):

@@ -22,8 +22,9 @@ import msgspec
 MAX_JOBS = 250
 """Most jobs of one dequeue."""
 
-GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED = range(6)
-"""A job: not ours any more; not started; running; the others have ended, which the server does not know yet."""
+GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING = range(7)
+"""A job: not ours any more; not started; running; the others have ended, which the server does not know yet.
+``RETURNING``: it goes back with a body that the board has no room for, so that nobody else can give it back."""
 
 CHANGES, SENT, SETTLED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS, CONTACT = range(10)
 """``USED``: how many of the batches were ever filled, so that nobody reads the others; ``CONTACT``: two words."""

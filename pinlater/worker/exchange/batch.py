@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pinlater.wire.messages import PinLaterDequeueResponse
-from pinlater.worker.board.holding import GONE, HELD
+from pinlater.worker.board.holding import GONE, HELD, RETURNING
 from pinlater.worker.board.slot import BatchArea
 from pinlater.worker.exchange.job_saves import JobSaves
 
@@ -51,9 +51,9 @@ class Batch:
         """Positions of jobs that found no room on the board; they must go back."""
         return range(self.end, len(self.descriptors))
 
-    def unstart(self, position: int) -> None:
-        """Note that a job is to be given back."""
-        self.area.states[position] = HELD
+    def unstart(self, position: int, *, has_run: bool) -> None:
+        """Note that a job is to be given back; one that has run does so with a body of its own."""
+        self.area.states[position] = RETURNING if has_run else HELD
 
     def settled(self, position: int) -> None:
         """Note that the server no longer takes a job for ours."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pinlater.errors import CallUnsendable, QueueNotFound, ServiceError
+from pinlater.errors import BodyTooLarge, CallUnsendable, EnqueueRejected, QueueNotFound, ServiceError
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
@@ -20,10 +20,11 @@ from pinlater.wire.messages import (
     RequestContext,
     arguments_of,
 )
+from pinlater.worker.board.holding import FAILED
 from pinlater.worker.board.tally import RETURNED, UNTOLD, CountEvent, count_nothing
 from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.pipeline import OnReply, Pipeline
-from pinlater.worker.running.outcome import Failure, Interruption
+from pinlater.worker.running.outcome import Failure, Interruption, in_words
 
 _FIRST_HOLD_SECONDS = 0.1
 _LONGEST_HOLD_SECONDS = 2.0
@@ -185,7 +186,7 @@ class Settler:
     def give_back(self, batch: Batch, positions: Iterable[int], interruption: Interruption | None = None) -> None:
         """Note jobs that go back to their queue, no attempt spent."""
         for position in positions:
-            batch.unstart(position)
+            batch.unstart(position, has_run=interruption is not None)
             self._bundle(queue_of(batch.descriptors[position])).returned.append(((batch, position), interruption))
 
     # Saying
@@ -232,8 +233,8 @@ class Settler:
             self._in_flight -= 1
             if not isinstance(reply, Exception) or isinstance(reply, QueueNotFound):
                 self._confirmed(bundle)
-            elif isinstance(reply, CallUnsendable):
-                self._unsendable(bundle, reply)
+            elif isinstance(reply, CallUnsendable | EnqueueRejected):
+                self._impossible(bundle, reply)
             elif isinstance(reply, ServiceError):
                 self._refused(bundle, reply)
             else:
@@ -265,15 +266,35 @@ class Settler:
         log.error("the server does not take the end of %d jobs of queue %s: %s", len(bundle), bundle.queue, error)
         self._give_up(bundle)
 
-    def _unsendable(self, bundle: Bundle, error: CallUnsendable) -> None:
-        """Say of each job alone what cannot be said of all; if one is left, its claim will end."""
+    def _impossible(self, bundle: Bundle, error: CallUnsendable | EnqueueRejected) -> None:
+        """Say of each job alone what cannot be said of all, since one of them has too large a body, for instance."""
         if len(bundle) > 1:
             for part in bundle.parts():
                 self._say(part)
             return
+        unstorable = [(place, interruption) for place, interruption in bundle.returned if interruption is not None]
+        if unstorable:
+            for (batch, position), interruption in unstorable:
+                self._fail_instead(batch, position, interruption, error)
+            self.flush()
+            return
         for batch, position in bundle.places():
             log.error("%s ends with its claim, since its end cannot be told: %s", batch.descriptors[position], error)
         self._give_up(bundle)
+
+    def _fail_instead(
+        self, batch: Batch, position: int, interruption: Interruption, error: CallUnsendable | EnqueueRejected
+    ) -> None:
+        """Fail a job that cannot be given back with its body, which no server takes."""
+        why = BodyTooLarge(f"what it goes on with, {len(interruption.body)} bytes, cannot be stored: {error}")
+        log.error("%s fails: %s", batch.descriptors[position], why)
+        metadata = batch.metadata[position]
+        allowed = metadata.attemptsAllowed
+        status = in_words(allowed - metadata.attemptsRemaining + 1, allowed, 0.0, why, with_traceback=False)
+        batch.area.states[position] = FAILED
+        self.failed(
+            queue_of(batch.descriptors[position]), (batch, position), Failure(status, batch.area.delays[position])
+        )
 
     def _give_up(self, bundle: Bundle) -> None:
         self._count(bundle.queue, UNTOLD, len(bundle))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from pinlater.status import STATUS_ROOM, place
-from pinlater.worker.board.holding import DISCARDED, FAILED, HELD, RUNNING, SUCCEEDED, HeldBatch, HeldJob
+from pinlater.worker.board.holding import DISCARDED, FAILED, HELD, RETURNING, RUNNING, SUCCEEDED, HeldBatch, HeldJob
 from pinlater.worker.board.notices import Notice
 from pinlater.worker.board.tally import RETURNED, Sheet
 from pinlater.worker.exchange.batch import queue_of
@@ -43,9 +43,10 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
     guilty = {job.descriptor for _, job in blamed}
     innocent = [(batch, job) for batch, job in holding.in_state(RUNNING) if job.descriptor not in guilty]
     unstarted = _in_state(notice, HELD)
+    cut_off = _in_state(notice, RETURNING) + [(job.descriptor, batch.claim) for batch, job in innocent]
     messenger.failed(lost)
     messenger.succeeded(succeeded)
-    messenger.give_back(unstarted + [(job.descriptor, batch.claim) for batch, job in innocent])
+    messenger.give_back(unstarted + cut_off)
     returned = Counter(queue_of(descriptor) for descriptor, _ in unstarted)
     for source in map(holding.identity.source_of, holding.unread):
         returned += messenger.release(holding.identity.queues, source)
@@ -55,7 +56,7 @@ def settle_estate(notice: Notice, messenger: Messenger, expect_retries: Callable
     _count(sheet, facts.died_ns, [*runs, *((job, "interrupted") for _, job in innocent)], returned)
     log.info(
         "process %d has ended: of its jobs %d failed, %d had succeeded, %d go back unharmed",
-        *(facts.pid, len(lost), len(succeeded), len(unstarted) + len(innocent)),
+        *(facts.pid, len(lost), len(succeeded), len(unstarted) + len(cut_off)),
     )
 
 
