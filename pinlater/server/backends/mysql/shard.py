@@ -303,7 +303,7 @@ class MysqlShard:
         return await self._upkeep.delete_these(await self._queues.named(queue), jobs, state)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        return await self._upkeep.reap(self._options.now_ms(), limit, server_age_ms, quiet_ms)
+        return await self._upkeep.reap(self._database.now_ms(), limit, server_age_ms, quiet_ms)
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         return await self._upkeep.collect(succeeded_ttl_ms, failed_ttl_ms, limit)
