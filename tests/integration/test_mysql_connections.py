@@ -9,7 +9,7 @@ import asyncmy
 import pytest
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.errors import ShardConnectionFailed, UnknownError
+from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, Connection
 from pinlater.server.backends.mysql.faults import Conflict, Refused, Unreached
@@ -238,7 +238,6 @@ def test_a_failure_without_a_claim_is_not_sent_twice(place, proxy, claim):
             await fleet.create_queue(QUEUE)
             (name,) = await fleet.enqueue_jobs(QUEUE, [new_job(attempts=5)])
             assert (await fleet.dequeue_jobs(QUEUE, 1, Claim("host:1:1:worker:1", 30_000))).jobs
-            await fleet.lookup_jobs([JobDescriptor.parse(name)], include_body=False)  # waits for the claim's commit
             proxy.lose(b"COMMIT")
             acking = fleet.ack_dequeued_jobs(QUEUE, [], [ack_of(name, claim=claim)])
             if claim is None:
@@ -253,3 +252,29 @@ def test_a_failure_without_a_claim_is_not_sent_twice(place, proxy, claim):
             await fleet.close()
 
     assert asyncio.run(scenario()) == (PENDING, 4)
+
+
+def test_a_claim_of_which_nobody_knows_whether_it_was_committed_is_given_back(place, proxy):
+    commits = []
+
+    async def scenario():
+        proxied = place._replace(host="127.0.0.1", port=proxy.port)
+        fleet = make_fleet([proxied], lambda: START_MS, prefix=fresh_prefix(), on_commit=commits.append)
+        try:
+            await fleet.create_queue(QUEUE)
+            (name,) = await fleet.enqueue_jobs(QUEUE, [new_job(attempts=1)])
+            proxy.lose(b"claim_lease")
+            with pytest.raises(NoHealthyShards):
+                await fleet.dequeue_jobs(QUEUE, 1, Claim("host:1:1:worker:1", 30_000))
+            assert proxy.lost == 1
+            async with asyncio.timeout(60):
+                while not (found := await fleet.dequeue_jobs(QUEUE, 1, Claim("host:1:1:worker:2", 30_000))).jobs:
+                    await asyncio.sleep(0.01)
+            return name, found.jobs
+        finally:
+            await fleet.close()
+
+    name, [job] = asyncio.run(scenario())
+    assert (job.descriptor, job.attempts_remaining) == (name, 1)
+    assert sum(stats.claims_undone for stats in commits) == 1
+    assert sum(stats.is_failed for stats in commits) == 1

@@ -32,6 +32,12 @@ class LossyProxy:
         with self._lock:
             self._marker, self._to_lose = marker, count
 
+    def cut(self):
+        """Cut all connections, whatever is on its way there or back."""
+        for sock in list(self._socks):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def close(self):
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

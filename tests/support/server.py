@@ -80,6 +80,11 @@ class ServerProcess:
         self._await_answer()
 
     @property
+    def data(self):
+        """The folder of its store."""
+        return self._folder / "data"
+
+    @property
     def log(self):
         return (self._folder / "server.log").read_text()
 

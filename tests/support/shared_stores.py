@@ -33,10 +33,11 @@ def redis_settings(folder):
     return {"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": str(file)}
 
 
-def mysql_settings(folder):
-    """Return what a server needs for an empty MySQL store."""
+def mysql_settings(folder, port=None):
+    """Return what a server needs for an empty MySQL store; ``port`` leads to it, if not its own."""
     service = shared_service()
-    entry = {"master": {"host": service.host, "port": service.port}, "user": service.user, "passwd": service.password}
+    master = {"host": service.host, "port": port or service.port}
+    entry = {"master": master, "user": service.user, "passwd": service.password}
     file = folder / "mysql-shards.json"
     file.write_text(json.dumps({"shard1": entry}))
     return {"PINLATER_BACKEND": "mysql", "BACKEND_CONFIG": str(file), "MYSQL_DATABASE_PREFIX": fresh_prefix()}

@@ -9,10 +9,12 @@ from pinlater import Client, JobState
 from pinlater.client.records import Ack, NewJob
 from pinlater.errors import UnknownError
 from pinlater.server.seldom import MOST_A_SECOND
+from tests.support.ledger import Ledger
 from tests.support.server import ServerProcess, wait_for
 
 REFUSALS = 500
 FULL_BYTES = 1 << 20
+ROUND_BYTES = 100_000
 
 
 @pytest.fixture
@@ -67,6 +69,31 @@ def test_nothing_is_lost_and_the_server_is_back_when_there_is_room(server, clien
         done += [job.descriptor for job in jobs]
     assert sorted(done) == sorted(stored)
     assert server.child() == process
+
+
+def size_of(server):
+    return max(file.stat().st_size for file in server.data.iterdir())
+
+
+def test_no_job_runs_beyond_its_attempts_or_is_forgotten_however_often_the_disk_is_full(server, client):
+    ledger = Ledger()
+    with ledger.at_work(server.address, "q"):
+        for _ in range(5):
+            enough = ledger.refused + 200
+            let_files_grow_to(server, size_of(server) + ROUND_BYTES)
+            wait_for(lambda enough=enough: ledger.refused >= enough)
+            let_files_grow_to(server, resource.RLIM_INFINITY)
+            enough = len(ledger.confirmed) + 50
+            wait_for(lambda enough=enough: len(ledger.confirmed) >= enough)
+    assert ledger.faults() == []
+    assert ledger.doubtful == 0
+    assert counted(server, "pinlater_commits_failed_total") > 0
+
+
+def counted(server, metric):
+    """Return a metric without labels."""
+    [value] = [line.split()[1] for line in server.page("/metrics")[1].splitlines() if line.startswith(f"{metric} ")]
+    return float(value)
 
 
 def test_the_log_does_not_fill_the_disk_with_words_about_it(server, client):
