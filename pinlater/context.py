@@ -64,7 +64,8 @@ class JobContext(ABC):
     def checkpoint(self, *, flush: bool = False) -> None:
         """Save the job's record, so that a later attempt goes on from here.
 
-        Cheap: it is really sent at most once per ``heartbeat`` seconds of the class, or with ``flush``.
+        Cheap: it is really sent at most once per ``heartbeat`` seconds of the class, or with ``flush``. While the
+        server hangs, a job is held up for half a second at most, and what it saves later goes when the server answers.
 
         In a worker with ``--threads`` or ``--concurrency`` it is handed over and does not wait for the server, so
         ``BodyTooLarge`` is raised by the next one. With ``flush`` it waits, until the lease is over if there is no

@@ -9,7 +9,8 @@ import pytest
 from pinlater import Client, JobState
 from pinlater.client import NewJob
 from tests.support.server import ServerProcess
-from tests.system.worker_program import Worker, info, ran, wait_for
+from tests.system import worker_program
+from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
@@ -94,6 +95,25 @@ def test_a_body_that_no_server_takes_fails_its_own_job(worker, client, tmp_path)
     assert "BodyTooLarge: what it goes on with, 30000" in outcomes()[10].status
     assert ran(tmp_path).count("again 0") == 20
     assert worker.stop() == 0
+
+
+def test_a_checkpoint_does_not_wait_for_a_server_that_hangs(own_server, tmp_path):
+    """Each of them would wait as long as a call may take, which is ten seconds."""
+    (tmp_path / "jobs.py").write_text(worker_program.JOBS)
+    with Client(own_server.address) as client:
+        client.create_queue("counts")
+        marching = put(client, "March", "counts")
+        worker = Worker(tmp_path, "jobs", "--processes", 1, "--queue", "counts", "--server", own_server.address)
+        wait_for(lambda: "march" in ran(tmp_path), what=lambda: worker.log)
+        server = own_server.child().pid
+        os.kill(server, signal.SIGSTOP)
+        (tmp_path / "server.stopped").touch()
+        try:
+            wait_for(lambda: "marched" in ran(tmp_path), what=lambda: worker.log)
+        finally:
+            os.kill(server, signal.SIGCONT)
+        assert await_state(client, marching, JobState.SUCCEEDED).attempts_remaining == 3
+        worker.end()
 
 
 def test_a_run_whose_end_was_lost_is_not_repeated(worker, client, own_server, tmp_path):

@@ -177,6 +177,18 @@ class Count(Job, queue="counts", heartbeat=0, attempts=2):
         write("counted")
 
 
+class March(Job, queue="counts", heartbeat=0.01):
+    def run(self, context):
+        write("march")
+        while not os.path.exists("server.stopped"):
+            context.checkpoint()
+            time.sleep(0.01)
+        for _ in range(40):
+            time.sleep(0.05)
+            context.checkpoint()
+        write("marched")
+
+
 class Steps(Job, queue="steps", attempts=3, backoff=SOON):
     async def run(self, context):
         first = context.step("first", step, "first", (1, 2))

@@ -268,6 +268,7 @@ class FakeLine:
     def __init__(self, *answers):
         self.answers = list(answers)
         self.calls = []
+        self.waiting = []
 
     def open(self):
         pass
@@ -277,6 +278,16 @@ class FakeLine:
         answer = self.answers.pop(0)
         if answer is not None:
             raise answer
+
+    def send(self, method, arguments, on_reply):
+        self.calls.append((method, arguments.request))
+        self.waiting.append(on_reply)
+
+    def wait(self, seconds):
+        return bool(self.waiting and self.answers)
+
+    def receive(self):
+        self.waiting.pop(0)(self.answers.pop(0))
 
 
 @pytest.fixture
@@ -394,6 +405,52 @@ def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
 def test_a_save_without_patience_is_tried_once(child):
     line = FakeLine(ServerUnavailable("gone"))
     assert save(line, child, 0.0) is False
+
+
+def test_a_server_that_hangs_is_sent_no_other_save(child):
+    """Each of them would hold the job up as long as a call may take."""
+    line, counted = FakeLine(), []
+    saver = Saver(line, line, RequestContext("me"), child, lambda *event: counted.append(event))
+    batch = batch_of("walk:s1:p1:7")
+    bodies = iter([b"1", b"2", b"3"])
+    assert [saver.save(batch, 0, lambda: next(bodies), 0.0) for _ in range(3)] == [False] * 3
+    assert [request.requests[0].newBody for _, request in line.calls] == [b"1"]
+    line.answers = [None, None]
+    assert saver.save(batch, 0, lambda: next(bodies), 0.0) is True
+    assert [request.requests[0].newBody for _, request in line.calls] == [b"1", b"2"]
+    assert counted == [("walk", "saved", 1)] * 2
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_what_a_server_says_late_is_said_to_its_own_job(child, is_same):
+    line = FakeLine()
+    saver = Saver(line, line, RequestContext("me"), child)
+    batch = batch_of("walk:s1:p1:7", "walk:s1:p1:8")
+    assert saver.save(batch, 0, lambda: b"body", 0.0) is False
+    line.answers = [EnqueueRejected("2 MB are too many"), None]
+    if is_same:
+        with pytest.raises(BodyTooLarge, match="2 MB"):
+            saver.save(batch, 0, lambda: b"body", 0.0)
+    else:
+        assert saver.save(batch, 1, lambda: b"body", 0.0) is True
+
+
+def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("pinlater.worker.exchange.saver.time.monotonic", lambda: clock[0])
+
+    class FarLine(FakeLine):
+        def open(self):
+            clock[0] += 2.0
+            raise ServerUnavailable("no way there")
+
+    line = FarLine()
+    saver = Saver(line, line, RequestContext("me"), child)
+    batch = batch_of("walk:s1:p1:7")
+    for _ in range(100):
+        clock[0] += 1.0
+        assert saver.save(batch, 0, lambda: b"body", 0.0) is False
+    assert clock[0] <= 100.0 + 100.0 * 1.2
 
 
 def test_nothing_is_tried_again_when_the_process_is_to_stop_now(child):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
 from pinlater_supervisor import Child
 
-from pinlater.errors import BodyTooLarge, CallError, CallUnsendable, EnqueueRejected, ServerError
+from pinlater.errors import BodyTooLarge, CallError, CallUnsendable, EnqueueRejected, ServerError, ServerUnavailable
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
@@ -34,7 +35,34 @@ _T = TypeVar("_T")
 Encode = Callable[[], bytes]
 """Returns a job's body as it is now."""
 
+_OFFER_SECONDS = 0.5
+"""How long a job is held up by a save that need not arrive, when a server hangs."""
+_REST_FACTOR = 10
+"""So many times as long as a connection was looked for in vain, no job is held up for another one."""
+
 log = logging.getLogger(__name__)
+
+
+class _Offer:
+    """A save that its job does not wait for.
+
+    Attributes:
+        place: the job.
+        is_heard: whether there is an answer.
+        reply: the answer, or the error that came instead.
+    """
+
+    __slots__ = ("is_heard", "place", "reply")
+
+    def __init__(self, place: tuple[Batch, int]) -> None:
+        self.place = place
+        self.is_heard = False
+        self.reply: Any = None
+
+    def result(self) -> None:
+        """Raise the error, if there is one."""
+        if isinstance(self.reply, Exception):
+            raise self.reply
 
 
 class Saver:
@@ -69,6 +97,8 @@ class Saver:
         self._child = child
         self._count = count
         self._turn = threading.Lock()
+        self._offered: _Offer | None = None
+        self._not_before = 0.0
 
     @property
     def is_draining(self) -> bool:
@@ -82,13 +112,17 @@ class Saver:
             batch: where the job came from.
             position: its place there.
             encode: called when it is this save's turn, so that those of several threads are sent as they are encoded.
-            patience_seconds: how long to try.
+            patience_seconds: how long to try. 0: once, and the answer is waited for only as long as a job may be held
+                up; if it comes later, the next save hears of it, and none is sent before that.
 
         Raises:
             BodyInvalid: ``encode`` has raised it.
             BodyTooLarge: the server takes none of that size.
         """
         arguments_of = partial(self._arguments, batch, position, encode)
+        if not patience_seconds:
+            with self._turn, self._calling():
+                return self._is_settled((batch, position)) and self._offer((batch, position), arguments_of)
         return self._is_saved(partial(self._insist, "checkpointJobs", arguments_of, patience_seconds))
 
     def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
@@ -123,11 +157,61 @@ class Saver:
         with self._turn:  # a job may have threads, but there is one connection
             return self._insist_until(deadline, method, arguments_of())
 
-    def _insist_until(self, deadline: float, method: str, arguments: Any) -> Any:
+    def _is_settled(self, place: tuple[Batch, int]) -> bool:
+        """Tell whether another save can be offered: the answer to the one before is there. Raise what it says."""
+        offer = self._offered
+        if offer is None:
+            return time.monotonic() >= self._not_before
+        self._hear(offer, 0.0)
+        if not offer.is_heard:
+            return False
+        self._offered = None
+        if offer.place == place:
+            self._is_saved(offer.result)
+        return True
+
+    def _offer(self, place: tuple[Batch, int], arguments_of: Callable[[], Any]) -> bool:
+        arguments, began = arguments_of(), time.monotonic()
+        self._offered = offer = _Offer(place)
+        try:
+            self._pipeline.open()
+        except ServerUnavailable as error:
+            ended = time.monotonic()
+            self._not_before = ended + _REST_FACTOR * (ended - began)
+            self._heard(offer, arguments, error)
+        else:
+            self._pipeline.send("checkpointJobs", arguments, partial(self._heard, offer, arguments))
+            self._hear(offer, _OFFER_SECONDS)
+        if not offer.is_heard:
+            return False
+        self._offered = None
+        return self._is_saved(offer.result)
+
+    def _hear(self, offer: _Offer, seconds: float) -> None:
+        """Take replies until that to an offer is there, for so long at most."""
+        until = time.monotonic() + seconds
+        while not offer.is_heard and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
+            self._pipeline.receive()
+
+    def _heard(self, offer: _Offer, arguments: Any, reply: Any) -> None:
+        offer.is_heard, offer.reply = True, reply
+        if not isinstance(reply, Exception):
+            self._note(SAVED, "checkpointJobs", arguments)
+        elif isinstance(reply, CallError | ServerError) and not isinstance(reply, CallUnsendable):
+            self._note(UNSAVED, "checkpointJobs", arguments)
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
         self.is_saving = True
         try:
             if not self.is_open:  # looked at after the line above, so that this thread and the process cannot both call
                 raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
+            yield
+        finally:
+            self.is_saving = False
+
+    def _insist_until(self, deadline: float, method: str, arguments: Any) -> Any:
+        with self._calling():
             while True:
                 try:
                     self._pipeline.open()
@@ -142,8 +226,6 @@ class Saver:
                     self._note(SAVED, method, arguments)
                     return reply
                 time.sleep(self._connector.delay_seconds)
-        finally:
-            self.is_saving = False
 
     def _note(self, event: str, method: str, arguments: Any) -> None:
         if method == "checkpointJobs":
