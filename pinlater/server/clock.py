@@ -48,13 +48,19 @@ class SteadyClock:
     Args:
         wall: source of epoch seconds.
         elapsed: source of seconds that never steps.
+        at_ms: what it shows first; None: what the system clock shows.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] = elapsed_seconds) -> None:
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = elapsed_seconds,
+        at_ms: float | None = None,
+    ) -> None:
         self._wall = wall
         self._elapsed = elapsed
         wall_ms = wall() * 1000
-        self._look = _look_from(elapsed(), wall_ms, wall_ms)
+        self._look = _look_from(elapsed(), wall_ms if at_ms is None else at_ms, wall_ms)
 
     def now_ms(self) -> int:
         """Return the present time in epoch milliseconds."""

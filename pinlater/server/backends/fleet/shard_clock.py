@@ -10,6 +10,9 @@ from pinlater.server.clock import SteadyClock, elapsed_seconds
 MOST_DRIFT = 0.0005
 """Share of the elapsed time by which two clocks may come apart, while both are kept right without steps."""
 
+NEAR_MS, FAR_MS = 250, 6000
+"""Servers whose clocks are nearer than the first agree, those that are farther apart than the second do not."""
+
 
 class ShardClock:
     """A steady clock that shows what a shard's clock shows, or a little less, but never more.
@@ -30,7 +33,13 @@ class ShardClock:
         self._elapsed = elapsed
         self._at_least = self._at_most = 0.0  # milliseconds that the shard's clock is ahead of the time elapsed here
         self._read_at: float | None = None
+        self._is_agreed = False
         self._steady = SteadyClock(machine, elapsed)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it shows the shard's time."""
+        return self._read_at is not None
 
     def now_ms(self) -> int:
         """Return the present time in epoch milliseconds."""
@@ -43,12 +52,34 @@ class ShardClock:
             ask: returns what it shows, in epoch milliseconds.
 
         Returns:
-            Milliseconds that it is ahead of the time elapsed here, at least.
+            Milliseconds that this clock is ahead of the time elapsed here.
         """
         asked_at = self._elapsed()
         shown_ms = await ask()
         self._learn(asked_at, shown_ms, self._elapsed())
-        return self._at_least
+        return self._ahead_ms
+
+    @property
+    def _ahead_ms(self) -> float:
+        return self.now_ms() - self._elapsed() * 1000
+
+    def agree(self, agreed_ms: float) -> float:
+        """Go by the time that the other servers go by, if this clock is far from it.
+
+        It is if the shard's clock was set before this one was read for the first time, or if this machine was paused
+        together with its clocks.
+
+        Args:
+            agreed_ms: their time, in epoch milliseconds; that of the shard, if there is no other server.
+
+        Returns:
+            The same as ``read``.
+        """
+        if not self._is_agreed or abs(agreed_ms - self.now_ms()) > FAR_MS:
+            self._is_agreed = True
+            if abs(agreed_ms - self.now_ms()) > NEAR_MS:
+                self._steady = SteadyClock(self._wall, self._elapsed, agreed_ms)
+        return self._ahead_ms
 
     def _learn(self, asked_at: float, shown_ms: float, answered_at: float) -> None:
         at_least, at_most = shown_ms - answered_at * 1000, shown_ms - asked_at * 1000

@@ -40,19 +40,17 @@ class Asker:
         name: of the shard.
         link: the way to it.
         tag: what the keys of a queue begin with, by its name; or of what else there is.
-        now_ms: the time; None: the shard's own clock, as it should be outside tests.
+        now: what the scripts are told of the time, see ``clock.lua``.
     """
 
-    def __init__(
-        self, name: str, link: Link, tag: Callable[[str], str], now_ms: Callable[[], int] | None = None
-    ) -> None:
+    def __init__(self, name: str, link: Link, tag: Callable[[str], str], now: Callable[[], int | str]) -> None:
         self.name = name
         self._link = link
         self._tag = tag
-        self._now_ms = now_ms
+        self.now = now
 
     async def ask(
-        self, script: str, queue: str, *arguments: Any, is_repeatable: bool = True, at_ms: int | None = None
+        self, script: str, queue: str, *arguments: Any, is_repeatable: bool = True, at: int | str | None = None
     ) -> Any:
         """Run a script on a queue; return its answer.
 
@@ -61,7 +59,7 @@ class Asker:
             queue: the name of the queue.
             arguments: from the second on.
             is_repeatable: whether it may be sent again when its answer was lost.
-            at_ms: the time that it shall be; None: the present.
+            at: the time that it shall be, as ``now`` told it; None: the present.
 
         Raises:
             QueueNotFound: the shard does not have the queue.
@@ -69,8 +67,8 @@ class Asker:
             ShardConnectionFailed: nobody knows whether it was done.
             UnknownError: the shard refused; nothing was done.
         """
-        now = "" if self._now_ms is None else self._now_ms()
-        command = ("EVALSHA", scripts()[script].sha, 1, self._tag(queue), now if at_ms is None else at_ms, *arguments)
+        now = self.now() if at is None else at
+        command = ("EVALSHA", scripts()[script].sha, 1, self._tag(queue), now, *arguments)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await self._send(script, command, is_repeatable)

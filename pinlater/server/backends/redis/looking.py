@@ -171,7 +171,7 @@ async def _held(
     cursor: Any = "0"
     found: dict[int, Found] = {}
     while True:
-        shown, *columns, cursor = await asker.ask("held", search.queue, cursor, AT_ONCE, priority, at_ms=now)
+        shown, *columns, cursor = await asker.ask("held", search.queue, cursor, AT_ONCE, priority, at=now)
         now = int(shown)
         found.update((one.local_id, one) for one in _jobs(asker, search, *columns))
         if cursor == b"0":
@@ -192,7 +192,7 @@ def _is_wanted(one: Found, search: Search, now: int, position: Position | None) 
 
 
 async def _read(asker: Asker, search: Search, now: int | None, script: str, *arguments: Any) -> tuple[int, list[Found]]:
-    shown, *columns = await asker.ask(script, search.queue, *arguments, at_ms=now)
+    shown, *columns = await asker.ask(script, search.queue, *arguments, at=now)
     return int(shown), _jobs(asker, search, *columns)
 
 

@@ -67,7 +67,7 @@ class RedisShard:
         priority_levels: priorities are 1 to this.
         count_limit: counts stop at this number per priority.
         regex_seconds: time for the body patterns of one call.
-        now_ms: the time, for tests; None: the server's own clock, which is the same for all that use it.
+        now_ms: the time, for tests; None: that of the server, but for steps of its clock, which are followed slowly.
         on_commit: is told of each batch of calls of producers and workers.
         arrivals: told of jobs that other servers made claimable; None: this shard tells and hears nothing.
     """
@@ -90,14 +90,15 @@ class RedisShard:
         self._regex_seconds = regex_seconds
         self._link = Link(name, place, greet, on_commit)
         self._side = Link(name, place, self._greet_and_look)
-        self._work = Asker(name, self._link, self._tag, now_ms)
-        self._look = Asker(name, self._side, self._tag, now_ms)
-        self._queues = Queues(self._look, self._plain, f"{PREFIX}{{{name}}}:queues", self._tag)
-        self._reports = Asker(name, self._side, lambda place: f"{PREFIX}{{{name}}}:{place}", now_ms)
         self._clock = ShardClock()
+        now = now_ms or self._steady_now
+        self._work = Asker(name, self._link, self._tag, now)
+        self._look = Asker(name, self._side, self._tag, now)
+        self._queues = Queues(self._look, self._plain, f"{PREFIX}{{{name}}}:queues", self._tag)
+        self._aside = Asker(name, self._side, lambda place: f"{PREFIX}{{{name}}}:{place}", now)
         self._durability = DurabilityCheck(name)
         self._arrivals = arrivals or Arrivals()
-        self._wakeups = Wakeups(name, place, f"{PREFIX}{{{name}}}:arrivals", self._aside, arrivals)
+        self._wakeups = Wakeups(name, place, f"{PREFIX}{{{name}}}:arrivals", self._along, arrivals)
         self._strays = Strays(self._look, self._came_back)
 
     async def _greet_and_look(self, connection: Connection) -> None:
@@ -126,16 +127,24 @@ class RedisShard:
             raise ShardConnectionFailed(f"shard {self.name} did not answer within {_PING_SECONDS:g} s") from None
 
     async def read_clock(self) -> float:
-        return await self._clock.read(self._shown_ms)
+        agreed_ms = 0.0
 
-    async def _shown_ms(self) -> float:
-        seconds, microseconds = await self._plain("TIME")
-        return int(seconds) * 1000 + int(microseconds) / 1000
+        async def shown_ms() -> float:
+            nonlocal agreed_ms
+            own, agreed = await self._aside.ask("tell_time", "clock")
+            agreed_ms = float(agreed)
+            return float(own)
+
+        await self._clock.read(shown_ms)
+        return self._clock.agree(agreed_ms)
+
+    def _steady_now(self) -> str:
+        return f"~{self._clock.now_ms()}" if self._clock.is_read else ""
 
     async def _plain(self, *command: Any) -> Any:
         return await self._say(self._side, command)
 
-    async def _aside(self, *command: Any) -> Any:
+    async def _along(self, *command: Any) -> Any:
         """Send a command along with the calls of workers and producers."""
         return await self._say(self._link, command)
 
@@ -290,9 +299,11 @@ class RedisShard:
         return await upkeep.delete_these(self._look, queue, jobs, state)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        asked_at = self._look.now()
         # While the shard was away, nobody could renew a claim: as after a start of the server, they get time to.
         age_ms = int(min(server_age_ms, self._side.seconds_since_failure * 1000))
-        found = await upkeep.reap(self._look, await self._queues.listed(), limit, age_ms=age_ms, quiet_ms=quiet_ms)
+        respite = upkeep.Respite(asked_at, age_ms, quiet_ms)
+        found = await upkeep.reap(self._look, await self._queues.listed(), limit, respite)
         for queue, retried, _ in found:
             self._told(queue, retried)
         return found
@@ -301,10 +312,10 @@ class RedisShard:
         return await upkeep.collect(self._look, await self._queues.listed(), succeeded_ttl_ms, failed_ttl_ms, limit)
 
     async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        await reports.keep(self._reports, worker_id, report, keep_ms)
+        await reports.keep(self._aside, worker_id, report, keep_ms)
 
     async def reports(self, max_bytes: int) -> list[KeptReport]:
-        return await reports.read(self._reports, max_bytes)
+        return await reports.read(self._aside, max_bytes)
 
     async def close(self) -> None:
         await self._strays.close()

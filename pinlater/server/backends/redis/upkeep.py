@@ -29,6 +29,20 @@ class Retry(NamedTuple):
     limit: int
 
 
+class Respite(NamedTuple):
+    """Which expired claims are spared.
+
+    Attributes:
+        asked_at: those that expired later, since the server may have stood still then; as ``Asker.now`` told it.
+        age_ms: of the server: while it is younger than ``quiet_ms``, those whose lease is longer than its age.
+        quiet_ms: see there.
+    """
+
+    asked_at: int | str
+    age_ms: int
+    quiet_ms: int
+
+
 class _Overdue(NamedTuple):
     """What the monitor has to do in a queue: numbers of jobs."""
 
@@ -97,23 +111,25 @@ async def _delete_some(asker: Asker, search: Search, priority: int, chunk: list[
     return gone
 
 
-async def reap(asker: Asker, queues: Iterable[str], limit: int, *, age_ms: int, quiet_ms: int) -> list[Expired]:
+async def reap(asker: Asker, queues: Iterable[str], limit: int, respite: Respite) -> list[Expired]:
     """End up to ``limit`` expired claims."""
     result = []
     for overdue in await _overdue(asker, queues, 0, 0):
         if overdue.expired and limit > 0:
-            expired = await _reap_queue(asker, overdue.queue, limit, age_ms, quiet_ms)
+            expired = await _reap_queue(asker, overdue.queue, limit, respite)
             limit -= expired.retried + expired.failed
             if expired.retried or expired.failed:
                 result.append(expired)
     return result
 
 
-async def _reap_queue(asker: Asker, queue: str, limit: int, age_ms: int, quiet_ms: int) -> Expired:
+async def _reap_queue(asker: Asker, queue: str, limit: int, respite: Respite) -> Expired:
     retried = failed = passed = 0
     while True:
         asked = min(limit - retried - failed, AT_ONCE)
-        seen, spared, again, over = await asker.ask("reap", queue, asked, passed, age_ms, quiet_ms)
+        seen, spared, again, over = await asker.ask(
+            "reap", queue, asked, passed, respite.age_ms, respite.quiet_ms, at=respite.asked_at
+        )
         retried, failed, passed = retried + again, failed + over, passed + spared
         if seen < asked or retried + failed >= limit:
             return Expired(queue, retried, failed)
