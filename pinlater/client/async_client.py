@@ -20,7 +20,7 @@ from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
 from pinlater.client.retrying import policy, worth_repeating
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
-from pinlater.errors import PinLaterError
+from pinlater.errors import PinLaterError, ProtocolError
 from pinlater.job import Job
 
 T = TypeVar("T")
@@ -187,10 +187,14 @@ class AsyncClient(AsyncVerbs):
         async def attempt() -> T:
             if failures:
                 raise failures.pop()
+            if call.needs_memory:
+                await self._attempt(self._calls.keeps_results(), deadline)
             return await self._attempt(call, deadline)
 
         try:
             return await tenacity.AsyncRetrying(**policy(call, self._retries, deadline))(attempt)
+        except ProtocolError:  # the server keeps no results: it would carry the call out again
+            raise failure.with_traceback(None) from failure.__cause__
         except PinLaterError as error:  # see Client._repeat
             raise error.with_traceback(None) from error.__cause__
 

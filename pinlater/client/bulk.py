@@ -8,6 +8,7 @@ from typing import Self
 
 from pinlater.client.calls import Call, Calls
 from pinlater.client.connection import Connection
+from pinlater.client.idempotency import may_have_been_carried_out
 from pinlater.client.jobs import Batch
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import worth_repeating
@@ -105,6 +106,8 @@ class BulkEnqueue:
             self._store_alone(self._window.popleft())
 
     def _store_alone(self, call: Call[list[str]]) -> None:
+        """Send a call again that was sent with others."""
+        may_have_been_carried_out(call.arguments)
         self._note(self._execute(call))
 
     def _note(self, descriptors: list[str]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pinlater.client import conversion
+from pinlater.client.idempotency import new_key
 from pinlater.client.records import (
     Ack,
     Acks,
@@ -41,7 +42,7 @@ class Call(Generic[T]):
         method: name of the wire contract.
         arguments: its argument struct.
         convert: makes the result of the reply.
-        safe_to_repeat: whether it may be sent again when nobody knows if it was carried out.
+        safe_to_repeat: whether it may be sent again when nobody knows if it was carried out, to any server.
         wait: seconds that the server may park it, on top of the usual time-out.
     """
 
@@ -50,6 +51,16 @@ class Call(Generic[T]):
     convert: Callable[[Any], T]
     safe_to_repeat: bool
     wait: float = 0.0
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a server that keeps results carries it out once, however often it is sent."""
+        return self.arguments.context.idempotencyKey is not None
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether it may have been carried out, and may be sent again only to a server that keeps results."""
+        return not self.safe_to_repeat and bool(self.arguments.context.isRepeat)
 
 
 @functools.lru_cache(maxsize=1)
@@ -77,10 +88,12 @@ class Calls:
         convert: Callable[[Any], T],
         *,
         safe_to_repeat: bool,
+        has_key: bool = False,
         wait: float = 0.0,
         **arguments: Any,
     ) -> Call[T]:
-        struct = arguments_of(method)(context=RequestContext(source=self.source), **arguments)
+        context = RequestContext(source=self.source, idempotencyKey=new_key() if has_key else None)
+        struct = arguments_of(method)(context=context, **arguments)
         return Call(method, struct, convert, safe_to_repeat, wait)
 
     def create_queue(self, name: str) -> Call[None]:
@@ -111,9 +124,12 @@ class Calls:
         return self.enqueue_structs(queue, [conversion.job_struct(job) for job in jobs])
 
     def enqueue_structs(self, queue: str, jobs: list[messages.PinLaterJob]) -> Call[list[str]]:
-        """Enqueue structs made already. Repeated, since twice is better than never: delivery is at least once."""
+        """Enqueue structs made already.
+
+        Repeated also by servers that keep no results: twice is better than never, for delivery is at least once.
+        """
         request = messages.PinLaterEnqueueRequest(queueName=queue, jobs=jobs)
-        return self._call("enqueueJobs", conversion.descriptors, safe_to_repeat=True, request=request)
+        return self._call("enqueueJobs", conversion.descriptors, safe_to_repeat=True, has_key=True, request=request)
 
     def dequeue_jobs(
         self,
@@ -206,8 +222,11 @@ class Calls:
             runAfterTimestampMillis=run_after_ms,
             limit=limit,
         )
-        # Not repeated, as deleteJobs below: the limit would be passed, and the number returned be wrong.
-        return self._call("retryFailedJobs", conversion.number, safe_to_repeat=False, request=request)
+        return self._change("retryFailedJobs", request)
+
+    def _change(self, method: str, request: Any) -> Call[int]:
+        """Return a call that answers how many jobs it changed; done twice, it would pass its limit, and count wrong."""
+        return self._call(method, conversion.number, safe_to_repeat=False, has_key=True, request=request)
 
     def retry_these(
         self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
@@ -219,7 +238,7 @@ class Calls:
             limit=0,  # for a server of the original, which would retry any others
             jobDescriptors=_several(descriptors),
         )
-        return self._call("retryFailedJobs", conversion.number, safe_to_repeat=False, request=request)
+        return self._change("retryFailedJobs", request)
 
     def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Call[int]:
         request = messages.PinLaterDeleteJobsRequest(
@@ -228,7 +247,7 @@ class Calls:
             limit=0,  # as above
             jobDescriptors=_several(descriptors),
         )
-        return self._call("deleteJobs", conversion.number, safe_to_repeat=False, request=request)
+        return self._change("deleteJobs", request)
 
     def delete_jobs(
         self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
@@ -236,14 +255,19 @@ class Calls:
         request = messages.PinLaterDeleteJobsRequest(
             queueName=queue, jobState=int(state), priority=priority, bodyRegexToMatch=body_regex, limit=limit
         )
-        return self._call("deleteJobs", conversion.number, safe_to_repeat=False, request=request)
+        return self._change("deleteJobs", request)
 
     def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> Call[list[str]]:
         request = messages.PinLaterImportJobsRequest(
             queueName=queue, jobs=[conversion.info_struct(info) for info in jobs]
         )
-        # Not repeated: finished jobs, which no unique key guards, would be there twice.
-        return self._call("importJobs", conversion.descriptors, safe_to_repeat=False, request=request)
+        # Without a key, finished jobs, which no unique key guards, would be there twice.
+        convert = conversion.descriptors
+        return self._call("importJobs", convert, safe_to_repeat=False, has_key=True, request=request)
+
+    def keeps_results(self) -> Call[None]:
+        """Ask whether the server keeps results; a ``ProtocolError`` is a no."""
+        return self._call("keepsResults", conversion.nothing, safe_to_repeat=True)
 
     def release_claims(self, queue: str, source: str) -> Call[int]:
         request = messages.PinLaterReleaseClaimsRequest(queueName=queue, claimSource=source)

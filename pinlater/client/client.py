@@ -20,7 +20,7 @@ from pinlater.client.retrying import policy, worth_repeating
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
 from pinlater.client.verbs import Verbs
-from pinlater.errors import PinLaterError
+from pinlater.errors import PinLaterError, ProtocolError
 from pinlater.job import Job
 
 T = TypeVar("T")
@@ -35,9 +35,10 @@ class Client(Verbs):
             handle = client.enqueue(SendWelcomeEmail(user_id=42), delay=60)
 
     A call that fails in a way that may pass is tried again, with growing, jittered waits: always when no server
-    could be reached or the store was away; when the answer was lost, only if carrying it out twice does no harm
-    (so never a dequeue, and an enqueue at the price that its jobs may be stored twice). ``timeout`` bounds
-    all tries together, so that no call hangs.
+    could be reached or no shard of the store answered; when nobody knows whether it was carried out, only if a second
+    time does no harm (so never a dequeue), or if the server knows it again: enqueues, imports, retries and deletions
+    carry a key under which the store keeps their result for some minutes, so they are carried out once. ``timeout``
+    bounds all tries together, so that no call hangs.
 
     Args:
         servers: ``"host:port,tls://host:port,unix:/path"``, a list of these, ``"file:/path"`` (one a line, followed
@@ -242,9 +243,13 @@ class Client(Verbs):
         def attempt() -> T:
             if failures:
                 raise failures.pop()
+            if call.needs_memory:
+                self._attempt(self._calls.keeps_results(), deadline)
             return self._attempt(call, deadline)
 
         try:
             return tenacity.Retrying(**policy(call, self._retries, deadline))(attempt)
+        except ProtocolError:  # the server keeps no results: it would carry the call out again
+            raise failure.with_traceback(None) from failure.__cause__
         except PinLaterError as error:  # tenacity's frames would hide the caller's line
             raise error.with_traceback(None) from error.__cause__

@@ -8,6 +8,7 @@ from typing import Any
 import tenacity
 
 from pinlater.client.calls import Call
+from pinlater.client.idempotency import may_have_been_carried_out
 from pinlater.errors import CallTimeout, NoHealthyShards, NotConnected, ServerUnavailable, ShardConnectionFailed
 
 _FIRST_WAIT_SECONDS = 0.05
@@ -15,14 +16,17 @@ _LONGEST_WAIT_SECONDS = 2.0
 
 
 def worth_repeating(call: Call[Any], error: BaseException) -> bool:
-    """Return whether ``call`` may be made again after ``error``.
+    """Return whether ``call`` may be made again after ``error``; if it may have been carried out, it says so then.
 
-    What the client has to change is never repeated, what was not sent always. When the answer was lost, only calls
-    are that may be carried out twice.
+    What the client has to change is never repeated, what was not done always. When nobody knows, calls are that may be
+    carried out twice, and those that the server knows again by their key.
     """
-    if isinstance(error, (NotConnected, NoHealthyShards, ShardConnectionFailed)):
+    if isinstance(error, (NotConnected, NoHealthyShards)):
         return True
-    return call.safe_to_repeat and isinstance(error, (ServerUnavailable, CallTimeout))
+    if not isinstance(error, (ServerUnavailable, CallTimeout, ShardConnectionFailed)):
+        return False
+    may_have_been_carried_out(call.arguments)
+    return call.safe_to_repeat or call.has_key
 
 
 class _StopAt(tenacity.stop.stop_base):

@@ -12,7 +12,7 @@ from pinlater.errors import UnknownError
 from pinlater.server import rules
 from pinlater.server.aside import aside
 from pinlater.server.backends.body_pattern import check_pattern
-from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Backend, JobFilter, JobRecord
+from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Backend, IdempotencyKey, JobFilter, JobRecord
 from pinlater.server.turnstile import Turnstile
 from pinlater.wire import messages as wire
 
@@ -102,7 +102,7 @@ class Inspection:
         more = rules.write_continuation(page.position) if page.position and limit else wire.CONTINUATION_END
         return wire.PinLaterScanJobsResponse(scannedJobs=jobs, continuation=more)
 
-    async def delete(self, arguments: Any) -> int:
+    async def delete(self, arguments: Any, once: IdempotencyKey | None) -> int:
         """Take out jobs that match, or those that are named; return how many."""
         request = arguments.request
         request.priority = rules.any_of(request.priority, 1)
@@ -112,9 +112,9 @@ class Inspection:
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
             jobs = await aside(len(names), rules.jobs_of, request.queueName, names)
-            return await self._backend.delete_these_jobs(request.queueName, jobs, request.jobState)
+            return await self._backend.delete_these_jobs(request.queueName, jobs, request.jobState, once=once)
         async with self._turn(which):
-            return await self._backend.delete_jobs(request.queueName, which, limit)
+            return await self._backend.delete_jobs(request.queueName, which, limit, once=once)
 
     def _filter(self, request: Any, *, is_future: bool | None) -> JobFilter:
         rules.check_queue_name(request.queueName)

@@ -1,4 +1,4 @@
-"""The monitor: ends expired claims and collects finished jobs, in small steps, for as long as the server runs."""
+"""The monitor: ends expired claims, collects finished jobs and forgets results of calls, in small steps."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ class Monitor:
     async def _look(self, respite: Respite) -> bool:
         """Do one step; return whether there is more of the same."""
         limit = self._settings.monitor_batch_size
-        reaped, collected = await asyncio.gather(self._reap(limit, respite), self._collect(limit))
-        return max(reaped, collected) >= limit
+        done = await asyncio.gather(
+            self._reap(limit, respite), self._collect(limit), self._backend.forget_results(limit)
+        )
+        return max(done) >= limit
 
     async def _reap(self, limit: int, respite: Respite) -> int:
         expired = await self._broker.reap(limit, server_age_ms=respite.age_ms, quiet_ms=respite.quiet_ms)

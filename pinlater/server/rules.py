@@ -17,11 +17,13 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.server.backends.contract import (
+    IDEMPOTENCY_KEY_BYTES,
     MAX_QUEUE_NAME_CHARACTERS,
     MAX_STATUS_CHARACTERS,
     MAX_UNIQUE_KEY_CHARACTERS,
     Ack,
     Checkpoint,
+    IdempotencyKey,
     JobRecord,
     NewJob,
     Position,
@@ -37,6 +39,7 @@ from pinlater.wire.messages import (
     PinLaterJobAckInfo,
     PinLaterJobAckRequest,
     PinLaterJobInfo,
+    RequestContext,
 )
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
@@ -45,6 +48,10 @@ _MOST_INT64 = 2**63 - 1
 
 MAX_SOURCE_CHARACTERS = 300
 """Of a call. It becomes part of the claim, which is kept with each job, and sent with each job of an answer."""
+
+
+MAX_KEEP_RESULT_MS = 86_400_000
+"""The result of a call is kept no longer than this, whatever the call says."""
 
 
 def check_queue_name(name: str) -> None:
@@ -70,6 +77,24 @@ def check_source(source: str) -> None:
     """
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise UnknownError(f"the source of a call has {len(source)} characters; at most {MAX_SOURCE_CHARACTERS}")
+
+
+def idempotency_key(context: RequestContext, keep_seconds: float) -> IdempotencyKey | None:
+    """Return what the call is known by when it is sent again; None if it does not say.
+
+    Args:
+        context: of the call.
+        keep_seconds: how long its result is kept unless the call says so.
+    """
+    value = context.idempotencyKey
+    if value is None:
+        return None
+    if len(value) != IDEMPOTENCY_KEY_BYTES:
+        raise UnknownError(f"an idempotency key has {IDEMPOTENCY_KEY_BYTES} bytes, such as a UUID's, not {len(value)}")
+    keep_ms = context.keepResultMillis
+    if keep_ms is None or keep_ms < 0:
+        keep_ms = int(keep_seconds * 1000)
+    return IdempotencyKey(value, min(keep_ms, MAX_KEEP_RESULT_MS), bool(context.isRepeat))
 
 
 def check_priority(priority: int | None, levels: int) -> None:

@@ -13,7 +13,7 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError, Unk
 from pinlater.server import rules
 from pinlater.server.admin_password import AdminPassword
 from pinlater.server.aside import aside
-from pinlater.server.backends.contract import Backend, Claim, ClaimedJob, covered
+from pinlater.server.backends.contract import Backend, Claim, ClaimedJob, IdempotencyKey, covered
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.handing_out import DequeueOrder, HandedOut
 from pinlater.server.calls import CallRefused, missing, require
@@ -97,13 +97,14 @@ class Service:
             "getQueueNames": self._queue_names,
             "scanJobs": _plain(inspection.scan),
             "retryFailedJobs": self._retry_failed,
-            "deleteJobs": _plain(inspection.delete),
+            "deleteJobs": partial(self._delete, inspection),
             "releaseClaims": self._release_claims,
             "importJobs": self._import_jobs,
             "getQueueSettings": self._queue_settings,
             "changeQueueSettings": self._change_queue_settings,
             "reportWorker": _plain(reports.keep),
             "getWorkers": _plain(reports.read),
+            "keepsResults": _plain(_nothing),
             "getOldestDueTimestamps": _plain(partial(oldest_due, self._backend)),
         }
 
@@ -135,6 +136,10 @@ class Service:
             raise UnknownError(f"{method} failed in the server: {type(error).__name__}: {error}") from error
         finally:
             self._metrics.call_seconds.observe(method, time.perf_counter() - started)
+
+    def _once(self, arguments: Any) -> IdempotencyKey | None:
+        """Return what a call is known by when it is sent again."""
+        return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
 
     # Queues
 
@@ -178,8 +183,9 @@ class Service:
         rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
         jobs = await aside(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
+        once = self._once(arguments)
         self._overload.check_enqueue()
-        descriptors = await self._with_queue(queue, lambda: self._broker.enqueue(queue, jobs))
+        descriptors = await self._with_queue(queue, lambda: self._broker.enqueue(queue, jobs, once=once))
         if jobs:
             self._metrics.jobs_enqueued.add(queue, len(jobs))
             self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
@@ -191,7 +197,8 @@ class Service:
         rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
         jobs = await aside(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
-        descriptors = await self._with_queue(queue, lambda: self._broker.import_jobs(queue, jobs))
+        once = self._once(arguments)
+        descriptors = await self._with_queue(queue, lambda: self._broker.import_jobs(queue, jobs, once=once))
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))
         return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
@@ -360,12 +367,15 @@ class Service:
         rules.check_priority(priority, self._settings.priority_levels)
         limit = rules.any_of(request.limit, 1000)
         rules.check_limit(limit)
-        run_after_ms = request.runAfterTimestampMillis
+        queue, run_after_ms, once = request.queueName, request.runAfterTimestampMillis, self._once(arguments)
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
-            jobs = await aside(len(names), rules.jobs_of, request.queueName, names)
-            return Answer(await self._broker.retry_these(request.queueName, jobs, attempts, run_after_ms))
-        return Answer(await self._broker.retry_failed(request.queueName, priority, attempts, run_after_ms, limit))
+            jobs = await aside(len(names), rules.jobs_of, queue, names)
+            return Answer(await self._broker.retry_these(queue, jobs, attempts, run_after_ms, once=once))
+        return Answer(await self._broker.retry_failed(queue, priority, attempts, run_after_ms, limit, once=once))
+
+    async def _delete(self, inspection: Inspection, arguments: Any, _: Caller) -> Answer:
+        return Answer(await inspection.delete(arguments, self._once(arguments)))
 
 
 async def _read_acks(request: wire.PinLaterJobAckRequest) -> rules.Acks:
@@ -380,6 +390,10 @@ def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], 
         return Answer(await handler(arguments))
 
     return call
+
+
+async def _nothing(_: Any) -> None:
+    """Answer by answering."""
 
 
 _WITH_REQUEST = {method for method in wire.METHODS if hasattr(wire.arguments_of(method)(), "request")}

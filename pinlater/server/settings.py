@@ -178,6 +178,12 @@ class Settings:
     failed_ttl_seconds: float = _setting(
         "BACKEND_MONITOR_JOB_FAILED_GC_TTL_HOURS", values.amount(HOUR), "168", "failed jobs are kept so long"
     )
+    idempotency_ttl_seconds: float = _setting(
+        "IDEMPOTENCY_TTL_SECONDS",
+        values.amount(),
+        "600",
+        "results of enqueues, imports, retries and deletions are kept so long, for calls that are sent again",
+    )
     monitor_interval_seconds: float = _setting(
         "BACKEND_MONITOR_THREAD_DELAY_SECONDS", values.amount(), "1", "time between two looks for expired claims"
     )

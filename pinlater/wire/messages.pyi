@@ -24,10 +24,16 @@ def result_of(method: str) -> Any: ...
 class RequestContext:
     source: str | None
     requestId: str
+    idempotencyKey: bytes | None
+    isRepeat: bool | None
+    keepResultMillis: int | None
     def __init__(
         self,
         source: str | None = ...,
         requestId: str = ...,
+        idempotencyKey: bytes | None = ...,
+        isRepeat: bool | None = ...,
+        keepResultMillis: int | None = ...,
     ) -> None: ...
 
 class PinLaterJob:

@@ -39,6 +39,14 @@ struct RequestContext {
   1: required string source,
   // For logs only.
   2: optional string requestId = "",
+  // Idempotency key of an enqueueJobs, importJobs, retryFailedJobs or deleteJobs: 16 bytes that no other call has, best
+  // with the time first (UUID version 7). The store keeps the result under it for a while, so that the same call sent
+  // again finds that instead of being carried out again.
+  100: optional binary idempotencyKey,
+  // The call with this key may have been carried out before: it was sent already, and its answer did not come.
+  101: optional bool isRepeat,
+  // For how long its result is kept, at most a day; absent = as the server is set up.
+  102: optional i32 keepResultMillis,
 }
 
 struct PinLaterJob {
@@ -325,6 +333,9 @@ service PinLater {
     throws (1: PinLaterException e),
   // All that have reported and are still believed; at most 10,000, and as many as an answer holds.
   list<PinLaterWorker> getWorkers(1: RequestContext context)
+    throws (1: PinLaterException e),
+  // Addition: returns. A server that knows it keeps the results of calls with an idempotency key.
+  void keepsResults(1: RequestContext context)
     throws (1: PinLaterException e),
   // Since when the job is due that has been so for longest, by queue; queues without one are left out.
   // No names: of all queues.

@@ -9,7 +9,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport, TMemoryBuffer
 
 _CONTRACT = """
-Context           1 source string, 2 requestId string
+Context           1 source string, 2 requestId string, 100 idempotencyKey binary, 101 isRepeat bool, 102 keepResultMillis i32
 Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string, 100 uniqueKey string
 EnqueueRequest    1 queueName string, 2 jobs list<Job>
 EnqueueResponse   1 jobDescriptors list<string>
@@ -58,6 +58,7 @@ changeQueueSettings 2 request ChangeRequest              -> void
 reportWorker    2 request ReportRequest                  -> void
 getWorkers                                               -> list<Worker>
 getOldestDueTimestamps 2 queueNames list<string>         -> map<string,i64>
+keepsResults                                             -> void
 """
 
 _SCALARS = {

@@ -16,7 +16,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import FleetBackend, ShardSpec
+from pinlater.server.backends.fleet import CallResult, FleetBackend, ShardSpec
 from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS
 
@@ -24,12 +24,18 @@ ADDRESS = ("db1", 3306)
 
 
 class MemoryShard:
-    """Keeps jobs in lists. ``error`` is raised by every verb until it is taken away."""
+    """Keeps jobs in lists. ``error`` is raised by every verb until it is taken away.
+
+    ``loses`` is raised by changes with an idempotency key after they are done, until it is taken away.
+    """
 
     def __init__(self, spec, log=None):
         self.name = spec.name
         self.place = spec.place
         self.error = None
+        self.loses = None
+        self.failed = 3
+        self.results = {}
         self.is_closed = False
         self.waiting = 0
         self.connections = 1
@@ -72,16 +78,29 @@ class MemoryShard:
         await self._called("names")
         return set(self._jobs)
 
-    async def enqueue_jobs(self, queue, jobs):
+    async def call_result(self, queue, key):
+        await self._called("result", queue)
+        return self.results.get(key)
+
+    def _kept(self, once, result):
+        if once is not None:
+            self.results[once.value] = result
+            if self.loses is not None:
+                raise self.loses
+
+    async def enqueue_jobs(self, queue, jobs, *, once=None):
         kept = await self._called("enqueue", queue)
-        names = []
+        if once is not None and once.value in self.results:
+            return self.results[once.value].names(f"{queue}:s{self.name}:p", [job.priority for job in jobs])
+        first, names = self._number + 1, []
         for job in jobs:
             self._number += 1
             names.append(f"{queue}:s{self.name}:p{job.priority}:{self._number}")
             kept.append(JobRecord(names[-1], 0, 1, 1, "", 0, job.run_after_ms or 0, 0, None, job.body))
+        self._kept(once, CallResult(first))
         return names
 
-    async def import_jobs(self, queue, jobs):
+    async def import_jobs(self, queue, jobs, *, once=None):
         kept = await self._called("import", queue)
         self._number += len(jobs)
         numbers = range(self._number - len(jobs) + 1, self._number + 1)
@@ -151,23 +170,31 @@ class MemoryShard:
         last = Position(*behind[limit - 1][0]) if len(behind) > limit else None
         return Page([job for _, job in behind[:limit]], last)
 
-    async def retry_failed_jobs(self, queue, priority, attempts, run_after_ms, limit):
+    async def retry_failed_jobs(self, queue, priority, attempts, run_after_ms, limit, *, once=None):
         await self._called("retry", queue)
-        return min(limit, 3)
+        before = 0 if once is None or once.value not in self.results else self.results[once.value].number
+        moved = min(limit - before, self.failed)
+        self.failed -= 0 if once is None else moved
+        self._kept(once, CallResult(before + moved))
+        return before + moved
 
-    async def delete_jobs(self, queue, which, limit):
+    async def delete_jobs(self, queue, which, limit, *, once=None):
         kept = await self._called("delete jobs", queue)
         gone = kept[:limit]
         del kept[:limit]
         return len(gone)
 
-    async def retry_these_jobs(self, queue, jobs, attempts, run_after_ms):
+    async def retry_these_jobs(self, queue, jobs, attempts, run_after_ms, *, once=None):
         await self._called("retry these", queue)
         return len(jobs)
 
-    async def delete_these_jobs(self, queue, jobs, state):
+    async def delete_these_jobs(self, queue, jobs, state, *, once=None):
         await self._called("delete these", queue)
         return len(jobs)
+
+    async def forget_results(self, limit):
+        await self._called("forget results")
+        return 1
 
     async def reap_expired(self, limit, *, server_age_ms, quiet_ms):
         await self._called("reap")

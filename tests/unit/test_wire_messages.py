@@ -83,7 +83,7 @@ def test_the_stub_has_the_fields_of_the_idl_in_their_order(name):
 def test_the_methods_are_the_original_twelve_and_our_additions():
     additions = {
         "releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings", "reportWorker", "getWorkers",
-        "getOldestDueTimestamps",
+        "getOldestDueTimestamps", "keepsResults",
     }  # fmt: skip
     assert ORIGINAL_METHODS | additions == METHODS
 

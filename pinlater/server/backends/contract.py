@@ -4,6 +4,10 @@ The rules of the calls (validation, limits, defaults, rate limits) are the servi
 rely on them. Every verb that names a queue raises ``QueueNotFound`` when there is none. All times are
 milliseconds since the epoch by the store's own clock. All verbs are atomic: done whole or not at all. Whatever a verb
 returns is committed.
+
+A verb that takes ``once`` keeps its result under that key, in the transaction of the change. The same call with the
+same key again, also on another server and at the same time, returns that result and changes nothing; one with a limit
+does what the first left undone, and returns how many both have changed. Without a key it is not safe to repeat.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ MAX_UNIQUE_KEY_CHARACTERS = 200
 JOB_OVERHEAD_BYTES = 300
 """Of a job in a dequeue's answer, beside its body: descriptor twice, claim, numbers."""
 
+IDEMPOTENCY_KEY_BYTES = 16
+"""Length of what calls are known by; those that begin with the time stand side by side in a store."""
 
 MAX_WORKER_ID_CHARACTERS = 200
 """Longest id of a worker that every store can index."""
@@ -89,6 +95,20 @@ class NewJob(NamedTuple):
     attempts: int
     status: str
     unique_key: str | None = None
+
+
+class IdempotencyKey(NamedTuple):
+    """What a call is known by when it is sent again.
+
+    Attributes:
+        value: ``IDEMPOTENCY_KEY_BYTES`` bytes that no other call has.
+        keep_ms: how long its result is kept.
+        is_repeat: the call was sent before, so it may have been carried out, on any shard.
+    """
+
+    value: bytes
+    keep_ms: int
+    is_repeat: bool = False
 
 
 class QueueSettings(NamedTuple):
@@ -312,8 +332,10 @@ class Backend(Protocol):
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
         """Change settings. They stay until the queue is deleted."""
 
-    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
-        """Nothing -> PENDING. Return descriptors in the order of ``jobs``. Not safe to repeat: stores again.
+    async def enqueue_jobs(
+        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        """Nothing -> PENDING. Return descriptors in the order of ``jobs``.
 
         While a job of the queue with the same ``unique_key`` is PENDING or IN_PROGRESS, be it stored by this very call,
         a job is not stored, and has the descriptor of that one. A job keeps its key until it is SUCCEEDED or FAILED,
@@ -321,11 +343,13 @@ class Backend(Protocol):
         characters without NUL, and compared character by character.
         """
 
-    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+    async def import_jobs(
+        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
         """Nothing -> the state that a job had in another store, with its history; IN_PROGRESS -> PENDING.
 
         The descriptors' priorities are kept, and the order (run_after, as given). Unique keys are as in
-        ``enqueue_jobs``. Not safe to repeat for jobs without one.
+        ``enqueue_jobs``.
         """
 
     async def dequeue_jobs(
@@ -382,19 +406,34 @@ class Backend(Protocol):
         """Return the next jobs that match, latest run_after first."""
 
     async def retry_failed_jobs(
-        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
         """FAILED -> PENDING with ``attempts`` remaining, the oldest first. Return how many."""
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
         """Matching jobs -> gone. Return how many."""
 
     async def retry_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
         """Those of ``jobs`` that are FAILED -> PENDING with ``attempts`` remaining. Return how many."""
 
-    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+    ) -> int:
         """Those of ``jobs`` that are in ``state`` -> gone. Return how many."""
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
@@ -407,6 +446,12 @@ class Backend(Protocol):
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         """SUCCEEDED and FAILED since longer than the given times -> gone, up to ``limit`` of each."""
+
+    async def forget_results(self, limit: int) -> int:
+        """Results of calls with an idempotency key that were kept long enough -> gone, up to ``limit``.
+
+        Return how many; 0 where the store forgets them by itself.
+        """
 
     async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         """Any report of a worker -> this one, for ``keep_ms``; 0: none. Some that have expired are removed on the way.

@@ -18,6 +18,11 @@ class Queue(NamedTuple):
     name: str
     prefixes: tuple[str, ...]
 
+    @property
+    def head(self) -> str:
+        """What all its descriptors on this shard begin with, up to the priority."""
+        return self.prefixes[0].removesuffix("1:")
+
 
 class Search(NamedTuple):
     """What a count, scan or deletion looks for.

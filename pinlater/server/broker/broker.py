@@ -14,6 +14,7 @@ from pinlater.server.backends.contract import (
     Checkpoint,
     ClaimedJob,
     Expired,
+    IdempotencyKey,
     JobRecord,
     NewJob,
     Settled,
@@ -104,9 +105,9 @@ class Broker:
 
     # Making jobs claimable
 
-    async def enqueue(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+    async def enqueue(self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None) -> list[str]:
         """Store jobs and hand them to whoever waits for them; see ``Backend.enqueue_jobs``."""
-        storing = self._timed("enqueue", queue, self._backend.enqueue_jobs(queue, jobs))
+        storing = self._timed("enqueue", queue, self._backend.enqueue_jobs(queue, jobs, once=once))
         if self._backend.capabilities.is_serial:
             # Woken before the jobs are stored, the waiting dequeues claim in the same transaction.
             self._announce(queue, jobs)
@@ -138,9 +139,11 @@ class Broker:
         if parked is not None:
             parked.arrived(1, due_ms)
 
-    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+    async def import_jobs(
+        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
         """Store jobs with their past; see ``Backend.import_jobs``."""
-        descriptors = await self._doubting(queue, self._backend.import_jobs(queue, jobs))
+        descriptors = await self._doubting(queue, self._backend.import_jobs(queue, jobs, once=once))
         self._arrived(queue, len(jobs))
         return descriptors
 
@@ -172,18 +175,34 @@ class Broker:
         self._arrived(queue, released)
         return released
 
-    async def retry_failed(self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
+    async def retry_failed(
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
+    ) -> int:
         """Make failed jobs claimable again; see ``Backend.retry_failed_jobs``."""
-        retrying = self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit)
+        retrying = self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit, once=once)
         moved = await self._doubting(queue, retrying)
         self._arrived(queue, moved, run_after_ms)
         return moved
 
     async def retry_these(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
         """Make some failed jobs claimable again; see ``Backend.retry_these_jobs``."""
-        moved = await self._doubting(queue, self._backend.retry_these_jobs(queue, jobs, attempts, run_after_ms))
+        retrying = self._backend.retry_these_jobs(queue, jobs, attempts, run_after_ms, once=once)
+        moved = await self._doubting(queue, retrying)
         self._arrived(queue, moved, run_after_ms)
         return moved
 

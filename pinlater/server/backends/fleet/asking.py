@@ -45,13 +45,20 @@ async def ask_all(members: Iterable[Member], call: Call[_T]) -> list[tuple[Membe
     return answers
 
 
-async def ask_in_turn(members: Iterable[Member], call: Call[_T], is_enough: Callable[[_T], bool]) -> None:
+async def ask_in_turn(
+    members: Iterable[Member],
+    call: Call[_T],
+    is_enough: Callable[[_T], bool],
+    *,
+    passing: type[ShardConnectionFailed] = ShardConnectionFailed,
+) -> None:
     """Ask one after the other, until an answer is enough; for those that give none see ``ask_all``.
 
     Args:
         members: whom to ask; when one took its time, those behind it are not asked any more.
         call: may ask for less and less.
         is_enough: takes an answer, and says whether it was the last one wanted.
+        passing: after such a failure, the next one is asked; others are raised.
     """
     missing: QueueNotFound | None = None
     is_answered = False
@@ -63,7 +70,7 @@ async def ask_in_turn(members: Iterable[Member], call: Call[_T], is_enough: Call
             answer = await member.ask(call)
         except QueueNotFound as error:
             missing = error
-        except ShardConnectionFailed:
+        except passing:
             continue
         else:
             is_answered = True

@@ -20,6 +20,7 @@ from pinlater.server.backends.contract import (
     Collected,
     Dequeued,
     Expired,
+    IdempotencyKey,
     JobFilter,
     JobRecord,
     KeptReport,
@@ -32,7 +33,7 @@ from pinlater.server.backends.contract import (
     Settled,
     covered,
 )
-from pinlater.server.backends.fleet import addressed, limits, reports, scanning, storing
+from pinlater.server.backends.fleet import addressed, changing, limits, reports, scanning, storing
 from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn
 from pinlater.server.backends.fleet.gathered import Gathered
 from pinlater.server.backends.fleet.member import Member, OnCall
@@ -159,23 +160,27 @@ class FleetBackend:
 
     # The life of jobs
 
-    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
-        keys = [job.unique_key for job in jobs]
-        return await storing.store(
-            self._roster,
-            jobs,
-            keys,
-            lambda member, some: self._store_at(member, queue, lambda shard: shard.enqueue_jobs(queue, some)),
-        )
+    async def enqueue_jobs(
+        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        given = storing.NewJobs(queue, jobs, [job.priority for job in jobs], [job.unique_key for job in jobs], once)
 
-    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+        def call(member: Member, some: Sequence[NewJob], part: IdempotencyKey | None) -> Awaitable[list[str]]:
+            return self._store_at(member, queue, lambda shard: shard.enqueue_jobs(queue, some, once=part))
+
+        return await storing.store(self._roster, given, call)
+
+    async def import_jobs(
+        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
         keys = [job.unique_key if job.state in {PENDING, IN_PROGRESS} else None for job in jobs]
-        return await storing.store(
-            self._roster,
-            jobs,
-            keys,
-            lambda member, some: self._store_at(member, queue, lambda shard: shard.import_jobs(queue, some)),
-        )
+        given = storing.NewJobs(queue, jobs, priorities, keys, once)
+
+        def call(member: Member, some: Sequence[JobRecord], part: IdempotencyKey | None) -> Awaitable[list[str]]:
+            return self._store_at(member, queue, lambda shard: shard.import_jobs(queue, some, once=part))
+
+        return await storing.store(self._roster, given, call)
 
     async def _store_at(self, member: Member, queue: str, call: Call[list[str]]) -> list[str]:
         try:
@@ -280,35 +285,47 @@ class FleetBackend:
     # By hand and by the monitor
 
     async def retry_failed_jobs(
-        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
-        return await self._up_to(
-            limit, lambda shard, left: shard.retry_failed_jobs(queue, priority, attempts, run_after_ms, left)
+        return await changing.up_to(
+            self._roster,
+            changing.Limit(queue, limit, once),
+            lambda shard, left: shard.retry_failed_jobs(queue, priority, attempts, run_after_ms, left, once=once),
         )
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
-        return await self._up_to(limit, lambda shard, left: shard.delete_jobs(queue, which, left))
-
-    async def _up_to(self, limit: int, call: Callable[[Shard, int], Awaitable[int]]) -> int:
-        left = limit
-
-        def is_enough(done: int) -> bool:
-            nonlocal left
-            left -= done
-            return left <= 0
-
-        await ask_in_turn(self._roster.well(), lambda shard: call(shard, left), is_enough)
-        return limit - left
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
+        return await changing.up_to(
+            self._roster,
+            changing.Limit(queue, limit, once),
+            lambda shard, left: shard.delete_jobs(queue, which, left, once=once),
+        )
 
     async def retry_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
         return await addressed.count(
-            self._roster, jobs, lambda shard, own: shard.retry_these_jobs(queue, own, attempts, run_after_ms)
+            self._roster, jobs, lambda shard, own: shard.retry_these_jobs(queue, own, attempts, run_after_ms, once=once)
         )
 
-    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
-        return await addressed.count(self._roster, jobs, lambda shard, own: shard.delete_these_jobs(queue, own, state))
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+    ) -> int:
+        return await addressed.count(
+            self._roster, jobs, lambda shard, own: shard.delete_these_jobs(queue, own, state, once=once)
+        )
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         answers = await ask_all(
@@ -332,6 +349,9 @@ class FleetBackend:
             succeeded[collected.queue] += collected.succeeded
             failed[collected.queue] += collected.failed
         return [Collected(queue, succeeded[queue], failed[queue]) for queue in succeeded]
+
+    async def forget_results(self, limit: int) -> int:
+        return await self._sum(lambda shard: shard.forget_results(limit))
 
     # Workers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pinlater.descriptor import JobDescriptor
@@ -15,6 +15,7 @@ from pinlater.server.backends.contract import (
     Collected,
     Dequeued,
     Expired,
+    IdempotencyKey,
     JobFilter,
     JobRecord,
     KeptReport,
@@ -44,6 +45,30 @@ class ShardSpec(NamedTuple):
     name: str
     place: Hashable
     is_dequeue_only: bool = False
+
+
+class CallResult(NamedTuple):
+    """What a shard did of a call with an idempotency key.
+
+    Attributes:
+        number: first id of the new jobs, which have one for each place; or how many jobs were changed.
+        elsewhere: of new jobs whose unique key another one had: place in the call, priority and id of that one.
+    """
+
+    number: int
+    elsewhere: Sequence[tuple[int, int, int]] = ()
+
+    def names(self, head: str, priorities: Iterable[int]) -> list[str]:
+        """Return the descriptors of new jobs.
+
+        Args:
+            head: of the descriptors: ``queue:s<shard>:p``.
+            priorities: of the jobs, in the order of the call.
+        """
+        names = [f"{head}{priority}:{local_id}" for local_id, priority in enumerate(priorities, self.number)]
+        for place, priority, local_id in self.elsewhere:
+            names[place] = f"{head}{priority}:{local_id}"
+        return names
 
 
 class Shard(Protocol):
@@ -82,9 +107,16 @@ class Shard(Protocol):
 
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None: ...
 
-    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]: ...
+    async def call_result(self, queue: str, key: bytes) -> CallResult | None:
+        """Return what it did of a call on a queue; None if it knows nothing of that."""
 
-    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]: ...
+    async def enqueue_jobs(
+        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
+    ) -> list[str]: ...
+
+    async def import_jobs(
+        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
+    ) -> list[str]: ...
 
     async def dequeue_jobs(
         self,
@@ -127,20 +159,39 @@ class Shard(Protocol):
         """
 
     async def retry_failed_jobs(
-        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int: ...
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int: ...
+    async def delete_jobs(
+        self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None
+    ) -> int: ...
 
     async def retry_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int: ...
 
-    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int: ...
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+    ) -> int: ...
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]: ...
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]: ...
+
+    async def forget_results(self, limit: int) -> int: ...
 
     async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None: ...
 

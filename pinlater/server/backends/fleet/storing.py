@@ -7,59 +7,128 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, no_healthy_shards
+from pinlater.server.backends.contract import IdempotencyKey
+from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import ShardUnreachable
 
 _J = TypeVar("_J")
 
-Store = Callable[[Member, Sequence[_J]], Awaitable[list[str]]]
-"""Stores jobs on a shard; returns their descriptors."""
+Store = Callable[[Member, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
+"""Stores jobs on a shard, under a key of theirs; returns their descriptors."""
 
 
-async def store(roster: Roster, jobs: Sequence[_J], keys: Sequence[str | None], call: Store[_J]) -> list[str]:
+class NewJobs(NamedTuple, Generic[_J]):
+    """What is to be stored.
+
+    Attributes:
+        queue: in this queue.
+        jobs: these jobs.
+        priorities: of each.
+        keys: the unique key of each; None: it has none.
+        once: what the call is known by when it is sent again.
+    """
+
+    queue: str
+    jobs: Sequence[_J]
+    priorities: Sequence[int]
+    keys: Sequence[str | None]
+    once: IdempotencyKey | None
+
+    def part(self, places: Sequence[int]) -> NewJobs[_J]:
+        """Return some of the jobs, with an idempotency key of their own."""
+        if len(places) == len(self.jobs):
+            return self
+        once = self.once and self.once._replace(value=_part_of(self.once.value, places))
+        return NewJobs(
+            self.queue,
+            [self.jobs[place] for place in places],
+            [self.priorities[place] for place in places],
+            [self.keys[place] for place in places],
+            once,
+        )
+
+
+def _part_of(key: bytes, places: Sequence[int]) -> bytes:
+    """Return the key of a part, beside the whole's in a store: the time comes first."""
+    return key[:6] + hashlib.blake2b(key + repr(list(places)).encode(), digest_size=len(key) - 6).digest()
+
+
+async def store(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
-    Jobs without a key go to one shard, whichever answers. One with a key goes to the shard that the key says and to
-    no other, so that it is unique as long as the shards stay the same. Those with keys go first: should the call fail
-    half-way and be made again, then what was stored is there by its key, and nothing is stored twice.
+    Jobs without a unique key go to one shard, whichever answers. One with a key goes to the shard that the key says and
+    to no other, so that it is unique as long as the shards stay the same. Those with keys go first: should the call
+    fail half-way and be made again, then what was stored is there by its key, and nothing is stored twice.
+
+    When the call is sent again, all shards that answer are asked first whether they have the jobs. A shard that took
+    them and is away by then cannot say so, and they are stored once more: rather twice than never.
 
     Args:
         roster: the shards.
-        jobs: what to store.
-        keys: the unique key of each; None: it has none.
+        given: what to store.
         call: stores some of them on a shard.
 
     Raises:
         NoHealthyShards: no shard takes jobs at present.
         ServiceError: of a shard.
     """
-    if not any(keys):
-        return await _store_anywhere(roster, jobs, call)
-    names = [""] * len(jobs)
-    for member, places in _places(roster, keys):
-        some = [jobs[place] for place in places]
-        stored = await (_store_anywhere(roster, some, call) if member is None else call(member, some))
+    if not any(given.keys):
+        return await _store_anywhere(roster, given, call)
+    names = [""] * len(given.jobs)
+    for member, places in _places(roster, given.keys):
+        part = given.part(places)
+        stored = await (
+            _store_anywhere(roster, part, call) if member is None else _store_at(roster, member, part, call)
+        )
         for place, name in zip(places, stored, strict=True):
             names[place] = name
     return names
 
 
-async def _store_anywhere(roster: Roster, jobs: Sequence[_J], call: Store[_J]) -> list[str]:
-    members = [member for member in roster.enqueueable() if member.is_well]
-    random.shuffle(members)
+async def _store_at(roster: Roster, member: Member, given: NewJobs[_J], call: Store[_J]) -> list[str]:
+    return await _stored_before(roster, given) or await call(member, given.jobs, given.once)
+
+
+async def _store_anywhere(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str]:
+    known = await _stored_before(roster, given)
+    if known is not None:
+        return known
     deadline = time.monotonic() + PATIENCE_SECONDS
-    for number, member in enumerate(members):
+    for number, member in enumerate(_in_turn(roster, given.once)):
         if number and time.monotonic() > deadline:
             break
         try:
-            return await call(member, jobs)
+            return await call(member, given.jobs, given.once)
         except ShardUnreachable:  # nothing was stored: another shard may have them
             continue
     raise no_healthy_shards()
+
+
+def _in_turn(roster: Roster, once: IdempotencyKey | None) -> list[Member]:
+    """Return the shards that may take jobs: at random, or as the key says, so that the same call meets the same one."""
+    members = [member for member in roster.enqueueable() if member.is_well]
+    if len(members) < 2:
+        return members
+    if once is None:
+        random.shuffle(members)
+        return members
+    key = once.value.hex()
+    return sorted(members, key=lambda member: rank(member.name, key), reverse=True)
+
+
+async def _stored_before(roster: Roster, given: NewJobs[_J]) -> list[str] | None:
+    """Return what became of the jobs when the call was sent before, as far as the shards that answer know."""
+    queue, once = given.queue, given.once
+    if once is None or not once.is_repeat or len(roster) < 2:  # a single one looks by itself
+        return None
+    for member, result in await ask_all(roster.well(), lambda shard: shard.call_result(queue, once.value)):
+        if result is not None:
+            return result.names(f"{queue}:s{member.name}:p", given.priorities)
+    return None
 
 
 def _places(roster: Roster, keys: Sequence[str | None]) -> list[tuple[Member | None, list[int]]]:

@@ -25,7 +25,7 @@ from pinlater.server.backends.mysql.transaction import Transaction, transaction
 
 _T = TypeVar("_T")
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 CALL_SECONDS = 8.0
 """A call that is not part of a lane gets no longer than this, whatever the server does."""

@@ -306,3 +306,26 @@ WHERE expires_at > :now ORDER BY expires_at DESC LIMIT :limit
 
 -- name: reports
 SELECT worker_id, report, reported_at FROM {db}.reports FORCE INDEX (PRIMARY) WHERE worker_id IN (:workers)
+
+-- name: insert_results
+-- Completed by call_results: rows follow. A key that is there already is a conflict.
+INSERT INTO {db}.call_results (call_key, number, elsewhere, expires_at) VALUES
+
+-- name: call_results
+SELECT call_key, number, elsewhere, expires_at FROM {db}.call_results FORCE INDEX (PRIMARY) WHERE call_key IN (:keys)
+
+-- name: hold_result
+-- A number below 0 is none yet: the call is being carried out for the first time.
+INSERT INTO {db}.call_results (call_key, number, expires_at) VALUES (:key, -1, :expires_at)
+ON DUPLICATE KEY UPDATE number = number
+
+-- name: count_result
+UPDATE {db}.call_results SET number = :number WHERE call_key = :key
+
+-- name: old_results
+SELECT call_key FROM {db}.call_results FORCE INDEX (call_results_expiring)
+WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
+
+-- name: forget_old_results_of
+-- Along the primary key, as those that keep results lock them.
+DELETE FROM {db}.call_results WHERE call_key IN (:keys) AND expires_at <= :now

@@ -20,6 +20,7 @@ from pinlater.server.backends.contract import (
     CommitStats,
     Dequeued,
     Expired,
+    IdempotencyKey,
     JobFilter,
     JobRecord,
     KeptReport,
@@ -30,6 +31,8 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
+from pinlater.server.backends.fleet import CallResult
+from pinlater.server.backends.mysql import call_results
 from pinlater.server.backends.mysql.buckets import Buckets
 from pinlater.server.backends.mysql.checkpoint import Checkpointer, CheckpointRequest
 from pinlater.server.backends.mysql.claim import MOST_JOBS, Claimer, ClaimRequest
@@ -154,11 +157,19 @@ class MysqlShard:
 
     # The life of jobs
 
-    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
-        return await self._in(queue, lambda at: self._store(enqueue(at, jobs)))
+    async def enqueue_jobs(
+        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        return await self._in(queue, lambda at: self._store(enqueue(at, jobs, once)))
 
-    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
-        return await self._in(queue, lambda at: self._store(import_(at, jobs)))
+    async def import_jobs(
+        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        return await self._in(queue, lambda at: self._store(import_(at, jobs, once)))
+
+    async def call_result(self, queue: str, key: bytes) -> CallResult | None:
+        await self._queues.named(queue)
+        return await call_results.look_up(self._database, key)
 
     async def _in(self, queue: str, call: Callable[[Queue], Awaitable[_T]]) -> _T:
         """Make a call that finds out by itself that its queue is gone: another server may have made it anew."""
@@ -279,34 +290,52 @@ class MysqlShard:
     # By hand and by the monitor
 
     async def retry_failed_jobs(
-        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
         at = await self._queues.named(queue)
-        moved = await self._upkeep.retry(at, priority, attempts, run_after_ms, limit)
+        moved = await self._upkeep.retry(at, priority, attempts, run_after_ms, limit, once=once)
         self._look_anew(at)
         return moved
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
         search = await self._search(queue, which)
         ids = await self._looker.ids_of(search, limit)
-        return await self._upkeep.delete(search.queue, which.state, ids[:limit]) if ids else 0
+        return await self._upkeep.delete(search.queue, which.state, ids, limit, once) if ids or once else 0
 
     async def retry_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
         at = await self._queues.named(queue)
-        moved = await self._upkeep.retry_these(at, jobs, attempts, run_after_ms)
+        moved = await self._upkeep.retry_these(at, jobs, attempts, run_after_ms, once)
         self._look_anew(at)
         return moved
 
-    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
-        return await self._upkeep.delete_these(await self._queues.named(queue), jobs, state)
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+    ) -> int:
+        return await self._upkeep.delete_these(await self._queues.named(queue), jobs, state, once)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         return await self._upkeep.reap(self._database.now_ms(), limit, server_age_ms, quiet_ms)
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         return await self._upkeep.collect(succeeded_ttl_ms, failed_ttl_ms, limit)
+
+    async def forget_results(self, limit: int) -> int:
+        return await call_results.forget(self._database, limit)
 
     async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await self._reports.keep(worker_id, report, keep_ms)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import JobRecord, NewJob
+from pinlater.server.backends.contract import IdempotencyKey, JobRecord, NewJob
+from pinlater.server.backends.fleet import CallResult
+from pinlater.server.backends.mysql.call_results import keep_new, recall
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.ids import Ids
 from pinlater.server.backends.mysql.lane import Batch
@@ -37,6 +40,7 @@ class StoreRequest:
         priorities: of each job.
         keys: unique key of each job; None when no job has one.
         write: makes their rows.
+        once: what the call is known by when it is sent again.
         first_id: job number n gets the id ``first_id + n``, whatever number of attempts it takes. 0: not known yet.
         weight: what it adds to a transaction, in bytes.
     """
@@ -46,6 +50,7 @@ class StoreRequest:
     priorities: Sequence[int]
     keys: Sequence[str | None] | None
     write: Writer
+    once: IdempotencyKey | None = None
     first_id: int = 0
     weight: int = field(init=False)
 
@@ -57,19 +62,19 @@ class StoreRequest:
         return f"{self.queue.prefixes[self.priorities[place] - 1]}{self.first_id + place}"
 
 
-def enqueue(queue: Queue, jobs: Sequence[NewJob]) -> StoreRequest:
+def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> StoreRequest:
     """Return the request to store new jobs."""
     keys = [job.unique_key for job in jobs]
-    return StoreRequest(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row)
+    return StoreRequest(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row, once)
 
 
-def import_(queue: Queue, jobs: Sequence[JobRecord]) -> StoreRequest:
+def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> StoreRequest:
     """Return the request to store jobs with a past; nobody here holds their claims."""
     there = [job._replace(state=PENDING) if job.state == IN_PROGRESS else job for job in jobs]
     keys = [job.unique_key if job.state == PENDING else None for job in there]
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in there]
     there = [job._replace(unique_key=key) for job, key in zip(there, keys, strict=True)]
-    return StoreRequest(queue, there, priorities, keys if any(keys) else None, _old_row)
+    return StoreRequest(queue, there, priorities, keys if any(keys) else None, _old_row, once)
 
 
 def _new_row(job: NewJob, local_id: int, queue_id: int, now: int) -> bytes:
@@ -121,13 +126,13 @@ class Storer:
             there = [request for request in batch.requests if request.queue.id not in missing]
             try:
                 async with self._database.transaction() as transaction:
-                    twins = await _store(transaction, there, batch)
+                    names = await _store(transaction, there, batch)
                 break
             except _QueuesGone as error:  # nothing was stored: the others' jobs once more
                 missing |= error.queue_ids
         batch.answer(
             [
-                not_found(request.queue.name) if request.queue.id in missing else _names(request, twins)
+                not_found(request.queue.name) if request.queue.id in missing else names[id(request)]
                 for request in batch.requests
             ]
         )
@@ -141,32 +146,78 @@ class _QueuesGone(Exception):
         self.queue_ids = queue_ids
 
 
-async def _store(transaction: Transaction, requests: Sequence[StoreRequest], batch: StoreBatch) -> _Twins:
-    """Store and commit; return which jobs were not stored because of their keys."""
+Names = dict[int, list[str]]
+"""By identity of a request, the descriptors of its jobs."""
+
+
+async def _store(transaction: Transaction, requests: Sequence[StoreRequest], batch: StoreBatch) -> Names:
+    """Store and commit; return the jobs' descriptors."""
     wanted = sorted({request.queue.id for request in requests})
     if batch.conflicts:  # over a key: with the others' attempts out of the way, this one succeeds
         await transaction.rows("enter_alone", queues=wanted)
+    known = await _known(transaction, requests, is_doubtful=batch.is_uncertain or batch.conflicts > 0)
+    fresh = _first_ones(request for request in requests if id(request) not in known)
     # An attempt whose connection broke at its end may have been committed. The ids tell, as none is used twice.
-    stored = await _stored(transaction, requests) if batch.is_uncertain else set()
-    twins = await _twins(transaction, requests, stored)
+    stored = await _stored(transaction, fresh) if batch.is_uncertain else set()
+    twins = await _twins(transaction, fresh, stored)
     rows = [
         (request, place)
-        for request in requests
+        for request in fresh
         if request.keys is not None or request.first_id not in stored
         for place in range(len(request.jobs))
         if (id(request), place) not in twins and request.first_id + place not in stored
     ]
-    if any(request.keys is not None for request in requests):
+    if any(request.keys is not None for request in fresh):
         rows.sort(key=_place_in_index)
     held, *_ = await transaction.run(
-        transaction.bind("hold_queues", queues=wanted), *(_insertions(transaction, rows) if rows else ())
+        transaction.bind("hold_queues", queues=wanted),
+        *(_insertions(transaction, rows) if rows else ()),
+        *keep_new(transaction, _results(fresh, twins)),
     )
     missing = set(wanted) - {queue_id for (queue_id,) in held.rows}
     if missing:
         raise _QueuesGone(missing)
     with batch.committing():
         await transaction.commit()
-    return twins
+    return _with_repeats(requests, known | {id(request): _names(request, twins) for request in fresh})
+
+
+async def _known(transaction: Transaction, requests: Sequence[StoreRequest], *, is_doubtful: bool) -> Names:
+    """Return what was carried out before. A first try is not looked up: should it be a second one, its key is there."""
+    asked = [request for request in requests if request.once is not None and (is_doubtful or request.once.is_repeat)]
+    results = await recall(transaction, {request.once.value for request in asked if request.once})
+    return {
+        id(request): results[request.once.value].names(request.queue.head, request.priorities)
+        for request in asked
+        if request.once and request.once.value in results
+    }
+
+
+def _first_ones(requests: Iterable[StoreRequest]) -> list[StoreRequest]:
+    """Return the requests without those that repeat another one of them."""
+    firsts: dict[object, StoreRequest] = {}
+    for request in requests:
+        firsts.setdefault(id(request) if request.once is None else request.once.value, request)
+    return list(firsts.values())
+
+
+def _with_repeats(requests: Sequence[StoreRequest], names: Names) -> Names:
+    """Add those that repeat another request of the same transaction."""
+    if len(names) == len(requests):
+        return names
+    firsts = {request.once.value: names[id(request)] for request in requests if request.once and id(request) in names}
+    return {id(request): firsts[request.once.value] for request in requests if request.once} | names
+
+
+def _results(requests: Iterable[StoreRequest], twins: _Twins) -> Iterator[tuple[IdempotencyKey, CallResult]]:
+    """Yield what calls with keys are remembered by."""
+    elsewhere: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for (request_id, place), name in twins.items():
+        job = JobDescriptor.parse(name)
+        elsewhere[request_id].append((place, job.priority, job.local_id))
+    for request in requests:
+        if request.once is not None:
+            yield request.once, CallResult(request.first_id, elsewhere.get(id(request), ()))
 
 
 def _place_in_index(row: Row) -> tuple[int, str]:

@@ -9,7 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import Collected, Expired
+from pinlater.server.backends.contract import Collected, Expired, IdempotencyKey
+from pinlater.server.backends.mysql.call_results import Count, count_once
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queues import Queues
 from pinlater.server.backends.mysql.transaction import Transaction
@@ -31,7 +32,16 @@ class Upkeep:
         self._database = database
         self._queues = queues
 
-    async def retry(self, queue: Queue, priority: int, attempts: int, run_after_ms: int | None, limit: int) -> int:
+    async def retry(
+        self,
+        queue: Queue,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None,
+    ) -> int:
         """FAILED -> PENDING; return how many."""
         moved = 0
         async with self._database.within_time():
@@ -39,46 +49,56 @@ class Upkeep:
                 wanted = limit - moved
                 find = self._database.queries.bind("failed_jobs", queue=queue.id, priority=priority, limit=wanted)
                 found = [row[0] for row in await self._database.rows(find)]
-                retried = await self._retry(queue, {priority: found}, attempts, run_after_ms)
-                moved += retried
-                if retried == wanted or len(found) < wanted:
+                count = Count(once, limit, moved)
+                moved = await self._retry(queue, {priority: found}, attempts, run_after_ms, count)
+                if moved >= limit or len(found) < wanted:
                     return moved
                 # Somebody else was quicker with some of them, and there may be more.
 
     async def retry_these(
-        self, queue: Queue, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+        self,
+        queue: Queue,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        once: IdempotencyKey | None,
     ) -> int:
         """Those of the jobs that are FAILED -> PENDING; return how many."""
-        return await self._retry(queue, _by_priority(jobs), attempts, run_after_ms)
+        return await self._retry(queue, _by_priority(jobs), attempts, run_after_ms, Count(once))
 
     async def _retry(
-        self, queue: Queue, ids: Mapping[int, Sequence[int]], attempts: int, run_after_ms: int | None
+        self, queue: Queue, ids: Mapping[int, Sequence[int]], attempts: int, run_after_ms: int | None, count: Count
     ) -> int:
-        """Move jobs, by priority, as far as they are FAILED; return how many."""
+        """Move jobs, by priority, as far as they are FAILED; return how many the call has moved."""
 
-        async def work(transaction: Transaction) -> int:
+        async def work(transaction: Transaction, left: int | None) -> int:
             run_after = transaction.now if run_after_ms is None else run_after_ms
             values = {"attempts": attempts, "run_after": run_after, "now": transaction.now, "queue": queue.id}
             changed = 0
             for priority, some in ids.items():
-                changed += await _change(transaction, some, "retry_jobs", priority=priority, **values)
+                changed += await _change(transaction, some[:left], "retry_jobs", priority=priority, **values)
             return changed
 
-        return await self._database.change(work, is_repeatable=False)
+        return await count_once(self._database, count, work)
 
-    async def delete(self, queue: Queue, state: int, ids: Sequence[int]) -> int:
-        """Remove the given jobs, as far as they are still in that state; return how many."""
-        return await self._database.change(
-            lambda transaction: _change(
-                transaction, ids, "delete_jobs", state=state, queue=queue.id, is_any=True, priority=0
-            ),
-            is_repeatable=False,
-        )
+    async def delete(
+        self, queue: Queue, state: int, ids: Sequence[int], limit: int, once: IdempotencyKey | None
+    ) -> int:
+        """Remove the given jobs, as far as they are still in that state, up to a number; return how many."""
 
-    async def delete_these(self, queue: Queue, jobs: Sequence[JobDescriptor], state: int) -> int:
+        async def work(transaction: Transaction, left: int | None) -> int:
+            return await _change(
+                transaction, ids[:left], "delete_jobs", state=state, queue=queue.id, is_any=True, priority=0
+            )
+
+        return await count_once(self._database, Count(once, limit), work)
+
+    async def delete_these(
+        self, queue: Queue, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
+    ) -> int:
         """Remove those of the jobs that are in that state; return how many."""
 
-        async def work(transaction: Transaction) -> int:
+        async def work(transaction: Transaction, _: int | None) -> int:
             changed = 0
             for priority, ids in _by_priority(jobs).items():
                 changed += await _change(
@@ -86,7 +106,7 @@ class Upkeep:
                 )
             return changed
 
-        return await self._database.change(work, is_repeatable=False)
+        return await count_once(self._database, Count(once), work)
 
     async def reap(self, asked_ms: int, limit: int, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         """End claims that had expired when that was asked for."""

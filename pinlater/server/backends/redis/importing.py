@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import JobRecord
+from pinlater.server.backends.contract import IdempotencyKey, JobRecord
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.records import time_argument
-from pinlater.server.backends.redis.working import names_of, pack
+from pinlater.server.backends.redis.working import kept_as, pack, result_of
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 
 
-async def import_jobs(asker: Asker, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
-    """Store jobs in the states that they had; never sent twice."""
+async def import_jobs(asker: Asker, queue: str, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> list[str]:
+    """Store jobs in the states that they had; sent twice only if the shard knows them again."""
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
     packed = pack([_argument(job, priority) for job, priority in zip(jobs, priorities, strict=True)])
     bodies = [job.body or b"" for job in jobs]
-    answer = await asker.ask("import", queue, packed, *bodies, is_repeatable=False)
-    return names_of(f"{queue}:s{asker.name}:p", priorities, answer)
+    is_repeatable = once is not None
+    answer = await asker.ask("import", queue, *kept_as(once), packed, *bodies, is_repeatable=is_repeatable)
+    return result_of(answer).names(f"{queue}:s{asker.name}:p", priorities)
 
 
 def _argument(job: JobRecord, priority: int) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from pinlater.server.backends.contract import (
     CommitStats,
     Dequeued,
     Expired,
+    IdempotencyKey,
     JobFilter,
     JobRecord,
     KeptReport,
@@ -34,7 +35,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import ShardClock, ShardUnreachable
+from pinlater.server.backends.fleet import CallResult, ShardClock, ShardUnreachable
 from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.cluster import elsewhere
@@ -175,14 +176,21 @@ class RedisShard:
 
     # The life of jobs
 
-    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
-        names = await working.enqueue(self._work, queue, jobs)
+    async def call_result(self, queue: str, key: bytes) -> CallResult | None:
+        return await working.call_result(self._work, queue, key)
+
+    async def enqueue_jobs(
+        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        names = await working.enqueue(self._work, queue, jobs, once)
         if names:
             self._wakeups.tell(queue, working.first_due_of(jobs))
         return names
 
-    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
-        names = await importing.import_jobs(self._look, queue, jobs)
+    async def import_jobs(
+        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        names = await importing.import_jobs(self._look, queue, jobs, once)
         self._wakeups.tell(queue)
         return names
 
@@ -271,9 +279,16 @@ class RedisShard:
     # By hand and by the monitor
 
     async def retry_failed_jobs(
-        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
-        moved = await upkeep.retry(self._look, queue, upkeep.Retry(priority, attempts, run_after_ms, limit))
+        moved = await upkeep.retry(self._look, queue, upkeep.Retry(priority, attempts, run_after_ms, limit, once))
         return self._told(queue, moved, run_after_ms)
 
     def _came_back(self, queue: str) -> None:
@@ -286,17 +301,25 @@ class RedisShard:
             self._wakeups.tell(queue, due_ms)
         return moved
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
-        return await upkeep.delete(self._look, await self._search(queue, which), limit)
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
+        return await upkeep.delete(self._look, await self._search(queue, which), limit, once)
 
     async def retry_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
-        moved = await upkeep.retry_these(self._look, queue, jobs, attempts, run_after_ms)
+        moved = await upkeep.retry_these(self._look, queue, jobs, attempts, run_after_ms, once=once)
         return self._told(queue, moved, run_after_ms)
 
-    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
-        return await upkeep.delete_these(self._look, queue, jobs, state)
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+    ) -> int:
+        return await upkeep.delete_these(self._look, queue, jobs, state, once)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         asked_at = self._look.now()
@@ -310,6 +333,9 @@ class RedisShard:
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
         return await upkeep.collect(self._look, await self._queues.listed(), succeeded_ttl_ms, failed_ttl_ms, limit)
+
+    async def forget_results(self, limit: int) -> int:  # noqa: ARG002 - Redis lets go of them by itself
+        return 0
 
     async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.keep(self._aside, worker_id, report, keep_ms)

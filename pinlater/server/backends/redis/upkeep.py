@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import Collected, Expired
+from pinlater.server.backends.contract import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.looking import AT_ONCE, Search, matching
 from pinlater.server.backends.redis.records import Found
-from pinlater.server.backends.redis.working import pack
+from pinlater.server.backends.redis.working import kept_as, pack
 
 
 class Retry(NamedTuple):
@@ -27,6 +27,7 @@ class Retry(NamedTuple):
     attempts: int
     run_after_ms: int | None
     limit: int
+    once: IdempotencyKey | None = None
 
 
 class Respite(NamedTuple):
@@ -53,62 +54,95 @@ class _Overdue(NamedTuple):
 
 
 async def retry(asker: Asker, queue: str, which: Retry) -> int:
-    """Make failed jobs pending, the oldest first; return how many. No chunk is sent twice, lest too many move."""
+    """Make failed jobs pending, the oldest first; return how many.
+
+    A chunk is sent twice only if the shard knows it again, lest too many move.
+    """
     run_after = "" if which.run_after_ms is None else which.run_after_ms
+    kept, is_repeatable = (*kept_as(which.once), which.limit), which.once is not None
     moved = 0
     some: int
     while True:
-        asked = min(which.limit - moved, AT_ONCE)
-        some = await asker.ask(
-            "retry", queue, which.priority, which.attempts, run_after, max(asked, 0), is_repeatable=False
-        )
-        moved += some
+        asked = max(min(which.limit - moved, AT_ONCE), 0)
+        of_jobs = (which.priority, which.attempts, run_after, asked)
+        some, in_all = await asker.ask("retry", queue, *kept, *of_jobs, is_repeatable=is_repeatable)
+        moved = in_all if which.once else moved + some
         if some < asked or moved >= which.limit:
             return moved
 
 
 async def retry_these(
-    asker: Asker, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+    asker: Asker,
+    queue: str,
+    jobs: Sequence[JobDescriptor],
+    attempts: int,
+    run_after_ms: int | None,
+    *,
+    once: IdempotencyKey | None,
 ) -> int:
     """Make those of the jobs that are failed pending; return how many."""
     packed = pack([(job.priority, job.local_id) for job in jobs])
-    run_after = "" if run_after_ms is None else run_after_ms
-    moved: int = await asker.ask("retry_these", queue, attempts, run_after, packed, is_repeatable=False)
+    of_jobs = (attempts, "" if run_after_ms is None else run_after_ms, packed)
+    is_repeatable = once is not None
+    moved: int = await asker.ask("retry_these", queue, *kept_as(once), *of_jobs, is_repeatable=is_repeatable)
     return moved
 
 
-async def delete_these(asker: Asker, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
+async def delete_these(
+    asker: Asker, queue: str, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
+) -> int:
     """Delete those of the jobs that are in a state; return how many."""
     by_priority: defaultdict[int, list[int]] = defaultdict(list)
     for job in jobs:
         by_priority[job.priority].append(job.local_id)
     deleted = 0
     for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is noticed all the same
-        deleted += await asker.ask("delete", queue, state, priority, pack(ids))
+        # Each priority is a call of its own to the shard.
+        part = once and once._replace(value=once.value + b":p%d" % priority)
+        _, gone = await _delete_some(asker, queue, _Doomed(state, priority, ids), part)
+        deleted += gone
     return deleted
 
 
-async def delete(asker: Asker, search: Search, limit: int) -> int:
+class _Doomed(NamedTuple):
+    """Jobs to be deleted, as far as they are still in that state."""
+
+    state: int
+    priority: int
+    ids: Sequence[int]
+
+
+async def delete(asker: Asker, search: Search, limit: int, once: IdempotencyKey | None) -> int:
     """Delete jobs that match, as long as they are still in that state; return how many."""
     deleted = 0
-    chunk: list[Found] = []
     for priority in search.priorities:
-        async for found in matching(asker, search, priority, limit - deleted):
-            chunk.append(found)
-            if len(chunk) == AT_ONCE:
-                deleted += await _delete_some(asker, search, priority, chunk)
-                chunk = []
-        deleted += await _delete_some(asker, search, priority, chunk)
-        chunk = []
+        async for ids in _chunks(matching(asker, search, priority, limit - deleted)):
+            doomed = _Doomed(search.which.state, priority, ids)
+            gone, in_all = await _delete_some(asker, search.queue, doomed, once, limit)
+            deleted = in_all if once else deleted + gone
     return deleted
 
 
-async def _delete_some(asker: Asker, search: Search, priority: int, chunk: list[Found]) -> int:
-    if not chunk:
-        return 0
-    ids = pack([found.local_id for found in chunk])
-    gone: int = await asker.ask("delete", search.queue, search.which.state, priority, ids)
-    return gone
+async def _chunks(found: AsyncIterator[Found]) -> AsyncIterator[list[int]]:
+    """Yield ids, as many at once as one script takes."""
+    chunk: list[int] = []
+    async for one in found:
+        chunk.append(one.local_id)
+        if len(chunk) == AT_ONCE:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+async def _delete_some(
+    asker: Asker, queue: str, doomed: _Doomed, once: IdempotencyKey | None, limit: int | None = None
+) -> tuple[int, int]:
+    """Return how many were deleted, now and by all calls with this key; without a limit, the first one does it all."""
+    kept = (*kept_as(once), "" if limit is None or once is None else limit)
+    of_jobs = (doomed.state, doomed.priority, pack(doomed.ids))
+    gone, in_all = await asker.ask("delete", queue, *kept, *of_jobs, is_repeatable=once is not None)
+    return gone, in_all
 
 
 async def reap(asker: Asker, queues: Iterable[str], limit: int, respite: Respite) -> list[Expired]:

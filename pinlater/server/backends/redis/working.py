@@ -19,9 +19,11 @@ from pinlater.server.backends.contract import (
     Claim,
     ClaimedJob,
     Dequeued,
+    IdempotencyKey,
     NewJob,
     Settled,
 )
+from pinlater.server.backends.fleet import CallResult
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.records import MOST_EXACT, due_of, time_argument
 from pinlater.server.backends.tokens import Tokens, interval_us, most_saved_us
@@ -39,29 +41,37 @@ _CLAIMS_AT_ONCE = 500
 """So many claims are looked at by one script."""
 
 
-async def enqueue(asker: Asker, queue: str, jobs: Sequence[NewJob]) -> list[str]:
-    """Store jobs; never sent twice."""
+def kept_as(once: IdempotencyKey | None) -> tuple[bytes, int]:
+    """Return an idempotency key, and how long the result is kept, as scripts take them."""
+    return (b"", 0) if once is None else (once.value, once.keep_ms)
+
+
+async def enqueue(asker: Asker, queue: str, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> list[str]:
+    """Store jobs; sent twice only if the shard knows them again."""
     try:
         packed = pack((*zip(*map(_argument, jobs), strict=True), len(jobs)) if jobs else _NO_JOBS)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
-    answer = await asker.ask("enqueue", queue, packed, *map(_body, jobs), is_repeatable=False)
-    return names_of(f"{queue}:s{asker.name}:p", map(_priority, jobs), answer)
+    is_repeatable = once is not None
+    answer = await asker.ask("enqueue", queue, *kept_as(once), packed, *map(_body, jobs), is_repeatable=is_repeatable)
+    return result_of(answer).names(f"{queue}:s{asker.name}:p", map(_priority, jobs))
 
 
-def names_of(head: str, priorities: Iterable[int], answer: Sequence[bytes]) -> list[str]:
-    """Return the descriptors of jobs that were stored, or were there by their unique keys.
-
-    Args:
-        head: of the descriptors: ``queue:s<shard>:p``.
-        priorities: one for each job.
-        answer: of the script.
-    """
+def result_of(answer: Sequence[bytes]) -> CallResult:
+    """Return what a script says of jobs that were stored, or were there by their unique keys."""
     before, *there = answer
-    names = [f"{head}{priority}:{local_id}" for local_id, priority in enumerate(priorities, int(before) + 1)]
-    for place, priority, member in zip(*[iter(there)] * 3, strict=True):
-        names[int(place)] = f"{head}{priority.decode()}:{member[1:].decode()}"
-    return names
+    elsewhere = [
+        (int(place), int(priority), int(member[1:])) for place, priority, member in zip(*[iter(there)] * 3, strict=True)
+    ]
+    return CallResult(int(before) + 1, elsewhere)
+
+
+async def call_result(asker: Asker, queue: str, key: bytes) -> CallResult | None:
+    """Return what the shard did of a call; None if it knows nothing of that."""
+    answer = await asker.ask("result", queue, key)
+    if answer is None or isinstance(answer, int):
+        return None if answer is None else CallResult(answer)
+    return result_of(answer)
 
 
 def first_due_of(jobs: Sequence[NewJob]) -> int | None:

@@ -22,6 +22,7 @@ from pinlater.server.backends.contract import (
     CommitStats,
     Dequeued,
     Expired,
+    IdempotencyKey,
     JobFilter,
     JobRecord,
     KeptReport,
@@ -35,7 +36,7 @@ from pinlater.server.backends.contract import (
 )
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.shard_state import ShardState
-from pinlater.server.backends.sqlite import looking, queues, reports, upkeep
+from pinlater.server.backends.sqlite import call_results, looking, queues, reports, upkeep
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
@@ -72,6 +73,7 @@ _VERBS = (
     upkeep.delete,
     upkeep.delete_these,
     upkeep.collect,
+    call_results.forget,
     reports.keep,
 )
 """In the order within a transaction: what makes jobs claimable stands before ``claim``.
@@ -187,20 +189,24 @@ class SqliteBackend:
 
     # The life of jobs
 
-    async def enqueue_jobs(self, queue: str, jobs: Sequence[NewJob]) -> list[str]:
+    async def enqueue_jobs(
+        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
         at = self._named(queue)
         if not jobs:
             return []
-        prefixes, request = at.prefixes, EnqueueRequest(at.id, jobs)
+        prefixes, request = at.prefixes, EnqueueRequest(at.id, jobs, once)
         if any(map(_unique_key_of, jobs)):
             places = await self._writer.submit(enqueue_unique, request)
             return [f"{prefixes[priority - 1]}{local_id}" for priority, local_id in places]
         first_id = await self._writer.submit(enqueue, request)
         return [f"{prefixes[job.priority - 1]}{local_id}" for local_id, job in enumerate(jobs, first_id)]
 
-    async def import_jobs(self, queue: str, jobs: Sequence[JobRecord]) -> list[str]:
+    async def import_jobs(
+        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
         at = self._named(queue)
-        places = await self._writer.submit(import_jobs, ImportRequest(at.id, jobs))
+        places = await self._writer.submit(import_jobs, ImportRequest(at.id, jobs, once))
         return [f"{at.prefixes[priority - 1]}{local_id}" for priority, local_id in places]
 
     async def dequeue_jobs(
@@ -276,27 +282,43 @@ class SqliteBackend:
     # By hand and by the monitor
 
     async def retry_failed_jobs(
-        self, queue: str, priority: int, attempts: int, run_after_ms: int | None, limit: int
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
-        request = upkeep.RetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit)
+        request = upkeep.RetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
         moved: int = await self._writer.submit(upkeep.retry, request)
         return moved
 
-    async def delete_jobs(self, queue: str, which: JobFilter, limit: int) -> int:
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
         search = self._search(queue, which)
         ids = await self._readers.run(looking.ids_of, search, limit)
-        deleted: int = await self._writer.submit(upkeep.delete, upkeep.DeleteRequest(search.queue.id, which.state, ids))
+        request = upkeep.DeleteRequest(search.queue.id, which.state, ids, limit, once)
+        deleted: int = await self._writer.submit(upkeep.delete, request)
         return deleted
 
     async def retry_these_jobs(
-        self, queue: str, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
     ) -> int:
-        request = upkeep.RetryTheseRequest(self._named(queue).id, _checked(jobs), attempts, run_after_ms)
+        request = upkeep.RetryTheseRequest(self._named(queue).id, _checked(jobs), attempts, run_after_ms, once)
         moved: int = await self._writer.submit(upkeep.retry_these, request)
         return moved
 
-    async def delete_these_jobs(self, queue: str, jobs: Sequence[JobDescriptor], state: int) -> int:
-        request = upkeep.DeleteTheseRequest(self._named(queue).id, _checked(jobs), state)
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+    ) -> int:
+        request = upkeep.DeleteTheseRequest(self._named(queue).id, _checked(jobs), state, once)
         deleted: int = await self._writer.submit(upkeep.delete_these, request)
         return deleted
 
@@ -320,6 +342,10 @@ class SqliteBackend:
             for queue_id, succeeded, failed in collected
             if queue_id in names
         ]
+
+    async def forget_results(self, limit: int) -> int:
+        forgotten: int = await self._writer.submit(call_results.forget, limit)
+        return forgotten
 
     async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await self._writer.submit(reports.keep, reports.KeepRequest(worker_id, report, keep_ms))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.contract import NewJob
+from pinlater.server.backends.contract import IdempotencyKey, NewJob
+from pinlater.server.backends.sqlite.call_results import NewNumber, Place, keep, keep_new, recall_places
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
 from pinlater.server.backends.sqlite.transaction import Transaction
 
 ROWS_PER_STATEMENT = 100
-
-Place = tuple[int, int]
-"""Priority and id of a job."""
 
 
 class EnqueueRequest(NamedTuple):
@@ -21,16 +19,21 @@ class EnqueueRequest(NamedTuple):
 
     queue_id: int
     jobs: Sequence[NewJob]
+    once: IdempotencyKey | None = None
 
 
 def enqueue(transaction: Transaction, requests: Sequence[EnqueueRequest]) -> list[int]:
     """Store jobs without unique keys; return each request's first id, the others follow it."""
-    return [_enqueue_one(transaction, request) for request in requests]
+    first_ids = [transaction.take_ids(len(request.jobs)) for request in requests]
+    wanted = [NewNumber(once, at) for (_, _, once), at in zip(requests, first_ids, strict=True) if once is not None]
+    known = keep_new(transaction, wanted) if wanted else {}
+    return [_enqueue_one(transaction, request, at, known) for request, at in zip(requests, first_ids, strict=True)]
 
 
-def _enqueue_one(transaction: Transaction, request: EnqueueRequest) -> int:
-    queue_id, jobs = request
-    first_id = transaction.take_ids(len(jobs))
+def _enqueue_one(transaction: Transaction, request: EnqueueRequest, first_id: int, known: Mapping[bytes, int]) -> int:
+    queue_id, jobs, once = request
+    if known and once is not None and known.get(once.value, first_id) != first_id:
+        return known[once.value]
     now = transaction.now
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
@@ -47,7 +50,10 @@ def enqueue_unique(transaction: Transaction, requests: Sequence[EnqueueRequest])
 
 
 def _enqueue_unique_one(transaction: Transaction, request: EnqueueRequest) -> list[Place]:
-    queue_id, jobs = request
+    queue_id, jobs, once = request
+    known = recall_places(transaction, once, len(jobs))
+    if known is not None:
+        return known
     taken = places_of_keys(transaction, queue_id, {job.unique_key for job in jobs if job.unique_key is not None})
     first_id = transaction.take_ids(len(jobs))  # those of jobs that are there already are never used
     fresh: list[NewJob] = []
@@ -61,6 +67,7 @@ def _enqueue_unique_one(transaction: Transaction, request: EnqueueRequest) -> li
                 taken[job.unique_key] = place
         places.append(place)
     _insert_unique(transaction, queue_id, fresh, first_id)
+    keep(transaction, once, first_id, places)
     return places
 
 

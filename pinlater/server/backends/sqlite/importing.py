@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import JobRecord
-from pinlater.server.backends.sqlite.enqueue import Place, places_of_keys
+from pinlater.server.backends.contract import IdempotencyKey, JobRecord
+from pinlater.server.backends.sqlite.call_results import Place, keep, recall_places
+from pinlater.server.backends.sqlite.enqueue import places_of_keys
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction
 from pinlater.wire.messages import IN_PROGRESS, PENDING
@@ -18,6 +19,7 @@ class ImportRequest(NamedTuple):
 
     queue_id: int
     jobs: Sequence[JobRecord]
+    once: IdempotencyKey | None = None
 
 
 def import_jobs(transaction: Transaction, requests: Sequence[ImportRequest]) -> list[list[Place]]:
@@ -25,10 +27,16 @@ def import_jobs(transaction: Transaction, requests: Sequence[ImportRequest]) -> 
     return [_import(transaction, *request) for request in requests]
 
 
-def _import(transaction: Transaction, queue_id: int, jobs: Sequence[JobRecord]) -> list[Place]:
+def _import(
+    transaction: Transaction, queue_id: int, jobs: Sequence[JobRecord], once: IdempotencyKey | None
+) -> list[Place]:
+    known = recall_places(transaction, once, len(jobs))
+    if known is not None:
+        return known
     taken = places_of_keys(transaction, queue_id, {key for job in jobs if (key := _key_of(job)) is not None})
     places, rows = [], []
-    for local_id, job in enumerate(jobs, transaction.take_ids(len(jobs))):
+    first_id = transaction.take_ids(len(jobs))
+    for local_id, job in enumerate(jobs, first_id):
         key = _key_of(job)
         place = None if key is None else taken.get(key)
         if place is None:
@@ -38,6 +46,7 @@ def _import(transaction: Transaction, queue_id: int, jobs: Sequence[JobRecord]) 
                 taken[key] = place
         places.append(place)
     transaction.run_many(QUERIES["import_job"], rows)
+    keep(transaction, once, first_id, places)
     return places
 
 

@@ -34,6 +34,12 @@ def insert_jobs(rows: int) -> str:
 
 
 @lru_cache(maxsize=128)
+def insert_results(rows: int) -> str:
+    """Return the insertion of so many results of calls, three parameters a row; those with a known key are left out."""
+    return QUERIES["insert_results"] + " " + ", ".join(["(?, ?, ?)"] * rows)
+
+
+@lru_cache(maxsize=128)
 def insert_unique_jobs(rows: int) -> str:
     """Return the same for jobs with unique keys, with a seventh parameter a row."""
     values = ", ".join(

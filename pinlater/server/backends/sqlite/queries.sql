@@ -282,3 +282,21 @@ DELETE FROM reports WHERE rowid IN (SELECT rowid FROM reports WHERE expires_at <
 -- name: reports
 -- ?1 limit, ?2 now.
 SELECT worker_id, report, reported_at FROM reports WHERE expires_at > ?2 ORDER BY expires_at DESC LIMIT ?1
+
+-- name: insert_results
+-- Completed by queries.insert_results(): VALUES rows follow.
+INSERT OR IGNORE INTO call_results (key, number, expires_at) VALUES
+
+-- name: keep_result
+-- ?1 key, ?2 number, ?3 places, ?4 expires at.
+INSERT OR REPLACE INTO call_results (key, number, places, expires_at) VALUES (?1, ?2, ?3, ?4)
+
+-- name: call_result
+-- ?1 key, ?2 now.
+SELECT number, places FROM call_results WHERE key = ?1 AND expires_at > ?2
+
+-- name: forget_results
+-- ?1 now, ?2 limit.
+DELETE FROM call_results WHERE key IN (
+    SELECT key FROM call_results INDEXED BY call_results_expiring WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2
+)

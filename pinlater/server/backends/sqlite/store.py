@@ -16,7 +16,7 @@ from pinlater.server.backends.sqlite.queries import schema
 
 log = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _LOCK_PATIENCE_SECONDS = 5.0
 _NETWORK_FILE_SYSTEMS = frozenset(

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
+from pinlater.server.backends.contract import IdempotencyKey
+from pinlater.server.backends.sqlite.call_results import keep, recall
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list
 from pinlater.wire.messages import FAILED, SUCCEEDED
@@ -20,14 +22,17 @@ class RetryRequest(NamedTuple):
     attempts: int
     run_after_ms: int | None
     limit: int
+    once: IdempotencyKey | None
 
 
 class DeleteRequest(NamedTuple):
-    """The given jobs, as long as they are still in that state -> gone."""
+    """The given jobs, as long as they are still in that state -> gone, up to ``limit``."""
 
     queue_id: int
     state: int
     ids: Sequence[int]
+    limit: int
+    once: IdempotencyKey | None
 
 
 class RetryTheseRequest(NamedTuple):
@@ -37,6 +42,7 @@ class RetryTheseRequest(NamedTuple):
     jobs: Sequence[JobDescriptor]
     attempts: int
     run_after_ms: int | None
+    once: IdempotencyKey | None
 
 
 class DeleteTheseRequest(NamedTuple):
@@ -45,6 +51,7 @@ class DeleteTheseRequest(NamedTuple):
     queue_id: int
     jobs: Sequence[JobDescriptor]
     state: int
+    once: IdempotencyKey | None
 
 
 class ReapRequest(NamedTuple):
@@ -70,42 +77,62 @@ def retry(transaction: Transaction, requests: Sequence[RetryRequest]) -> list[in
 
 
 def _retry_one(transaction: Transaction, request: RetryRequest) -> int:
-    rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, request.limit))
+    before = recall(transaction, request.once) or 0
+    left = max(request.limit - before, 0)
+    rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, left))
     run_after = transaction.now if request.run_after_ms is None else request.run_after_ms
     ids = id_list(row[0] for row in rows)
-    return transaction.run(QUERIES["retry_jobs"], (request.queue_id, transaction.now, ids, request.attempts, run_after))
+    values = (request.queue_id, transaction.now, ids, request.attempts, run_after)
+    return _kept(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
+
+
+def _kept(transaction: Transaction, once: IdempotencyKey | None, number: int) -> int:
+    """Return how many jobs a call has changed in all; it is kept for when it is sent again."""
+    keep(transaction, once, number)
+    return number
 
 
 def delete(transaction: Transaction, requests: Sequence[DeleteRequest]) -> list[int]:
     """Carry out each request; return how many jobs it removed."""
-    return [
-        transaction.run(QUERIES["delete_jobs"], (request.queue_id, id_list(request.ids), request.state))
-        for request in requests
-    ]
+    return [_delete_one(transaction, request) for request in requests]
+
+
+def _delete_one(transaction: Transaction, request: DeleteRequest) -> int:
+    before = recall(transaction, request.once) or 0
+    ids = id_list(request.ids[: max(request.limit - before, 0)])
+    gone = transaction.run(QUERIES["delete_jobs"], (request.queue_id, ids, request.state))
+    return _kept(transaction, request.once, before + gone)
 
 
 def retry_these(transaction: Transaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
     """Carry out each request; return how many jobs it moved."""
-    return [_retry_these(transaction, *request) for request in requests]
+    return [_retry_these(transaction, request) for request in requests]
 
 
-def _retry_these(
-    transaction: Transaction, queue_id: int, jobs: Sequence[JobDescriptor], attempts: int, run_after_ms: int | None
-) -> int:
+def _retry_these(transaction: Transaction, request: RetryTheseRequest) -> int:
+    known = recall(transaction, request.once)
+    if known is not None:
+        return known
     now = transaction.now
-    run_after = now if run_after_ms is None else run_after_ms
-    rows = [(queue_id, now, job.local_id, job.priority, attempts, run_after) for job in jobs]
-    return transaction.run_many(QUERIES["retry_this_job"], rows)
+    run_after = now if request.run_after_ms is None else request.run_after_ms
+    head, tail = (request.queue_id, now), (request.attempts, run_after)
+    rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
+    return _kept(transaction, request.once, transaction.run_many(QUERIES["retry_this_job"], rows))
 
 
 def delete_these(transaction: Transaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
     """Carry out each request; return how many jobs it removed."""
-    return [
-        transaction.run_many(
-            QUERIES["delete_this_job"], [(queue_id, job.local_id, job.priority, state) for job in jobs]
-        )
-        for queue_id, jobs, state in requests
-    ]
+    return [_delete_these(transaction, *request) for request in requests]
+
+
+def _delete_these(
+    transaction: Transaction, queue_id: int, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
+) -> int:
+    known = recall(transaction, once)
+    if known is not None:
+        return known
+    rows = [(queue_id, job.local_id, job.priority, state) for job in jobs]
+    return _kept(transaction, once, transaction.run_many(QUERIES["delete_this_job"], rows))
 
 
 def reap(transaction: Transaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:

@@ -1,9 +1,13 @@
--- Those of some jobs that are FAILED -> PENDING with new attempts. ARGV[2] attempts, [3] run_after or empty for now, [4]:
--- MessagePack, a list of {priority, id}.
+-- Those of some jobs that are FAILED -> PENDING with new attempts. ARGV[2] idempotency key or empty, [3] for how many ms its
+-- result is kept; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of {priority, id}.
 -- Returns how many.
--- with records changes again
-local run_after = ARGV[3] ~= '' and ARGV[3] or NOW
-local jobs, members = cmsgpack.unpack(ARGV[4]), {}
+-- with records changes again results
+local known = recall(ARGV[2])
+if known then
+  return known
+end
+local run_after = ARGV[5] ~= '' and ARGV[5] or NOW
+local jobs, members = cmsgpack.unpack(ARGV[6]), {}
 for at, job in ipairs(jobs) do
   members[at] = member_of(job[2])
 end
@@ -14,9 +18,10 @@ for at, line in ipairs(read(JOBS, members)) do
   if state == FAILED and tonumber(priority) == jobs[at][1]
     and redis.call('ZREM', prefix .. 'f' .. priority, members[at]) == 1 then
     redis.call('ZREM', prefix .. 'F', members[at])
-    again(members[at], line, ARGV[2], run_after)
+    again(members[at], line, ARGV[4], run_after)
     moved = moved + 1
   end
 end
 carry_out()
+keep(ARGV[2], ARGV[3], moved)
 return moved
