@@ -15,6 +15,7 @@ from pinlater.server.room import FREE_BYTES
 from pinlater.server.secure import HandshakeFailed, SecureTransport, speaks_tls
 from pinlater.server.seldom import Seldom
 from pinlater.server.service import Answer
+from pinlater.wire import messages as wire
 from pinlater.wire.codec import PROTOCOL_ERROR, Call, CallTooLarge, Codec, TakesLong
 from pinlater.wire.framing import FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
@@ -34,6 +35,9 @@ LARGE_FRAME_BYTES = 512 * 1024
 
 _TURN_BYTES = 64 * 1024
 """Of calls that one connection has answered before the others have their turn; a call counts a sixteenth at least."""
+
+_PROGRESS_BYTES = 64 * 1024
+"""A peer that has read so much more of its answers is reading, however slowly."""
 
 _STALL_SECONDS = 2.0
 """A large call that has begun and stops coming has this long, once others wait for its room."""
@@ -63,7 +67,9 @@ class Connection(asyncio.Protocol):
         self._frames_bytes = 0
         self._waits_for_room = self._is_unread = False
         self._serving: asyncio.Task[None] | None = None
-        self._writable: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[bool] | None = None
+        self._unread_bytes = 0
+        self._has_peer_ended = self._is_exact = False
         self._transport: asyncio.Transport | SecureTransport
         self._active_at = self._loop.time()
         self._frame_began_at: float | None = None
@@ -84,13 +90,17 @@ class Connection(asyncio.Protocol):
             self._owner.closed(self, self._peer)
         self._frames.clear()
         self._caller.hang_up()
-        self._release_writer()
+        self._release_writer(is_all_sent=False)
 
     def data_received(self, data: bytes) -> None:
         if self._secure is not None:
             data = self._decrypted(self._secure, data)
-            if not data:
-                return
+        if data:
+            self._take(data)
+        if self._secure is not None and self._secure.has_peer_ended and not self.eof_received():
+            self._transport.close()
+
+    def _take(self, data: bytes) -> None:
         self._active_at = self._loop.time()
         try:
             frames = self._splitter.feed(data)
@@ -111,6 +121,17 @@ class Connection(asyncio.Protocol):
                 self._caller.interrupt()  # a client that goes on does not want to wait any more
         self._ask_for_room()
 
+    def eof_received(self) -> bool:
+        """Let a peer that says no more have the answers to what it has said; but no jobs that it would have waited for.
+
+        It may as well be a worker that was killed: what it sent last would be a dequeue that may wait.
+        """
+        if self._serving is None:
+            return False
+        self._has_peer_ended = True
+        self._caller.interrupt()
+        return True
+
     def _ask_for_room(self) -> None:
         """Account for the calls that are here and not answered, and for the one that has begun to come."""
         if self._caller.is_gone:
@@ -129,7 +150,7 @@ class Connection(asyncio.Protocol):
     def _read_on_or_not(self) -> None:
         """Let the peer wait while it is too far ahead, does not read what it asked for, or there is no room."""
         is_unread = self._waits_for_room or self._writable is not None or len(self._frames) >= MAX_FRAMES_AHEAD
-        if is_unread == self._is_unread or self._transport.is_closing():
+        if is_unread == self._is_unread or self._has_peer_ended or self._transport.is_closing():
             return
         self._is_unread = is_unread
         if is_unread:
@@ -156,17 +177,18 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._writable = self._loop.create_future()
         self._active_at = self._loop.time()
+        self._unread_bytes = self._transport.get_write_buffer_size()
         self._read_on_or_not()
 
     def resume_writing(self) -> None:
         self._owner.answers.take(self)
-        self._release_writer()
+        self._release_writer(is_all_sent=True)
         self._read_on_or_not()
 
-    def _release_writer(self) -> None:
+    def _release_writer(self, *, is_all_sent: bool) -> None:
         if self._writable is not None:
             if not self._writable.done():
-                self._writable.set_result(None)
+                self._writable.set_result(is_all_sent)
             self._writable = None
 
     # Ours
@@ -174,6 +196,8 @@ class Connection(asyncio.Protocol):
     def check_progress(self, now: float) -> None:
         """Close a connection on which nothing happens, or a handshake or frame does not come to its end."""
         settings = self._owner.settings
+        if self._writable is not None and not self._transport.is_closing():
+            self._check_reading(now)
         silence = now - self._active_at
         if self._failed_at is not None:
             if now - self._failed_at > _LINGER_SECONDS:
@@ -194,6 +218,13 @@ class Connection(asyncio.Protocol):
                 self.abort("a call that had begun did not come to its end")
             elif silence > settings.max_idle_seconds:
                 self._transport.close()
+
+    def _check_reading(self, now: float) -> None:
+        unread_bytes = self._transport.get_write_buffer_size()
+        if self._unread_bytes - unread_bytes >= _PROGRESS_BYTES:
+            self._active_at = now
+            self._owner.answers.put(self, unread_bytes)
+            self._unread_bytes = unread_bytes
 
     @property
     def _has_room_that_others_want(self) -> bool:
@@ -221,13 +252,14 @@ class Connection(asyncio.Protocol):
             while self._frames:
                 size = len(self._frames[0])
                 call = self._next_call()
-                await (self._answer_large() if call is None else self._answer(call))
+                answer = await (self._answer_large() if call is None else self._answer(call))
                 del call
                 self._frames_bytes -= size
                 self._ask_for_room()
                 turn_bytes += max(size, _TURN_BYTES // 16)
                 if self._writable is not None:
-                    await self._writable
+                    if not await self._writable:
+                        await _undo(answer)
                 elif turn_bytes >= _TURN_BYTES:
                     turn_bytes = 0
                     await asyncio.sleep(0)  # calls that wait for nothing would leave no turn to others
@@ -239,7 +271,7 @@ class Connection(asyncio.Protocol):
         finally:
             self._serving = None
             self._active_at = self._loop.time()
-            if self._owner.is_draining:
+            if self._owner.is_draining or self._has_peer_ended:
                 self._transport.close()
 
     def _next_call(self) -> Call | None:
@@ -252,15 +284,16 @@ class Connection(asyncio.Protocol):
         except TakesLong:
             return None
         self._frames.popleft()
-        self._caller.is_hurried = bool(self._frames) or len(frame) > FREE_BYTES  # none waits with its room
+        # None waits with its room, nor for somebody who may be gone.
+        self._caller.is_hurried = bool(self._frames) or len(frame) > FREE_BYTES or self._has_peer_ended
         self._read_on_or_not()
         return call
 
-    async def _answer_large(self) -> None:
+    async def _answer_large(self) -> Answer:
         """Answer a call that takes much time and memory; it stays with those that came until its turn."""
         async with self._owner.large:
             if self._caller.is_gone:
-                return
+                return Answer(None)
             frame = self._frames.popleft()
             self._caller.is_hurried = True
             self._read_on_or_not()
@@ -269,15 +302,19 @@ class Connection(asyncio.Protocol):
             except CallTooLarge as error:
                 method, number = error.method, error.sequence_id
                 self._send(self._owner.codec.encode_application_error(method, number, PROTOCOL_ERROR, str(error)))
-                return
+                return Answer(None)
             del frame  # what it says is copied by now
-            await self._answer(call)
+            return await self._answer(call)
 
-    async def _answer(self, call: Call) -> None:
+    async def _answer(self, call: Call) -> Answer:
+        """Carry out a call and send its answer; return it, since the peer may not read it to its end."""
         codec, method, sequence_id = self._owner.codec, call.method, call.sequence_id
         answer = Answer(None)
         try:
             answer = await self._carry_out(call)
+            if self._has_peer_ended and _may_wait(call):
+                await _undo(answer)
+                answer = Answer(wire.PinLaterDequeueResponse())
             reply = codec.encode_reply(method, sequence_id, answer.success)
         except ServiceError as error:
             reply = codec.encode_service_error(method, sequence_id, error)
@@ -287,17 +324,23 @@ class Connection(asyncio.Protocol):
             log.exception("the answer to %s cannot be sent", method)
             reply = codec.encode_service_error(method, sequence_id, UnknownError(str(error)))
             await _undo(answer)
-        if not self._send(reply):
-            await _undo(answer)
+            answer = Answer(None)
+        if self._send(reply, must_arrive=answer.undo is not None):
+            return answer
+        await _undo(answer)
+        return Answer(None)
 
-    def _send(self, reply: bytes) -> bool:
+    def _send(self, reply: bytes, *, must_arrive: bool = False) -> bool:
         """Return whether there was somebody to send a reply to."""
         if self._caller.is_gone or self._transport.is_closing():
             return False
+        if must_arrive and not self._is_exact:
+            self._is_exact = True
+            self._transport.set_write_buffer_limits(0)  # from now on writing is paused until the peer was sent all
         self._transport.write(reply)
         if self._writable is not None:
             self._owner.answers.put(self, len(reply))
-        return True
+        return not self._transport.is_closing()  # it is if the peer is gone
 
     async def _carry_out(self, call: Call) -> Answer:
         if _may_wait(call):  # waiting takes no slot

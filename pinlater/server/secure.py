@@ -25,13 +25,17 @@ class SecureTransport:
     Args:
         transport: of the network.
         context: the server's.
+
+    Attributes:
+        is_established: whether the handshake is over.
+        has_peer_ended: whether the peer has said that it will say no more.
     """
 
     def __init__(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
         self._transport = transport
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self.is_established = False
+        self.is_established = self.has_peer_ended = False
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes of the network; return what they say, which may be nothing yet.
@@ -71,7 +75,7 @@ class SecureTransport:
             except ssl.SSLZeroReturnError:
                 piece = b""
             if not piece:
-                self.close()
+                self.has_peer_ended = True
                 break
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -112,6 +116,14 @@ class SecureTransport:
     def resume_reading(self) -> None:
         """Read on."""
         self._transport.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes wait for the peer to read."""
+        return self._transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Pause writing above so many bytes."""
+        self._transport.set_write_buffer_limits(high)
 
     def get_extra_info(self, name: str) -> Any:
         """Return what the transport knows."""

@@ -25,6 +25,11 @@ def names_call(number=1):
     return framed(encode_call("getQueueNames", number, {"context": CONTEXT}))
 
 
+def dequeue_call(queue, number=1, limit=1, **fields):
+    request = {"queueName": queue, "limit": limit, **fields}
+    return framed(encode_call("dequeueJobs", number, {"context": CONTEXT, "request": request}))
+
+
 def read_exactly(sock, count):
     data = b""
     while len(data) < count:
@@ -143,6 +148,25 @@ def test_jobs_for_a_peer_that_has_left_go_back_with_all_their_attempts(shared_se
     wait_for(lambda: client.getJobCount(queueName=queue, jobState=0) == 500)
     records = client.lookupJobs(jobDescriptors=names)
     assert {record["attemptsRemaining"] for record in records.values()} == {2}
+
+
+def test_a_peer_that_will_say_no_more_gets_its_answers(peer, queue):
+    enqueue = {"context": CONTEXT, "request": {"queueName": queue, "jobs": [{"body": b"x"}]}}
+    peer.sendall(framed(encode_call("enqueueJobs", 1, enqueue)) + names_call(2) + dequeue_call(queue, 3))
+    peer.shutdown(socket.SHUT_WR)
+    assert len(decode_answer("enqueueJobs", read_frame(peer))[1]["jobDescriptors"]) == 1
+    assert queue in decode_answer("getQueueNames", read_frame(peer))[1]
+    assert len(decode_answer("dequeueJobs", read_frame(peer))[1]["jobs"]) == 1
+    assert is_closed(peer)
+
+
+def test_a_peer_that_will_say_no_more_gets_no_jobs_that_it_waited_for(peer, client, queue):
+    peer.sendall(dequeue_call(queue, waitMillis=60_000))
+    peer.shutdown(socket.SHUT_WR)
+    assert decode_answer("dequeueJobs", read_frame(peer))[1] == {}
+    assert is_closed(peer)
+    client.enqueueJobs(queueName=queue, jobs=[{"body": b"x"}])
+    assert client.getJobCount(queueName=queue, jobState=0) == 1
 
 
 def test_five_hundred_idle_connections_disturb_nobody(shared_server, client, queue):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.integration.test_hostile_peers import framed, names_call, read_frame
+from tests.integration.test_hostile_peers import dequeue_call, framed, names_call, read_frame
 from tests.support.apache import decode_answer, encode_call
 from tests.support.server import ServerProcess, wait_for
 
@@ -136,6 +136,21 @@ def test_answers_that_nobody_reads(server, peers):
                 reader.sendall(call)
                 assert len(read_frame(reader)) > 10_000_000
     assert growth.bytes < MOST
+
+
+def test_jobs_of_an_answer_that_was_sent_in_part_go_back(server, peers):
+    """The kernel takes up to 4 MB of it, whoever reads."""
+    [peer] = peers(1)
+    with server.client() as client:
+        client.createQueue(name="parts")
+        for _ in range(14):
+            client.enqueueJobs(queueName="parts", jobs=[{"body": b"x" * MB}])
+        peer.sendall(dequeue_call("parts", limit=14))
+        assert peer.recv(1000)
+        assert client.getJobCount(queueName="parts", jobState=1) == 14
+        peer.close()
+        wait_for(lambda: client.getJobCount(queueName="parts", jobState=0) == 14)
+        client.deleteJobs(queueName="parts", jobState=0)
 
 
 def test_a_peer_that_reads_nothing_is_not_read_either(server, peers):

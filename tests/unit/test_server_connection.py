@@ -26,12 +26,24 @@ class Network(asyncio.Transport):
     def __init__(self):
         super().__init__()
         self.sent = []
+        self.unread = 0
+        self.limit = 65536
+        self.is_aborted = self.is_closed = False
 
     def write(self, data):
         self.sent.append(data)
 
     def is_closing(self):
-        return False
+        return self.is_aborted or self.is_closed
+
+    def get_write_buffer_size(self):
+        return self.unread
+
+    def set_write_buffer_limits(self, high):
+        self.limit = high
+
+    def close(self):
+        self.is_closed = True
 
     def pause_reading(self):
         pass
@@ -40,7 +52,7 @@ class Network(asyncio.Transport):
         pass
 
     def abort(self):
-        pass
+        self.is_aborted = True
 
 
 class Calls:
@@ -48,6 +60,7 @@ class Calls:
 
     def __init__(self):
         self.begun = 0
+        self.answer = Answer(None)
         self.turns = []
         self.go_on = asyncio.Event()
         self.go_on.set()
@@ -63,7 +76,7 @@ class Calls:
         self.begun += 1
         self.turns.append(self._turn)
         await self.go_on.wait()
-        return Answer(None)
+        return self.answer
 
 
 @pytest.fixture
@@ -94,6 +107,69 @@ async def settled(calls, count):
         await asyncio.sleep(0.01)
     await asyncio.to_thread(int)
     await asyncio.sleep(0.05)
+
+
+def slow_reader(connect):
+    """Return a connection that has a large answer to read, and its network."""
+    connection, network = connect(), Network()
+    connection.connection_made(network)
+    network.unread = 16_000_000
+    connection.pause_writing()
+    return connection, network
+
+
+def test_a_peer_that_reads_slowly_keeps_its_connection(run):
+    async def act(_, connect):
+        connection, network = slow_reader(connect)
+        now = asyncio.get_running_loop().time()
+        for second in range(600):
+            network.unread -= 24_000
+            connection.check_progress(now + second)
+        assert not network.is_aborted
+
+    run(act)
+
+
+@pytest.mark.parametrize("bytes_a_second", [0, 100])
+def test_a_peer_that_reads_next_to_nothing_loses_its_connection(run, bytes_a_second):
+    async def act(_, connect):
+        connection, network = slow_reader(connect)
+        now = asyncio.get_running_loop().time()
+        for second in range(int(Settings().partial_frame_timeout_seconds) + 2):
+            network.unread -= bytes_a_second
+            connection.check_progress(now + second)
+        assert network.is_aborted
+
+    run(act)
+
+
+def test_what_a_peer_has_not_been_sent_whole_is_undone(run):
+    async def act(calls, connect):
+        undone = []
+
+        async def undo():
+            undone.append(1)
+
+        class HalfSending(Network):
+            def write(self, data):
+                super().write(data)
+                if len(data) > self.limit:
+                    connection.pause_writing()
+
+        calls.answer = Answer(wire.PinLaterEnqueueResponse(["x" * 100]), undo)
+        for is_all_sent in (True, False):
+            connection = connect()
+            connection.connection_made(HalfSending())
+            connection.data_received(enqueue_call(1))
+            await settled(calls, calls.begun + 1)
+            assert connection._writable is not None
+            if is_all_sent:
+                connection.resume_writing()
+            connection.connection_lost(None)
+            await asyncio.sleep(0.01)
+            assert bool(undone) != is_all_sent
+
+    run(act)
 
 
 def test_others_have_their_turn_between_calls_that_are_long_but_wait_for_nothing(run):

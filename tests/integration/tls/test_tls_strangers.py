@@ -194,6 +194,27 @@ def test_rubbish_at_the_tls_port_closes_its_connection_alone(server, files, rubb
     assert "Traceback" not in server.log
 
 
+def test_a_peer_that_says_goodbye_behind_its_call_gets_its_answer(server, files):
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = files.context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with raw_connection(server) as sock:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(100_000))
+        tls.write(names_call(7))
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        sock.sendall(outgoing.read())
+        sock.shutdown(socket.SHUT_WR)
+        while data := sock.recv(100_000):
+            incoming.write(data)
+        assert decode_answer("getQueueNames", tls.read(100_000)[4:])[0] == 7
+
+
 def test_damage_after_the_handshake_closes_the_connection(server, files):
     secure = files.context().wrap_socket(raw_connection(server), server_hostname="127.0.0.1")
     with socket.socket(fileno=secure.detach()) as sock:
