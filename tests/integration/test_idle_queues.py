@@ -6,53 +6,21 @@ import time
 import pytest
 
 from pinlater.server.backends.contract import Claim, LookPauses
-from pinlater.server.backends.fleet import FleetBackend, ShardSpec
-from pinlater.server.backends.mysql import Options, ShardMaker
 from pinlater.server.backends.mysql.connection import Connection
-from pinlater.server.backends.redis import Place, RedisShard
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.handing_out import DequeueOrder
 from pinlater.server.rate_limits import RateLimits
 from tests.support.bench import new_job
-from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import fresh_prefix, place_of
-from tests.support.redis_service import RedisService
+from tests.support.fleets import mysql_fleets, redis_fleets
 
 QUEUES = [f"idle{number}" for number in range(60)]
 PAUSES = LookPauses(0.05, 0.2)
 
 
-def mysql_fleets(folder):
-    """Return what makes a fleet of two shards, each time another server on the same store."""
-    place, prefix = place_of(shared_service()), fresh_prefix()
-
-    def fleet():
-        maker = ShardMaker(Options(3), connections=8, database_prefix=prefix)
-        fleet = FleetBackend("mysql", maker, look_pauses=PAUSES)
-        fleet.update([ShardSpec(name, place) for name in "12"])
-        return fleet
-
-    return fleet, lambda: None
-
-
-def redis_fleets(folder):
-    service = RedisService(folder / "redis")
-    place = Place(("127.0.0.1", service.port))
-
-    def fleet():
-        fleet = FleetBackend(
-            "redis", lambda spec: RedisShard(spec.name, spec.place, priority_levels=3), look_pauses=PAUSES
-        )
-        fleet.update([ShardSpec(name, place) for name in "12"])
-        return fleet
-
-    return fleet, service.close
-
-
 @pytest.fixture(params=[mysql_fleets, redis_fleets])
 def fleets(request, tmp_path):
-    make, close = request.param(tmp_path)
+    make, close = request.param(tmp_path, pauses=PAUSES)
     yield make
     close()
 

@@ -131,9 +131,19 @@ COMMON = {
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
-    "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
+    "until": NOW, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
-WITHOUT_PLAN = {"begin", "commit", "rollback", "clock", "insert_jobs", "create_queue", "make_bucket", "lock_claims"}
+WITHOUT_PLAN = {
+    "begin",
+    "commit",
+    "rollback",
+    "clock",
+    "insert_jobs",
+    "create_queue",
+    "make_bucket",
+    "make_turn",
+    "lock_claims",
+}
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
 IN_ORDER = {
@@ -145,7 +155,7 @@ BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
     "queues", "deleted_queues", "hold_queues", "is_queue", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "enter_alone", "forget_queue",
-    "bucket", "spend", "forget_settings",
+    "bucket", "spend", "turn", "change_turn", "forget_turn", "forget_settings",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
 OF_REPORTS = {
@@ -208,7 +218,7 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
     [
         (["hold_queues", "enter_alone", "is_queue", "forget_queue"], "PRIMARY", None),
         (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
-        (["spend", "forget_settings", "reserve_ids"], "PRIMARY", None),
+        (["spend", "change_turn", "forget_turn", "forget_settings", "reserve_ids"], "PRIMARY", None),
     ],
 )
 def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, key, name):

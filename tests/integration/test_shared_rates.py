@@ -106,3 +106,15 @@ def test_what_was_taken_outlives_a_server(home):
     bench.crash()
     assert bench.take_tokens(QUEUE, 10, 10).taken == 0
     bench.end()
+
+
+def test_a_clock_that_was_ahead_holds_a_queue_for_no_longer_than_a_moment(home):
+    async def scenario(servers, clock):
+        clock.advance(3_600_000)
+        assert (await servers[0].take_tokens(QUEUE, 10, 10)).taken == 10
+        clock.advance(-3_600_000)
+        assert await servers[1].take_tokens(QUEUE, 10, 10) == Tokens(0, 100)
+        clock.advance(100)
+        assert (await servers[2].take_tokens(QUEUE, 10, 10)).taken == 1
+
+    with_servers(home, scenario)

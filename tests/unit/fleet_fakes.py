@@ -1,6 +1,7 @@
 """Shards in memory, as much of them as a fleet can tell from real ones."""
 
 import asyncio
+import itertools
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
@@ -16,7 +17,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import CallResult, FleetBackend, ShardSpec
+from pinlater.server.backends.fleet import CallResult, FleetBackend, Front, ShardSpec
 from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS
 
@@ -44,6 +45,8 @@ class MemoryShard:
         self.gate = None
         self.running = 0
         self.tokens = 0
+        self.turns = {}
+        self._numbers = itertools.count(1)
         self.settings = {}
         self.reports_by_worker = {}
         self._jobs = {}
@@ -108,20 +111,43 @@ class MemoryShard:
         kept += [job._replace(descriptor=name) for job, name in zip(jobs, names, strict=True)]
         return names
 
-    async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None):
-        kept = await self._called("dequeue", queue)
+    async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None, levels=None):
+        all_kept = await self._called("dequeue", queue)
+        kept = sorted((job for job in all_kept if _priority(job) <= (levels or 127)), key=_priority)
         free = limit if max_running is None else max(max_running - self.running, 0)
         is_held = free < min(limit, len(kept))
         limit = min(limit, free)
         taken = [ClaimedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
-        del kept[:limit]
+        for job in kept[:limit]:
+            all_kept.remove(job)
         self.running += len(taken)
-        return Dequeued(taken, self.next_due_ms if want_next_due else None, bool(kept) and not is_held, is_held)
+        has_more = len(kept) > len(taken)
+        return Dequeued(taken, self.next_due_ms if want_next_due else None, has_more and not is_held, is_held)
 
     next_due_ms = None
 
+    async def front(self, queue):
+        kept = await self._called("front", queue)
+        return Front(sorted({_priority(job) for job in kept}), self.next_due_ms)
+
+    async def first_due(self, queues):
+        await self._called("first due")
+        return {queue: [0] if self._jobs[queue] else [None] for queue in queues if queue in self._jobs}
+
+    async def take_turn(self, queue, milliseconds):
+        await self._called("take turn", queue)
+        if queue in self.turns:
+            return None
+        self.turns[queue] = next(self._numbers)
+        return self.turns[queue]
+
+    async def end_turn(self, queue, turn):
+        await self._called("end turn", queue)
+        if self.turns.get(queue) == turn:
+            del self.turns[queue]
+
     async def peek_jobs(self, queue, limit, *, max_bytes):
-        kept = await self._called("peek", queue)
+        kept = sorted(await self._called("peek", queue), key=_priority)
         return [ClaimedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
 
     async def ack_dequeued_jobs(self, queue, succeeded, failed):
@@ -216,6 +242,10 @@ class MemoryShard:
 
     async def close(self):
         self.is_closed = True
+
+
+def _priority(job):
+    return JobDescriptor.parse(job.descriptor).priority
 
 
 class FleetBench:

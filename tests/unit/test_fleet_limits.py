@@ -1,10 +1,12 @@
 """Several shards as one store: queue settings, and limits of running jobs."""
 
+import asyncio
+
 import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.server.backends.contract import Backend, Claim, QueueChange, QueueSettings
-from pinlater.server.backends.fleet import FleetBackend
+from pinlater.server.backends.fleet import FleetBackend, turns
 from tests.support.bench import QUEUE, new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
 
@@ -66,6 +68,52 @@ def test_a_limit_of_running_jobs_holds_over_all_shards(fleet):
     assert taken > 0
     assert is_held == (taken < 5)
     assert sum(one.running for one in fleet.shards.values()) == 7
+
+
+def test_two_dequeues_at_once_run_no_more_than_may(fleet):
+    for one in fleet.shards.values():
+        fleet.run(one.enqueue_jobs(QUEUE, [new_job() for _ in range(4)]))
+
+    async def take():
+        return await asyncio.gather(*(fleet.fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2) for _ in range(10)))
+
+    assert sum(len(found.jobs) for found in fleet.run(take())) == 2
+    assert not any(one.turns for one in fleet.shards.values()), "they are given back"
+
+
+def test_while_another_server_has_the_turn_jobs_are_held_back(fleet, monkeypatch):
+    monkeypatch.setattr(turns, "_PATIENCE_SECONDS", 0.0)
+    for one in fleet.shards.values():
+        fleet.run(one.enqueue_jobs(QUEUE, [new_job()]))
+        one.turns[QUEUE] = 0
+    found = fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2)
+    assert (found.jobs, found.is_held) == ([], True)
+    for one in fleet.shards.values():
+        one.turns.clear()
+    assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2).jobs) == 1
+
+
+def test_what_runs_on_a_shard_that_does_not_answer_counts_too(fleet, caplog):
+    for one in fleet.shards.values():
+        fleet.run(one.enqueue_jobs(QUEUE, [new_job()]))
+    assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).jobs) == 1
+    [busy] = [one for one in fleet.shards.values() if one.running]
+    busy.error = ShardConnectionFailed("gone")
+    for _ in range(5):  # also when it is left alone
+        found = fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1)
+        assert (found.jobs, found.is_held) == ([], True)
+    assert "until all shards tell how many run" in caplog.text
+    assert len(fleet.dequeue_jobs(QUEUE, 9, CLAIM).jobs) == 2, "without a limit nobody has to know"
+
+
+def test_a_limited_queue_may_be_missing_where_its_turn_is(fleet):
+    home = fleet.fleet._claiming._turns.home(QUEUE)
+    fleet.run(home.shard.delete_queue(QUEUE))
+    [other, _] = [one for one in fleet.shards.values() if one is not home.shard]
+    fleet.run(other.enqueue_jobs(QUEUE, [new_job()]))
+    assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).jobs) == 1
+    with pytest.raises(QueueNotFound):
+        fleet.dequeue_jobs("nowhere", 1, CLAIM, max_running=1)
 
 
 # Rates

@@ -70,6 +70,26 @@ def test_a_clock_that_was_put_back_stops_nothing(bucket):
     assert bucket.take(10, 1).taken == 1
 
 
+def test_a_clock_that_was_ahead_holds_nobody_for_long(bucket):
+    was = bucket.spent_until = (bucket.now_ms + 3_600_000) * 1000
+    assert bucket.take(10, 1) == Tokens(0, 100)
+    assert bucket.spent_until < was, "a store has to keep it, though nothing was taken"
+    bucket.now_ms += 100
+    assert bucket.take(10, 1).taken == 1
+
+
+def test_clocks_that_differ_a_little_bring_no_more_tokens(bucket):
+    bucket.take(100, 100)
+    taken = 0
+    for _ in range(100):  # two servers in turn, one of them 8 ms ahead
+        bucket.now_ms += 10
+        bucket.now_ms += 8
+        taken += bucket.take(100, 100).taken
+        bucket.now_ms -= 8
+        taken += bucket.take(100, 100).taken
+    assert taken <= 101
+
+
 @given(RATES)
 def test_whoever_waits_as_long_as_told_gets_a_token(rate):
     bucket = Bucket()

@@ -13,6 +13,9 @@ from typing import NamedTuple
 _LONGEST_US = 10**15
 """Between two tokens: 30 years; the moments of slower rates would not fit into the stores' numbers."""
 
+_SKEW_US = 1_000_000
+"""Clocks of servers on one store may differ a little; a moment that is further ahead is of a clock that was wrong."""
+
 _ROUNDING_US = 0.5
 """Moments are whole microseconds: after waiting just long enough, a token may lack a bit of one."""
 
@@ -53,10 +56,15 @@ def spend(spent_until_us: int, now_us: int, rate: float, wanted: int) -> tuple[T
         wanted: how many, at most; below 0, how many are given back.
 
     Returns:
-        What was taken, and the bucket's new moment.
+        What was taken, and the bucket's new moment, to be kept if something was taken or it is less than it was.
     """
     interval, most = interval_us(rate), most_saved_us(rate)
-    saved = min(max(now_us - spent_until_us, 0), most)  # a moment in the future is of a clock that was put back
+    ahead = spent_until_us - now_us
+    if ahead > _SKEW_US:
+        ahead = 0
+    saved = min(max(now_us - spent_until_us, 0), most)
     taken = min(wanted, int((saved + _ROUNDING_US) / interval))
     left = round(min(saved - taken * interval, most))
+    if ahead > 0 and not taken:
+        return Tokens(0, math.ceil((interval + ahead) / 1000)), spent_until_us
     return Tokens(taken, math.ceil(max(interval - left - _ROUNDING_US, 0) / 1000)), now_us - left

@@ -1,8 +1,8 @@
 """A store of several shards: what all stores with shards share, whatever a shard is kept in."""
 
 from pinlater.server.backends.fleet.backend import FleetBackend
-from pinlater.server.backends.fleet.shard import CallResult, Shard, ShardSpec, ShardUnreachable
+from pinlater.server.backends.fleet.shard import CallResult, Front, Shard, ShardSpec, ShardUnreachable
 from pinlater.server.backends.fleet.shard_clock import ShardClock
 from pinlater.server.backends.fleet.store_clock import StoreClock
 
-__all__ = ["CallResult", "FleetBackend", "Shard", "ShardClock", "ShardSpec", "ShardUnreachable", "StoreClock"]
+__all__ = ["CallResult", "FleetBackend", "Front", "Shard", "ShardClock", "ShardSpec", "ShardUnreachable", "StoreClock"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed
 from pinlater.server.backends.fleet.member import Member
@@ -16,11 +16,20 @@ _T = TypeVar("_T")
 PATIENCE_SECONDS = 1.5
 """After this time, no further shard is asked by the same call, which so ends within 10 s whatever the shards do."""
 
+_LATE = ShardConnectionFailed("the shard did not answer in time")
+
 Call = Callable[[Shard], Awaitable[_T]]
 
 
-async def ask_all(members: Iterable[Member], call: Call[_T]) -> list[tuple[Member, _T]]:
+async def ask_all(
+    members: Iterable[Member], call: Call[_T], *, patience: float | None = None
+) -> list[tuple[Member, _T]]:
     """Return the answers of those that gave one; a shard that does not answer, or lacks the queue, gives none.
+
+    Args:
+        members: whom to ask.
+        call: what.
+        patience: answers that come later than after so many seconds are not waited for.
 
     Raises:
         QueueNotFound: all that answered lack the queue.
@@ -28,7 +37,7 @@ async def ask_all(members: Iterable[Member], call: Call[_T]) -> list[tuple[Membe
         ServiceError: what a shard refused.
     """
     asked = list(members)
-    results = await asyncio.gather(*(member.ask(call) for member in asked), return_exceptions=True)
+    results = await _results([member.ask(call) for member in asked], patience)
     answers: list[tuple[Member, _T]] = []
     missing: QueueNotFound | None = None
     for member, result in zip(asked, results, strict=True):
@@ -43,6 +52,16 @@ async def ask_all(members: Iterable[Member], call: Call[_T]) -> list[tuple[Membe
     if not answers:
         raise missing or no_healthy_shards()
     return answers
+
+
+async def _results(calls: Sequence[Coroutine[Any, Any, _T]], patience: float | None) -> list[_T | BaseException]:
+    if patience is None:
+        return await asyncio.gather(*calls, return_exceptions=True)
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    _, late = await asyncio.wait(tasks, timeout=patience)
+    for task in late:  # it goes on: how it ends tells how the shard is
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return [_LATE if task in late else task.exception() or task.result() for task in tasks]
 
 
 async def ask_in_turn(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
@@ -31,11 +32,10 @@ from pinlater.server.backends.contract import (
     QueueChange,
     QueueSettings,
     Settled,
-    covered,
 )
 from pinlater.server.backends.fleet import addressed, changing, limits, reports, scanning, storing
-from pinlater.server.backends.fleet.asking import Call, ask_all, ask_in_turn
-from pinlater.server.backends.fleet.gathered import Gathered
+from pinlater.server.backends.fleet.asking import Call, ask_all
+from pinlater.server.backends.fleet.claiming import Claiming, Wanted
 from pinlater.server.backends.fleet.member import Member, OnCall
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard, ShardSpec
@@ -43,6 +43,8 @@ from pinlater.server.backends.fleet.store_clock import StoreClock
 from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS, PENDING
+
+_T = TypeVar("_T")
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +56,9 @@ class FleetBackend:
     """Jobs spread over shards.
 
     A batch of new jobs goes to one shard, taken at random; jobs with a unique key go where the key says. What names a
-    job goes to the job's shard. A dequeue asks the shards in random order until it has enough. Everything else is
-    asked of all shards, and what they say is put together; a shard that does not answer is left out then, and left
-    alone for a while.
+    job goes to the job's shard. A dequeue looks which priorities the shards have, and asks those with the first one, in
+    random order, then those with the second, until it has enough. Everything else is asked of all shards, and what they
+    say is put together; a shard that does not answer is left out then, and left alone for a while.
 
     Make it within the event loop that is to use it, then ``update`` it.
 
@@ -77,6 +79,7 @@ class FleetBackend:
     ) -> None:
         self.capabilities = Capabilities(name=name, is_serial=False, look_pauses=look_pauses)
         self._roster = Roster(make, on_call)
+        self._claiming = Claiming(self._roster, self._ask_owner)
         self._deleting: Counter[str] = Counter()
         self._tells_time = True
 
@@ -166,7 +169,7 @@ class FleetBackend:
         given = storing.NewJobs(queue, jobs, [job.priority for job in jobs], [job.unique_key for job in jobs], once)
 
         def call(member: Member, some: Sequence[NewJob], part: IdempotencyKey | None) -> Awaitable[list[str]]:
-            return self._store_at(member, queue, lambda shard: shard.enqueue_jobs(queue, some, once=part))
+            return self._ask_owner(member, queue, lambda shard: shard.enqueue_jobs(queue, some, once=part))
 
         return await storing.store(self._roster, given, call)
 
@@ -178,11 +181,11 @@ class FleetBackend:
         given = storing.NewJobs(queue, jobs, priorities, keys, once)
 
         def call(member: Member, some: Sequence[JobRecord], part: IdempotencyKey | None) -> Awaitable[list[str]]:
-            return self._store_at(member, queue, lambda shard: shard.import_jobs(queue, some, once=part))
+            return self._ask_owner(member, queue, lambda shard: shard.import_jobs(queue, some, once=part))
 
         return await storing.store(self._roster, given, call)
 
-    async def _store_at(self, member: Member, queue: str, call: Call[list[str]]) -> list[str]:
+    async def _ask_owner(self, member: Member, queue: str, call: Call[_T]) -> _T:
         try:
             return await member.ask(call)
         except QueueNotFound:
@@ -210,38 +213,10 @@ class FleetBackend:
         want_next_due: bool = False,
         max_running: int | None = None,
     ) -> Dequeued:
-        members = self._roster.well()
-        got = Gathered(limit, max_bytes)
-        room = await limits.RoomToRun.count(members, queue, max_running)
-
-        def dequeue(shard: Shard) -> Awaitable[Dequeued]:
-            return shard.dequeue_jobs(
-                queue,
-                got.wanted,
-                claim,
-                max_bytes=got.room_bytes,
-                want_next_due=want_next_due,
-                max_running=room.at(shard.name, len(got.jobs)),
-            )
-
-        try:
-            asked = members[: max(covered(claim.coverage, self.shards), 1)]
-            await ask_in_turn(asked, dequeue, got.take)
-        except ServiceError:
-            if not got.jobs:
-                raise
-            log.exception("a shard failed; what the others handed out is not held back for that")
-        return got.dequeued()
+        return await self._claiming.dequeue(Wanted(queue, limit, claim, max_bytes, want_next_due, max_running))
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
-        got = Gathered(limit, max_bytes)
-
-        async def look(shard: Shard) -> Dequeued:
-            jobs = await shard.peek_jobs(queue, got.wanted, max_bytes=got.room_bytes)
-            return Dequeued(jobs, None, has_more=False)
-
-        await ask_in_turn(self._roster.well(), look, got.take)
-        return got.jobs
+        return await self._claiming.peek(queue, limit, max_bytes)
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         return await addressed.ack(self._roster, queue, succeeded, failed)

@@ -34,13 +34,17 @@ class Gathered:
         self.room_bytes -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in found.jobs)
         self._has_more = self._has_more or found.has_more
         self._is_held = self._is_held or found.is_held
-        if found.next_due_ms is not None:
-            self._next_due_ms = min(found.next_due_ms, self._next_due_ms or found.next_due_ms)
+        self.expect(found.next_due_ms)
         if self.wanted <= 0 or self.room_bytes < self._max_bytes / 2:
             # The next shard hands out a job even if there is no room for it: never ask with little left.
             self._has_more = True
             return True
         return False
+
+    def expect(self, due_ms: int | None) -> None:
+        """Take note of when a job falls due."""
+        if due_ms is not None:
+            self._next_due_ms = due_ms if self._next_due_ms is None else min(due_ms, self._next_due_ms)
 
     def dequeued(self) -> Dequeued:
         """Return all of it as one answer."""

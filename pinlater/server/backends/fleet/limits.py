@@ -6,7 +6,8 @@ Settings are kept on every shard; how many more may run is counted over all of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
@@ -71,32 +72,52 @@ async def take_tokens(members: Sequence[Member], queue: str, rate: float, wanted
     return found[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RoomToRun:
     """How many jobs of a queue each shard may hand out when the number of those that run is limited.
 
-    Two servers that count at the same moment may together go past the limit by what they hand out then. With a
-    single shard nothing is counted here: it heeds the limit by itself, and exactly.
+    With a single shard nothing is counted here: it heeds the limit by itself.
 
     Attributes:
         max_running: over all shards; None: no limit.
-        running: what ran, by shard, when the dequeue began.
+        running: how many run, by shard.
     """
 
     max_running: int | None
-    running: Mapping[str, int] = field(default_factory=dict)
+    running: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    async def count(cls, members: Sequence[Member], queue: str, max_running: int | None) -> RoomToRun:
-        """Look what runs."""
-        if max_running is None or len(members) <= 1:
-            return cls(max_running)
-        answers = await ask_all(members, lambda shard: shard.count_jobs(queue, JobFilter(IN_PROGRESS)))
-        return cls(max_running, {member.name: count for member, count in answers})
+    async def count(cls, members: Iterable[Member], queue: str, max_running: int) -> RoomToRun:
+        """Look what runs on all shards, also those that are ill.
 
-    def at(self, shard: str, taken: int) -> int | None:
-        """Return the limit for one shard, ``taken`` jobs having come from others since."""
+        Raises:
+            QueueNotFound: none of the shards has the queue.
+            ShardConnectionFailed: a shard does not tell.
+        """
+        asked = list(members)
+        results = await asyncio.gather(
+            *(member.ask(lambda shard: shard.count_jobs(queue, JobFilter(IN_PROGRESS))) for member in asked),
+            return_exceptions=True,
+        )
+        running: Counter[str] = Counter()
+        missing: QueueNotFound | None = None
+        for member, result in zip(asked, results, strict=True):
+            if isinstance(result, QueueNotFound):
+                missing = result
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                running[member.name] = result
+        if missing is not None and not running:
+            raise missing
+        return cls(max_running, running)
+
+    def at(self, shard: str) -> int | None:
+        """Return the limit for one shard, which counts what runs there by itself."""
         if self.max_running is None:
             return None
-        elsewhere = sum(count for name, count in self.running.items() if name != shard)
-        return max(self.max_running - elsewhere - taken, 0)
+        return max(self.max_running - self.running.total() + self.running[shard], 0)
+
+    def take(self, shard: str, count: int) -> None:
+        """Take note of jobs that a shard has handed out."""
+        self.running[shard] += count

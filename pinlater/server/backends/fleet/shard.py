@@ -71,6 +71,26 @@ class CallResult(NamedTuple):
         return names
 
 
+class Front(NamedTuple):
+    """What a queue has to hand out.
+
+    Attributes:
+        priorities: those with jobs that are due.
+        next_due_ms: when the next job falls due of those that are not.
+    """
+
+    priorities: Sequence[int]
+    next_due_ms: int | None
+
+    @classmethod
+    def at(cls, now_ms: int, first_due_ms: Sequence[int | None]) -> Front:
+        """Return it, given when the first job of each priority falls due."""
+        return cls(
+            [priority for priority, due in enumerate(first_due_ms, 1) if due is not None and due <= now_ms],
+            min((due for due in first_due_ms if due is not None and due > now_ms), default=None),
+        )
+
+
 class Shard(Protocol):
     """Keeps a part of the jobs of every queue.
 
@@ -127,10 +147,21 @@ class Shard(Protocol):
         max_bytes: int,
         want_next_due: bool = False,
         max_running: int | None = None,
-    ) -> Dequeued: ...
+        levels: int | None = None,
+    ) -> Dequeued:
+        """See ``Backend``; ``levels``: only jobs of priorities up to this one."""
+
+    async def front(self, queue: str) -> Front:
+        """Return what the queue has to hand out at present."""
 
     async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         """Take up to so many tokens of a queue with a rate; below 0, give them back. To repeat it costs tokens only."""
+
+    async def take_turn(self, queue: str, milliseconds: int) -> int | None:
+        """Let nobody else have the turn of a queue for so long; return what ends it, None: somebody else has it."""
+
+    async def end_turn(self, queue: str, turn: int) -> None:
+        """End a turn, unless it is over."""
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int) -> list[ClaimedJob]: ...
 

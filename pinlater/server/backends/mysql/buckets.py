@@ -32,7 +32,7 @@ class Buckets:
                 await transaction.run(transaction.bind("make_bucket", queue=queue.id))
             was = rows[0][0] if rows else 0
             tokens, moment = spend(was, transaction.now * 1000, rate, wanted)
-            if tokens.taken:
+            if tokens.taken or moment < was:
                 change = transaction.bind("spend", queue=queue.id, spent_until=moment, was=was)
                 [changed] = await transaction.run_to_end(change)
                 if not changed.matched:

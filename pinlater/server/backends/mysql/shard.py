@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
@@ -31,7 +32,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import CallResult
+from pinlater.server.backends.fleet import CallResult, Front
 from pinlater.server.backends.mysql import call_results
 from pinlater.server.backends.mysql.buckets import Buckets
 from pinlater.server.backends.mysql.checkpoint import Checkpointer, CheckpointRequest
@@ -42,10 +43,11 @@ from pinlater.server.backends.mysql.looking import Looker
 from pinlater.server.backends.mysql.lost_claims import LostClaims
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
-from pinlater.server.backends.mysql.queues import Queues
+from pinlater.server.backends.mysql.queues import Queues, not_found
 from pinlater.server.backends.mysql.reports import Reports
 from pinlater.server.backends.mysql.settle import AckRequest, Settler
 from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
+from pinlater.server.backends.mysql.turns import Turns
 from pinlater.server.backends.mysql.upkeep import Upkeep
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.tokens import Tokens
@@ -97,6 +99,7 @@ class MysqlShard:
         self._looker = Looker(self._database)
         self._reports = Reports(self._database)
         self._buckets = Buckets(self._database)
+        self._turns = Turns(self._database)
         self._upkeep = Upkeep(self._database, self._queues)
         self._checkpointer = Checkpointer(self._database)
         self._stores = Lane(name, Storer(self._database).store, on_commit=options.on_commit)
@@ -115,8 +118,9 @@ class MysqlShard:
         )
         self._arrivals = options.arrivals or Arrivals()
         self._lost = LostClaims(self._database, options.on_commit, self._returned)
-        self._claimers: dict[int, Claimer] = {}
-        self._claims: dict[int, Lane[ClaimRequest, Dequeued]] = {}
+        # By queue and the priorities that are claimed.
+        self._claimers: defaultdict[int, dict[int, Claimer]] = defaultdict(dict)
+        self._claims: dict[tuple[int, int], Lane[ClaimRequest, Dequeued]] = {}
 
     @property
     def _lanes(self) -> list[Lane[object, object]]:
@@ -197,9 +201,10 @@ class MysqlShard:
         max_bytes: int = MAX_ANSWER_BYTES,
         want_next_due: bool = False,
         max_running: int | None = None,
+        levels: int | None = None,
     ) -> Dequeued:
         request = ClaimRequest(limit, max_bytes, claim.descriptor.encode(), claim.lease_ms, want_next_due, max_running)
-        return await self._in(queue, lambda at: self._claim(at, request))
+        return await self._in(queue, lambda at: self._claim(at._replace(prefixes=at.prefixes[:levels]), request))
 
     async def _claim(self, at: Queue, request: ClaimRequest) -> Dequeued:
         claiming = self._claims_of(at).submit(request, request.limit)
@@ -221,9 +226,10 @@ class MysqlShard:
         self._arrivals.on_arrival(queue.name, None)
 
     def _claims_of(self, queue: Queue) -> Lane[ClaimRequest, Dequeued]:
-        lane = self._claims.get(queue.id)
+        key = (queue.id, len(queue.prefixes))
+        lane = self._claims.get(key)
         if lane is None:
-            claimer = self._claimers[queue.id] = Claimer(self._database, queue, self._lost)
+            claimer = self._claimers[queue.id][len(queue.prefixes)] = Claimer(self._database, queue, self._lost)
             lane = Lane(
                 self.name,
                 claimer.claim,
@@ -231,17 +237,28 @@ class MysqlShard:
                 on_commit=self._options.on_commit,
                 is_repeatable=lambda _: False,
             )
-            self._claims[queue.id] = lane
+            self._claims[key] = lane
         return lane
 
     def _look_anew(self, queue: Queue) -> None:
         """Jobs may have come before those that are claimed next."""
-        claimer = self._claimers.get(queue.id)
-        if claimer is not None:
+        for claimer in self._claimers.get(queue.id, {}).values():
             claimer.floors.forget()
 
     async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await self._in(queue, lambda at: self._buckets.take(at, rate, wanted))
+
+    async def front(self, queue: str) -> Front:
+        dues = (await self.first_due([queue])).get(queue)
+        if dues is None:
+            raise not_found(queue)
+        return Front.at(self._database.now_ms(), dues)
+
+    async def take_turn(self, queue: str, milliseconds: int) -> int | None:
+        return await self._in(queue, lambda at: self._turns.take(at, milliseconds))
+
+    async def end_turn(self, queue: str, turn: int) -> None:
+        await self._in(queue, lambda at: self._turns.end(at, turn))
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         at = await self._queues.named(queue)

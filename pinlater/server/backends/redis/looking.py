@@ -13,7 +13,7 @@ from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.contract import JobFilter, JobRecord, Page, Position
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.records import KINDS, Found, read_job
-from pinlater.server.backends.redis.working import ids_of, pack
+from pinlater.server.backends.redis.working import due_times, ids_of, pack
 from pinlater.wire.messages import IN_PROGRESS
 
 AT_ONCE = 500
@@ -112,8 +112,8 @@ async def first_due(asker: Asker, queues: Sequence[str], levels: int) -> dict[st
 
     async def look(queue: str) -> None:
         with suppress(QueueNotFound):
-            due: list[bytes] = await asker.ask("first_due", queue, levels)
-            found[queue] = [int(moment) if moment else None for moment in due]
+            _, *due = await asker.ask("first_due", queue, levels)
+            found[queue] = due_times(due)
 
     for start in range(0, len(queues), _QUEUES_AT_ONCE):  # a packet each
         await asyncio.gather(*map(look, queues[start : start + _QUEUES_AT_ONCE]))

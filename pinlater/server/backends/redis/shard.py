@@ -35,7 +35,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import CallResult, ShardClock, ShardUnreachable
+from pinlater.server.backends.fleet import CallResult, Front, ShardClock, ShardUnreachable
 from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.cluster import elsewhere
@@ -203,6 +203,7 @@ class RedisShard:
         max_bytes: int = MAX_ANSWER_BYTES,
         want_next_due: bool = False,
         max_running: int | None = None,
+        levels: int | None = None,
     ) -> Dequeued:
         if self._strays.has(queue, claim.descriptor):
             raise ShardUnreachable(f"shard {self.name} did not answer this dequeue; what it claimed goes back first")
@@ -213,7 +214,7 @@ class RedisShard:
                 limit,
                 claim,
                 max_bytes=max_bytes,
-                levels=self._levels,
+                levels=levels or self._levels,
                 want_next_due=want_next_due,
                 max_running=max_running,
             )
@@ -225,6 +226,15 @@ class RedisShard:
 
     async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await working.take_tokens(self._work, queue, rate, wanted)
+
+    async def front(self, queue: str) -> Front:
+        return await working.front(self._work, queue, self._levels)
+
+    async def take_turn(self, queue: str, milliseconds: int) -> int | None:
+        return await working.take_turn(self._work, queue, milliseconds)
+
+    async def end_turn(self, queue: str, turn: int) -> None:
+        await working.end_turn(self._work, queue, turn)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         shown = await working.claim(self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels)

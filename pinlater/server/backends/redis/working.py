@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -23,7 +24,7 @@ from pinlater.server.backends.contract import (
     NewJob,
     Settled,
 )
-from pinlater.server.backends.fleet import CallResult
+from pinlater.server.backends.fleet import CallResult, Front
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.records import MOST_EXACT, due_of, time_argument
 from pinlater.server.backends.tokens import Tokens, interval_us, most_saved_us
@@ -128,6 +129,28 @@ async def claim(
 async def take_tokens(asker: Asker, queue: str, rate: float, wanted: int) -> Tokens:
     """Take tokens of a queue with a rate; below 0, give them back."""
     return Tokens(*await asker.ask("spend", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted))
+
+
+async def front(asker: Asker, queue: str, levels: int) -> Front:
+    """Return what a queue has to hand out."""
+    now, *due = await asker.ask("first_due", queue, levels)
+    return Front.at(int(now), due_times(due))
+
+
+def due_times(due: Iterable[bytes]) -> list[int | None]:
+    """Return times as the script ``first_due`` tells them."""
+    return [int(moment) if moment else None for moment in due]
+
+
+async def take_turn(asker: Asker, queue: str, milliseconds: int) -> int | None:
+    """Take the turn of a queue; return what ends it, None: somebody else has it. Never sent twice: then nobody has."""
+    turn = secrets.randbits(62)
+    return turn if await asker.ask("take_turn", queue, milliseconds, turn, is_repeatable=False) else None
+
+
+async def end_turn(asker: Asker, queue: str, turn: int) -> None:
+    """End a turn, unless it is over."""
+    await asker.ask("end_turn", queue, turn)
 
 
 async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:

@@ -5,10 +5,15 @@
 local interval, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local now_us = now * 1000
 local spent_until = tonumber(redis.call('GET', prefix .. 'bucket') or 0)
-local saved = math.min(math.max(now_us - spent_until, 0), most) -- a moment in the future is of a clock that was put back
+local ahead = spent_until - now_us
+local is_wrong = ahead > 1000000 -- not of clocks that differ a little, but of one that was wrong
+local saved = math.min(math.max(-ahead, 0), most)
 local taken = math.min(wanted, math.floor((saved + 0.5) / interval))
 local left = math.floor(math.min(saved - taken * interval, most) + 0.5)
-if taken ~= 0 then
+if ahead > 0 and taken == 0 and not is_wrong then
+  return {0, math.ceil((interval + ahead) / 1000)}
+end
+if taken ~= 0 or is_wrong then
   local expiry = string.format('%d', most / 1000 + 3600000)
   redis.call('SET', prefix .. 'bucket', string.format('%.0f', now_us - left), 'PX', expiry)
 end

@@ -1,0 +1,162 @@
+"""Dequeues over several shards: the first priority of all shards before the second of any, and within limits."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
+from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all, ask_in_turn, no_healthy_shards
+from pinlater.server.backends.fleet.gathered import Gathered
+from pinlater.server.backends.fleet.limits import RoomToRun
+from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.roster import Roster
+from pinlater.server.backends.fleet.shard import Front, Shard
+from pinlater.server.backends.fleet.turns import AskOwner, Turns
+from pinlater.server.seldom import Seldom
+
+log = logging.getLogger(__name__)
+log.addFilter(Seldom())
+
+_HELD = Dequeued([], None, has_more=False, is_held=True)
+
+
+class Wanted(NamedTuple):
+    """What a dequeue asks for; see ``Backend.dequeue_jobs``."""
+
+    queue: str
+    limit: int
+    claim: Claim
+    max_bytes: int
+    want_next_due: bool
+    max_running: int | None
+
+
+class Claiming:
+    """Claims jobs from shards.
+
+    Args:
+        roster: the shards.
+        ask_owner: asks a shard about a queue, which it is given before, should only others have it.
+    """
+
+    def __init__(self, roster: Roster, ask_owner: AskOwner) -> None:
+        self._roster = roster
+        self._turns = Turns(roster, ask_owner)
+
+    async def dequeue(self, wanted: Wanted) -> Dequeued:
+        """Claim jobs.
+
+        Raises:
+            QueueNotFound: all shards that answered lack the queue.
+            NoHealthyShards: none answered.
+        """
+        members = self._roster.well()
+        asked = members[: max(covered(wanted.claim.coverage, len(self._roster)), 1)]
+        if wanted.max_running is None or len(self._roster) == 1:
+            return await self._claim(asked, wanted, RoomToRun(wanted.max_running))
+        if not members:
+            raise no_healthy_shards()
+        try:
+            async with self._turns.of(wanted.queue) as turn:
+                room = await RoomToRun.count(self._roster, wanted.queue, wanted.max_running)
+                return await self._claim(asked, wanted, room) if turn.is_ours else _HELD
+        except ShardConnectionFailed as error:
+            # What runs there counts as well, and nobody knows how much that is.
+            log.warning(
+                "queue %s may run %d jobs at once, and hands out none until all shards tell how many run: %s",
+                wanted.queue,
+                wanted.max_running,
+                error,
+            )
+            return _HELD
+
+    async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
+        """Return what a dequeue of all shards would hand out; change nothing."""
+        members = self._roster.well()
+        answers = await ask_all(members, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
+        if len(answers) == 1:
+            return answers[0][1]
+        found = sorted((job for _, jobs in answers for job in jobs), key=_priority)
+        shown: list[ClaimedJob] = []
+        for job in found[:limit]:
+            max_bytes -= len(job.body) + JOB_OVERHEAD_BYTES
+            if max_bytes < 0 and shown:
+                break
+            shown.append(job)
+        return shown
+
+    async def _claim(self, members: Sequence[Member], wanted: Wanted, room: RoomToRun) -> Dequeued:
+        got = Gathered(wanted.limit, wanted.max_bytes)
+        try:
+            if len(members) <= 1:
+                await self._ask(members, None, wanted, got, room)
+            else:
+                await self._by_priority(members, wanted, got, room)
+        except ServiceError:
+            if not got.jobs:
+                raise
+            log.exception("a shard failed; what the others handed out is not held back for that")
+        return got.dequeued()
+
+    async def _by_priority(self, members: Sequence[Member], wanted: Wanted, got: Gathered, room: RoomToRun) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        failure: ServiceError | None = None
+
+        async def look(shard: Shard) -> Front:
+            nonlocal failure
+            try:
+                return await shard.front(wanted.queue)
+            except (QueueNotFound, ShardConnectionFailed):
+                raise
+            except ServiceError as error:  # a refusal of one shard hides no job of the others
+                failure = error
+                return Front([], None)
+
+        fronts = await ask_all(members, look, patience=PATIENCE_SECONDS)
+        for _, front in fronts:
+            got.expect(front.next_due_ms)
+        for priority in sorted({priority for _, front in fronts for priority in front.priorities}):
+            owners = [member for member, front in fronts if priority in front.priorities]
+            try:
+                if await self._ask(owners, priority, wanted, got, room) or time.monotonic() > deadline:
+                    return
+            except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
+                failure = error
+        if failure is not None:
+            raise failure
+
+    async def _ask(
+        self, members: Sequence[Member], levels: int | None, wanted: Wanted, got: Gathered, room: RoomToRun
+    ) -> bool:
+        """Claim from one shard after the other, the priorities up to ``levels``; return whether that is enough."""
+        is_enough = False
+
+        async def dequeue(shard: Shard) -> Dequeued:
+            found = await shard.dequeue_jobs(
+                wanted.queue,
+                got.wanted,
+                wanted.claim,
+                max_bytes=got.room_bytes,
+                want_next_due=wanted.want_next_due,
+                max_running=room.at(shard.name),
+                levels=levels,
+            )
+            room.take(shard.name, len(found.jobs))
+            return found
+
+        def take(found: Dequeued) -> bool:
+            nonlocal is_enough
+            is_enough = got.take(found)
+            return is_enough
+
+        await ask_in_turn(members, dequeue, take)
+        return is_enough
+
+
+def _priority(job: ClaimedJob) -> int:
+    return JobDescriptor.parse(job.descriptor).priority

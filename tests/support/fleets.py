@@ -1,0 +1,37 @@
+"""Sharded stores that several servers share, as each of them has it."""
+
+from pinlater.server.backends.contract import LOOK_OFTEN
+from pinlater.server.backends.fleet import FleetBackend, ShardSpec
+from pinlater.server.backends.mysql import Options, ShardMaker
+from pinlater.server.backends.redis import Place, RedisShard
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import fresh_prefix, place_of
+from tests.support.redis_service import RedisService
+
+
+def mysql_fleets(_folder, names="12", pauses=LOOK_OFTEN):
+    """Return what makes a store of shards with these names, each time for another server, and what ends all."""
+    place, prefix = place_of(shared_service()), fresh_prefix()
+
+    def fleet():
+        maker = ShardMaker(Options(3), connections=8, database_prefix=prefix)
+        fleet = FleetBackend("mysql", maker, look_pauses=pauses)
+        fleet.update([ShardSpec(name, place) for name in names])
+        return fleet
+
+    return fleet, lambda: None
+
+
+def redis_fleets(folder, names="12", pauses=LOOK_OFTEN):
+    """Return what ``mysql_fleets`` does."""
+    service = RedisService(folder / "redis")
+    place = Place(("127.0.0.1", service.port))
+
+    def fleet():
+        fleet = FleetBackend(
+            "redis", lambda spec: RedisShard(spec.name, spec.place, priority_levels=3), look_pauses=pauses
+        )
+        fleet.update([ShardSpec(name, place) for name in names])
+        return fleet
+
+    return fleet, service.close
