@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any, Self
+from weakref import WeakSet
 
 from pinlater.client.address import Address
 from pinlater.client.sockets import connect, unavailable
@@ -60,6 +63,7 @@ class Connection:
         self._sequence_id = 0
         self._open = True
         self._pid = os.getpid()
+        _connections.add(self)
 
     @property
     def is_open(self) -> bool:
@@ -100,8 +104,11 @@ class Connection:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close; replies still to come are lost. The other end of a fork keeps its copy."""
+        """Close; replies still to come are lost. In a fork, its copy is closed alone."""
         self._open = False
+        if self._pid == os.getpid():
+            with suppress(OSError):  # whoever has a copy must not keep the server in the belief that we are there
+                self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def send(self, method: str, arguments: Any, timeout: float = 5.0) -> int:
@@ -233,6 +240,20 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_connections: WeakSet[Connection] = WeakSet()
+
+
+def _close_copies() -> None:
+    """In a new process: a daemon would keep the server waiting for its parent, which may have died long ago."""
+    for connection in list(_connections):
+        connection.close()
+    _connections.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_copies)
 
 
 def speaks_tls(data: bytes) -> bool:

@@ -152,6 +152,10 @@ class SecureSocket:
             self._sock.recv(1)  # raises what the server said before it hung up, if it said something
             raise
 
+    def shutdown(self, how: int) -> None:
+        """End the connection for all who have a copy of it; in the words of the network alone."""
+        self._sock.shutdown(how)
+
     def close(self) -> None:
         """Close; nothing is said to the server, whose connection it may be after a fork."""
         self._sock.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import io
 import logging
 import sys
 import time
@@ -15,6 +14,7 @@ from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.modules import load_job_classes, make_codec, refuse_plain, unnamed_queues
 from pinlater.worker.options import LIMIT_NAMES, Options
+from pinlater.worker.output import show_output
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import JobProcess
 from pinlater.worker.processes.solo import SoloProcess
@@ -34,7 +34,7 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
     """Live as a job process of a pool; return the exit status."""
     if options.reload:
         sys.dont_write_bytecode = True  # it is told from stale by seconds and size: two quick edits can look the same
-    _print_by_lines()
+    show_output()
     try:
         kinds = load_job_classes(options.modules)
         codec = make_codec(kinds, options.queues)
@@ -88,12 +88,6 @@ def _new_process(child: Child, options: Options, pool: JobPool, codec: JobCodec,
     from pinlater.worker.processes.team_process import TeamProcess  # others need not have its modules in memory
 
     return TeamProcess(child, options, pool, codec, shared)
-
-
-def _print_by_lines() -> None:
-    """Show what jobs print when they print it, also in a pipe or a file: a process that is killed loses its buffers."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
 
 
 def _complain(shared: Shared, text: str) -> None:

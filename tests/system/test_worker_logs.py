@@ -2,11 +2,12 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from pinlater.state import JobState
-from tests.system.worker_program import await_state, put
+from tests.system.worker_program import Worker, await_state, info, put, ran
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
@@ -51,6 +52,17 @@ def test_every_line_is_an_object_and_those_of_a_job_name_it(start, client, folde
     assert told[1].endswith("… (5000000 characters)")
     assert told[2:] == ["own words", "%d (its arguments do not fit: TypeError)"]
     assert max(map(len, worker.log.splitlines())) < 100_000
+
+
+@pytest.mark.parametrize("how", [[], ["--threads", 2], ["--log-format", "json"]])
+def test_a_full_disk_under_the_log_fails_no_job(client, server, folder, start, how):
+    """``/dev/full`` takes nothing, like a disk without room."""
+    ways = ["print", "stderr", "log", "warn", "buffer"]
+    jobs = [put(client, "Prints", "touch", how=way) for way in ways]
+    worker = Worker(folder, "jobs", "--burst", "--server", server.address, *how, log_file=Path("/dev/full"))
+    assert worker.wait() == 0
+    assert [info(client, job).state for job in jobs] == [JobState.SUCCEEDED] * len(ways)
+    assert sorted(ran(folder)) == sorted(f"{way} 1" for way in ways)
 
 
 def test_what_a_job_prints_is_there_though_its_process_is_killed(start, client, folder):

@@ -12,7 +12,7 @@ from pinlater.client import NewJob
 from tests.support.server import environment
 
 JOBS = """
-import asyncio, ctypes, itertools, os, pathlib, signal, sys, time
+import asyncio, ctypes, itertools, os, pathlib, signal, sys, time, warnings
 from pinlater import Client, Constant, Discard, Job, JobContext, Retry
 
 SOON = Constant(0.1)
@@ -113,6 +113,24 @@ class Expires(Job, queue="overdue", backoff=SOON, give_up_after=3):
         time.sleep(60)
 
 
+class Prints(Job, queue="touch", backoff=SOON):
+    how: str
+
+    def run(self, context):
+        write(f"{self.how} {context.attempt}")
+        if self.how == "print":
+            print("x" * 100_000, flush=True)
+        if self.how == "stderr":
+            sys.stderr.write("a line\\n")
+        if self.how == "log":
+            context.log.error("a line")
+        if self.how == "warn":
+            warnings.warn("a line")
+        if self.how == "buffer":
+            sys.stdout.buffer.write(bytes(1_000_000))
+            sys.stdout.flush()
+
+
 class Late(Job, queue="overdue", kill_after=0.5):
     def run(self, context):
         [log] = pathlib.Path().glob("worker-*.log")
@@ -207,9 +225,9 @@ def step(name, value):
 class Worker:
     """One worker program, started with ``arguments`` in ``folder``."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, log_file=None):
         self.folder = folder
-        self.log_file = folder / f"worker-{time.monotonic_ns()}.log"
+        self.log_file = log_file or folder / f"worker-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "pinlater.worker.program", *map(str, arguments)]
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(

@@ -1,9 +1,15 @@
 """One connection: order, refusals, deadlines, loss."""
 
+import os
+import signal
+import socket
+import subprocess
+import sys
 import time
 
 import pytest
 
+from pinlater.client.address import Address
 from pinlater.client.connection import Connection
 from pinlater.errors import CallTimeout, ProtocolError, QueueNotFound, ServerUnavailable
 from pinlater.wire.messages import PinLaterJobAckRequest, RequestContext, arguments_of
@@ -31,6 +37,52 @@ def serve():
     yield start
     for server in servers:
         server.close()
+
+
+DAEMON = """
+import os, signal, sys, time
+from pinlater.client.address import Address
+from pinlater.client.connection import Connection
+
+connection = Connection(Address.parse(sys.argv[1]))
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_daemon_that_a_client_has_forked_does_not_keep_its_connection():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        host, port = listener.getsockname()
+        process = subprocess.Popen([sys.executable, "-c", DAEMON, f"{host}:{port}"], stdout=subprocess.PIPE)
+        server_side, _ = listener.accept()
+        daemon = int(process.stdout.readline())
+        try:
+            server_side.settimeout(60)
+            assert server_side.recv(1) == b"", "the client has ended"
+        finally:
+            os.kill(daemon, signal.SIGKILL)
+            process.stdout.close()
+            process.wait()
+            server_side.close()
+
+
+def test_a_connection_that_is_closed_ends_for_all_who_have_a_copy():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = Connection(Address.parse(f"127.0.0.1:{listener.getsockname()[1]}"))
+        copy = os.dup(connection.fileno())
+        server_side, _ = listener.accept()
+        with server_side:
+            server_side.settimeout(60)
+            connection.close()
+            assert server_side.recv(1) == b""
+        os.close(copy)
 
 
 def test_a_call_returns_the_reply(serve):

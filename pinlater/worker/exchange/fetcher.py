@@ -81,7 +81,7 @@ class Fetcher:
         self._turns = turns
         self._count = count
         self._batches: deque[Batch] = deque()
-        self._in_flight = 0
+        self._in_flight = self._jobs_in_flight = 0
         self._promised = 0
         self._lost: list[int] = []
         self._backoff_seconds = 0.0
@@ -115,14 +115,24 @@ class Fetcher:
 
     # Asking
 
-    def prefetch(self) -> None:
+    def prefetch(self, most_jobs: int | None = None) -> None:
         """Before jobs are run: ask for the next ones, if these are short and there seem to be more.
 
         Such a dequeue does not wait for jobs: nobody would read its reply until these have run.
+
+        Args:
+            most_jobs: how many can be run after these; None: any number.
         """
-        if self.pace.is_short and self.has_backlog and not self.held_seconds:
-            while self._in_flight + len(self._batches) < _AHEAD and self.ask(0.0):
-                pass
+        if not self.pace.is_short or not self.has_backlog or self.held_seconds:
+            return
+        while self._in_flight + len(self._batches) < _AHEAD:
+            limit = self.pace.limit if most_jobs is None else min(self.pace.limit, most_jobs - self._jobs_ahead)
+            if limit <= 0 or not self.ask(0.0, limit):
+                return
+
+    @property
+    def _jobs_ahead(self) -> int:
+        return self._jobs_in_flight + sum(len(batch.unstarted) for batch in self._batches)
 
     def ask(self, wait_seconds: float, most_jobs: int | None = None) -> bool:
         """Send a dequeue, with acks on board; return False if that is not possible now.
@@ -141,10 +151,12 @@ class Fetcher:
             return False
         number = self._slot.next_dequeue()
         self._in_flight += 1
+        self._jobs_in_flight += limit
         self._promised += batches
 
         def received(reply: Any) -> None:
             self._in_flight -= 1
+            self._jobs_in_flight -= limit
             self._promised -= batches
             on_reply(reply)
             self._received(number, limit, reply)

@@ -127,7 +127,12 @@ class JobProcess(ABC):
 
     @property
     def _has_run_enough(self) -> bool:
-        return self._most_jobs is not None and self._jobs_done >= self._most_jobs
+        return self._jobs_left == 0
+
+    @property
+    def _jobs_left(self) -> int | None:
+        """How many more jobs the process may run; None: any number."""
+        return None if self._most_jobs is None else max(self._most_jobs - self._jobs_done, 0)
 
     # Fetching
 

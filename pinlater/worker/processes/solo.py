@@ -36,7 +36,7 @@ class SoloProcess(JobProcess):
             self._child.beat()
             batch = self._fetcher.next_batch()
             if batch is not None:
-                self._fetcher.prefetch()
+                self._fetcher.prefetch(None if self._jobs_left is None else self._jobs_left - len(batch.unstarted))
                 self._settler.flush()  # what no dequeue took along: the next job may take long
                 self._run(batch)
             elif delay := self._reach():
@@ -62,7 +62,8 @@ class SoloProcess(JobProcess):
                 self._burst.note_empty()
 
     def _ask(self) -> bool:
-        return self._fetcher.ask(POLL_SECONDS if self._burst is None else self._look(self._burst))
+        limit = self._fetcher.pace.limit if self._jobs_left is None else min(self._fetcher.pace.limit, self._jobs_left)
+        return self._fetcher.ask(POLL_SECONDS if self._burst is None else self._look(self._burst), limit)
 
     def _run(self, batch: Batch) -> None:
         """Run a batch, as far as nothing speaks against it; what is left goes back."""
@@ -72,7 +73,7 @@ class SoloProcess(JobProcess):
         flush_at, first = now + _FLUSH_NS, batch.next
         if self._burst is not None:
             self._burst.note_begin()
-        for position in batch.unstarted:
+        for position in batch.unstarted[: self._jobs_left]:
             if child.draining or now - began > HOLD_NS:
                 break
             states[position] = RUNNING
