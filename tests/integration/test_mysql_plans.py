@@ -155,7 +155,7 @@ BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
     "queues", "deleted_queues", "hold_queues", "is_queue", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "enter_alone", "forget_queue",
-    "bucket", "spend", "turn", "change_turn", "forget_turn", "forget_settings",
+    "bucket", "spend", "turn", "change_turn", "forget_turn", "forget_settings", "lock_version",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
 OF_REPORTS = {

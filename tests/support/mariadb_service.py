@@ -139,6 +139,11 @@ class MariadbService:
         self._process.kill()
         self._process.wait()
 
+    def stop(self):
+        """End it in order."""
+        self._process.terminate()
+        self._process.wait()
+
     def freeze(self):
         """Let it keep its connections, and say nothing."""
         self._process.send_signal(signal.SIGSTOP)

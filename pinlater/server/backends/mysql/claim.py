@@ -6,11 +6,13 @@ Answered after the commit. If nobody knows whether that was done, the dequeues f
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
+from pinlater.errors import UnknownError
 from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.floors import NONE, Floors
@@ -19,6 +21,10 @@ from pinlater.server.backends.mysql.lost_claims import LostClaims
 from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.search import Queue
+from pinlater.server.seldom import Seldom
+
+log = logging.getLogger(__name__)
+log.addFilter(Seldom())
 
 BEGIN = -(2**63)
 """No job can run before."""
@@ -186,7 +192,7 @@ class Claimer:
 
     async def _take(
         self, transaction: Transaction, requests: Sequence[ClaimRequest], shares: Sequence[Share]
-    ) -> list[Dequeued]:
+    ) -> list[Dequeued | Exception]:
         """Mark the jobs, read their bodies and, for those that came short, when the next job falls due; commit."""
         statements = [
             self._marking(transaction, request, share)
@@ -197,10 +203,13 @@ class Claimer:
         reading = [transaction.bind("bodies_of_jobs", ids=ids)] if ids else []
         looking = self._looking(transaction, requests, shares)
         results = await transaction.run_to_end(*statements, *reading, *looking)
+        marked = (result.matched for result in results)
         bodies = dict(results[len(statements)].rows) if ids else {}
         due = min((row[0] for result in results[len(statements) + len(reading) :] for row in result.rows), default=None)
         return [
-            Dequeued(
+            self._overtaken(request, share)
+            if share.jobs and next(marked) < len(share.jobs)
+            else Dequeued(
                 [job.with_body(bodies[job.id]) for job in share.jobs],
                 due if _is_short(request, share) else None,
                 share.is_full and not share.is_held,
@@ -208,6 +217,16 @@ class Claimer:
             )
             for request, share in zip(requests, shares, strict=True)
         ]
+
+    def _overtaken(self, request: ClaimRequest, share: Share) -> UnknownError:
+        """Give back what was marked of jobs that another server has, though they were locked: return the error."""
+        self._give_back([request], [share])
+        error = UnknownError(
+            f"the database let another server change jobs of queue {self._queue.name} that were locked, so that their "
+            "claim was given back; ask its administrator whether it locks rows"
+        )
+        log.error("shard %s: %s", self._database.shard, error)
+        return error
 
     @staticmethod
     def _marking(transaction: Transaction, request: ClaimRequest, share: Share) -> bytes:

@@ -21,6 +21,7 @@ from pinlater.server.backends.mysql.faults import (
 )
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.mysql.row_locks import check_row_locks
 from pinlater.server.backends.mysql.transaction import Transaction, transaction
 
 _T = TypeVar("_T")
@@ -174,6 +175,7 @@ class Database:
             for step in range(version + 1, SCHEMA_VERSION + 1):
                 for statement in self.queries.schema(step):
                     await connection.run(statement)
+            await check_row_locks(connection, self._pool.place, self.queries)
             await self.read_clock(connection)  # before anybody goes by it
             self._is_ready = True
 

@@ -12,11 +12,14 @@ from pinlater.server.backends.fleet import ShardUnreachable
 DEADLOCK, LOCK_WAIT_TIMEOUT = 1213, 1205
 DUPLICATE_KEY = 1062
 """Of a unique key, since ids are never given out twice: another server was quicker; the next look finds its job."""
+ROLLED_BACK_AT_COMMIT = 3101
+"""By the group that the server is in; Galera calls it a deadlock."""
 TOO_SLOW = frozenset({1969, 3024})
 """The statement's time was up (MariaDB, MySQL)."""
 
-_SHUTTING_DOWN = frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 1290, 1836, 3169, 4031})
-"""The server stops, has cut the connection, or has become read-only: it cannot serve, but another try may."""
+_SHUTTING_DOWN = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 1290, 1836, 3169, 4031})
+"""The server stops, has cut the connection, has become read-only, or (1047) is a node of Galera that has lost the
+others: it cannot serve, but another try may."""
 
 
 class Lost(Exception):
@@ -49,7 +52,7 @@ def fault_of(error: MySQLError) -> Exception:
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     if number == LOCK_WAIT_TIMEOUT:
         return Blocked(str(error))
-    if number in {DEADLOCK, DUPLICATE_KEY}:
+    if number in {DEADLOCK, DUPLICATE_KEY, ROLLED_BACK_AT_COMMIT}:
         return Conflict(str(error))
     if number == 0 or 2000 <= number < 3000 or number in _SHUTTING_DOWN:
         return Lost(str(error))

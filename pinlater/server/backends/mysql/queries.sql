@@ -23,6 +23,10 @@ SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS DOUBLE)
 -- name: schema_version
 SELECT value FROM {db}.settings WHERE name = 'schema_version'
 
+-- name: lock_version
+-- A row that nobody else locks for longer than a moment.
+SELECT value FROM {db}.settings WHERE name = 'schema_version' FOR UPDATE SKIP LOCKED
+
 -- name: reserve_ids
 -- A block of ids for one server; the statement's insert id is the block's end.
 UPDATE {db}.settings SET value = LAST_INSERT_ID(value + :count) WHERE name = 'next_job_id'
@@ -105,8 +109,10 @@ SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL
 
 -- name: lock_claims
 -- One claim at a time, also of several servers, where the number of running jobs is limited. Not by the queue's own row:
--- a server that stood still with that would keep all others from storing jobs.
-INSERT INTO {db}.settings (name, value) VALUES (CONCAT('claims of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
+-- a server that stood still with that would keep all others from storing jobs. The row is changed, so that a cluster
+-- whose nodes do not see each other's locks finds at the commit that two have claimed.
+INSERT INTO {db}.settings (name, value) VALUES (CONCAT('claims of queue ', :queue), 0)
+ON DUPLICATE KEY UPDATE value = value + 1
 
 -- name: running_jobs
 SELECT COUNT(*) FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
