@@ -118,7 +118,7 @@ def reporter_of(given: Given, parts: Parts) -> Reporter:
     return Reporter(
         given.folder,
         parts.metrics,
-        lambda: "the server is stopping" if parts.transport.is_draining else None,
+        lambda: "the server is stopping" if parts.transport.is_draining else parts.store.backend.fault,
         parts.store.backend.shard_states,
     )
 

@@ -31,6 +31,10 @@ class ServerBackend(Backend, Protocol):
     def ill_shards(self) -> int:
         """How many shards are left alone because they do not answer."""
 
+    @property
+    def fault(self) -> str | None:
+        """Why no new jobs are taken; None if they are."""
+
     def shard_states(self) -> list[ShardState]:
         """Return how each shard is."""
 
@@ -115,7 +119,8 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
         regex_seconds=settings.regex_timeout_seconds,
         on_commit=_on_commit(metrics),
     )
-    return Store(backend, clock.now_ms, (), str(settings.data_dir), Arrivals(), tells_servers=True)
+    tasks = (backend.watch_files(),)
+    return Store(backend, clock.now_ms, tasks, str(settings.data_dir), Arrivals(), tells_servers=True)
 
 
 async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store:

@@ -102,6 +102,12 @@ class FleetBackend:
         """How many shards are left alone because they did not answer."""
         return sum(not member.is_well for member in self._roster)
 
+    @property
+    def fault(self) -> str | None:
+        """Why no new jobs are taken; None if they are."""
+        is_dead = self.shards > 0 and self.ill_shards == self.shards
+        return "no shard of the store answers" if is_dead else None
+
     def shard_states(self) -> list[ShardState]:
         """Return how each shard is."""
         return [member.state for member in self._roster]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -49,12 +50,17 @@ from pinlater.server.backends.sqlite.store import Store
 from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.wire.messages import PENDING
 
+log = logging.getLogger(__name__)
+
 _unique_key_of = attrgetter("unique_key")  # in C: every job passes here
 
 SHARD = "1"
 """The one shard of this store."""
 
 FILE_NAME = "pinlater.db"
+
+_FILES_SECONDS = 1.0
+"""So often it is looked whether the files are still there."""
 
 _VERBS = (
     drop,
@@ -120,7 +126,7 @@ class SqliteBackend:
     ) -> None:
         self._priority_levels = priority_levels
         self._now_ms = now_ms
-        self._opened_ms = now_ms()
+        self._since_ms = now_ms()
         self._count_limit = count_limit
         self._regex_seconds = regex_seconds
         self._store = Store(data_dir / FILE_NAME, synchronous)
@@ -131,6 +137,7 @@ class SqliteBackend:
         self._writer = Writer(connection, _VERBS, now_ms, on_commit)
         self._readers = Readers(self._store.reader)
         self._renewals_failed_at = -math.inf
+        self._fault: str | None = None
 
     shards = 1
     ill_shards = 0
@@ -138,7 +145,29 @@ class SqliteBackend:
 
     def shard_states(self) -> list[ShardState]:
         """Return how the file is, as the only shard."""
-        return [ShardState(SHARD, str(self._store.path), self._opened_ms)]
+        fault = self._fault or ""
+        return [ShardState(SHARD, str(self._store.path), self._since_ms, error=fault, ill_in=int(bool(fault)))]
+
+    @property
+    def fault(self) -> str | None:
+        """Why no new jobs are taken; None if they are."""
+        return self._fault
+
+    async def watch_files(self) -> None:
+        """Notice when the store's files are deleted or cut off; to be run as a task."""
+        while True:
+            fault = await asyncio.to_thread(self._store.files.look)
+            if fault != self._fault:
+                self._fault, self._since_ms = fault, self._now_ms()
+                if fault is None:
+                    log.warning("the files of the store %s are there again", self._store.path)
+                else:
+                    log.error("no new jobs are taken: %s", fault)
+            await asyncio.sleep(_FILES_SECONDS)
+
+    def _check_files(self) -> None:
+        if self._fault is not None:
+            raise UnknownError(f"nothing was changed: {self._fault}")
 
     async def ping_shards(self) -> dict[str, str]:
         """Return nothing: the file is open, so the only shard answers."""
@@ -193,6 +222,7 @@ class SqliteBackend:
         self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
     ) -> list[str]:
         at = self._named(queue)
+        self._check_files()
         if not jobs:
             return []
         prefixes, request = at.prefixes, EnqueueRequest(at.id, jobs, once)
@@ -206,6 +236,7 @@ class SqliteBackend:
         self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
     ) -> list[str]:
         at = self._named(queue)
+        self._check_files()
         places = await self._writer.submit(import_jobs, ImportRequest(at.id, jobs, once))
         return [f"{at.prefixes[priority - 1]}{local_id}" for priority, local_id in places]
 

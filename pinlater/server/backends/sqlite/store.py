@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from pinlater.errors import ConfigError
+from pinlater.server.backends.sqlite.file_check import FileCheck
 from pinlater.server.backends.sqlite.queries import schema
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,10 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 
 class Store:
     """Path and lock of an open store; makes its connections.
+
+    Attributes:
+        path: of the database file.
+        files: knows whether the files are still there.
 
     Args:
         path: the database file; it is created when missing.
@@ -46,7 +51,11 @@ class Store:
             self._lock = _lock(path)
             try:
                 # Bodies are nobody else's business. What SQLite puts beside a file, it makes with the file's own mode.
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                self.files = FileCheck(path)
+            except BaseException:
+                os.close(self._lock)
+                raise
+            try:
                 self._migrate()
             except BaseException:
                 self.close()
@@ -73,6 +82,7 @@ class Store:
 
     def close(self) -> None:
         """Let another server have the file."""
+        self.files.close()
         os.close(self._lock)
 
     @staticmethod
