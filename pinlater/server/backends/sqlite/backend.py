@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -41,6 +40,7 @@ from pinlater.server.backends.sqlite import call_results, looking, queues, repor
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
+from pinlater.server.backends.sqlite.file_watch import FileWatch
 from pinlater.server.backends.sqlite.importing import ImportRequest, import_jobs
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import create, drop
@@ -50,17 +50,12 @@ from pinlater.server.backends.sqlite.store import Store
 from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.wire.messages import PENDING
 
-log = logging.getLogger(__name__)
-
 _unique_key_of = attrgetter("unique_key")  # in C: every job passes here
 
 SHARD = "1"
 """The one shard of this store."""
 
 FILE_NAME = "pinlater.db"
-
-_FILES_SECONDS = 1.0
-"""So often it is looked whether the files are still there."""
 
 _VERBS = (
     drop,
@@ -94,6 +89,9 @@ class SqliteBackend:
 
     Make it within the event loop that is to use it.
 
+    Attributes:
+        files: whether they are there; its ``run`` is to be run as a task.
+
     Args:
         data_dir: folder of the file.
         priority_levels: priorities are 1 to this.
@@ -126,10 +124,10 @@ class SqliteBackend:
     ) -> None:
         self._priority_levels = priority_levels
         self._now_ms = now_ms
-        self._since_ms = now_ms()
         self._count_limit = count_limit
         self._regex_seconds = regex_seconds
         self._store = Store(data_dir / FILE_NAME, synchronous)
+        self.files = FileWatch(self._store.files, now_ms)
         connection = self._store.writer()
         self._queues = {
             name: self._queue(queue_id, name) for queue_id, name in connection.execute(QUERIES["queues"]).fetchall()
@@ -137,7 +135,6 @@ class SqliteBackend:
         self._writer = Writer(connection, _VERBS, now_ms, on_commit)
         self._readers = Readers(self._store.reader)
         self._renewals_failed_at = -math.inf
-        self._fault: str | None = None
 
     shards = 1
     ill_shards = 0
@@ -145,29 +142,13 @@ class SqliteBackend:
 
     def shard_states(self) -> list[ShardState]:
         """Return how the file is, as the only shard."""
-        fault = self._fault or ""
-        return [ShardState(SHARD, str(self._store.path), self._since_ms, error=fault, ill_in=int(bool(fault)))]
+        fault, since_ms = self.files.fault or "", self.files.since_ms
+        return [ShardState(SHARD, str(self._store.path), since_ms, error=fault, ill_in=int(bool(fault)))]
 
     @property
     def fault(self) -> str | None:
         """Why no new jobs are taken; None if they are."""
-        return self._fault
-
-    async def watch_files(self) -> None:
-        """Notice when the store's files are deleted or cut off; to be run as a task."""
-        while True:
-            fault = await asyncio.to_thread(self._store.files.look)
-            if fault != self._fault:
-                self._fault, self._since_ms = fault, self._now_ms()
-                if fault is None:
-                    log.warning("the files of the store %s are there again", self._store.path)
-                else:
-                    log.error("no new jobs are taken: %s", fault)
-            await asyncio.sleep(_FILES_SECONDS)
-
-    def _check_files(self) -> None:
-        if self._fault is not None:
-            raise UnknownError(f"nothing was changed: {self._fault}")
+        return self.files.fault
 
     async def ping_shards(self) -> dict[str, str]:
         """Return nothing: the file is open, so the only shard answers."""
@@ -222,7 +203,7 @@ class SqliteBackend:
         self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
     ) -> list[str]:
         at = self._named(queue)
-        self._check_files()
+        self.files.admit()
         if not jobs:
             return []
         prefixes, request = at.prefixes, EnqueueRequest(at.id, jobs, once)
@@ -236,7 +217,7 @@ class SqliteBackend:
         self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
     ) -> list[str]:
         at = self._named(queue)
-        self._check_files()
+        self.files.admit()
         places = await self._writer.submit(import_jobs, ImportRequest(at.id, jobs, once))
         return [f"{at.prefixes[priority - 1]}{local_id}" for priority, local_id in places]
 
