@@ -30,6 +30,11 @@ INSERT INTO {db}.reports (worker_id, reported_at, expires_at, report_bytes, repo
 SELECT CONCAT('w', seq), {now}, {now} - 500 + seq, 5, 'hello' FROM {numbers} WHERE seq BETWEEN 1 AND 1000
 """
 
+FILL_RESULTS = """
+INSERT INTO {db}.call_results (call_key, number, expires_at)
+SELECT LPAD(seq, 16, ' '), seq, {now} - 500 + seq FROM {numbers} WHERE seq BETWEEN 1 AND 1000
+"""
+
 DIGITS = "(" + " UNION ALL ".join(f"SELECT {digit} AS digit" for digit in range(10)) + ")"
 PLACES = range(5)
 NUMBERS = (
@@ -76,7 +81,9 @@ class Filled:
             await connection.run(FILL.format(db=self.queries.database, numbers=NUMBERS, **values).encode())
             first += self._rows[kind]
         await connection.run(FILL_REPORTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
-        await connection.run(f"ANALYZE TABLE {self.queries.database}.jobs, {self.queries.database}.reports".encode())
+        await connection.run(FILL_RESULTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
+        tables = ", ".join(f"{self.queries.database}.{table}" for table in ("jobs", "reports", "call_results"))
+        await connection.run(f"ANALYZE TABLE {tables}".encode())
         return connection
 
     def plan(self, statement_name, **values):
@@ -131,19 +138,13 @@ COMMON = {
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
+    "key": b"%16d" % 10, "number": 1,
     "until": NOW, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
 WITHOUT_PLAN = {
-    "begin",
-    "commit",
-    "rollback",
-    "clock",
-    "insert_jobs",
-    "create_queue",
-    "make_bucket",
-    "make_turn",
-    "lock_claims",
-}
+    "begin", "clock", "commit", "create_queue", "hold_result", "insert_jobs", "insert_results", "lock_claims",
+    "make_bucket", "make_turn", "rollback",
+}  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
 IN_ORDER = {
@@ -162,9 +163,13 @@ OF_REPORTS = {
     "keep_report": None, "forget_report": "PRIMARY", "reports": "PRIMARY", "forget_expired_reports": "PRIMARY",
     "expired_reports": "reports_expiring", "sizes_of_reports": "reports_expiring",
 }  # fmt: skip
+OF_RESULTS = {
+    "call_results": "PRIMARY", "count_result": "PRIMARY", "forget_old_results_of": "PRIMARY",
+    "old_results": "call_results_expiring",
+}  # fmt: skip
 """With the index that each walks along."""
 BY_PRIMARY_KEY = {("PRIMARY", "range"), ("PRIMARY", "const"), ("PRIMARY", "eq_ref")}
-BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS}
+BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS} - {*OF_RESULTS}
 
 
 def of_jobs(plan):
@@ -197,6 +202,13 @@ def test_reports_are_found_by_worker_or_by_their_expiry(filled, name):
     assert step["type"] in {"range", "const", "ALL" if name == "keep_report" else "range"}, step
     if name in {"expired_reports", "sizes_of_reports"}:
         assert "Using index" in step["Extra"], "it must not read the reports themselves"
+
+
+@pytest.mark.parametrize("name", OF_RESULTS)
+def test_results_of_calls_are_found_by_key_or_by_their_expiry(filled, name):
+    [step] = filled.plan(name, **COMMON | {"keys": [b"%16d" % number for number in (10, 20)]})
+    assert step["key"] == OF_RESULTS[name], step
+    assert step["type"] in {"range", "const"}, step
 
 
 @pytest.mark.parametrize("name", sorted(BY_ID))
