@@ -2,7 +2,17 @@
 
 from pinlater.server.backends.fleet.backend import FleetBackend
 from pinlater.server.backends.fleet.shard import CallResult, Front, Shard, ShardSpec, ShardUnreachable
-from pinlater.server.backends.fleet.shard_clock import ShardClock
+from pinlater.server.backends.fleet.shard_clock import ShardClock, Visit
 from pinlater.server.backends.fleet.store_clock import StoreClock
 
-__all__ = ["CallResult", "FleetBackend", "Front", "Shard", "ShardClock", "ShardSpec", "ShardUnreachable", "StoreClock"]
+__all__ = [
+    "CallResult",
+    "FleetBackend",
+    "Front",
+    "Shard",
+    "ShardClock",
+    "ShardSpec",
+    "ShardUnreachable",
+    "StoreClock",
+    "Visit",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from pinlater.server.clock import SteadyClock, elapsed_seconds
 
@@ -11,7 +12,20 @@ MOST_DRIFT = 0.0005
 """Share of the elapsed time by which two clocks may come apart, while both are kept right without steps."""
 
 NEAR_MS, FAR_MS = 250, 6000
-"""Servers whose clocks are nearer than the first agree, those that are farther apart than the second do not."""
+"""Servers whose clocks are nearer than the first agree, those that are farther apart than the second do not. Each reads
+the shard's clock more often than the second."""
+
+
+class Visit(NamedTuple):
+    """What a server leaves at a shard whose clock it has read: the time that it goes by.
+
+    Attributes:
+        ahead_ms: how far that is ahead of the shard's clock.
+        seen_ms: what the shard's clock showed.
+    """
+
+    ahead_ms: float
+    seen_ms: float
 
 
 class ShardClock:
@@ -33,7 +47,7 @@ class ShardClock:
         self._elapsed = elapsed
         self._at_least = self._at_most = 0.0  # milliseconds that the shard's clock is ahead of the time elapsed here
         self._read_at: float | None = None
-        self._is_agreed = False
+        self._has_met = False
         self._steady = SteadyClock(machine, elapsed)
 
     @property
@@ -57,29 +71,37 @@ class ShardClock:
         asked_at = self._elapsed()
         shown_ms = await ask()
         self._learn(asked_at, shown_ms, self._elapsed())
-        return self._ahead_ms
+        return self.ahead_ms
 
     @property
-    def _ahead_ms(self) -> float:
+    def ahead_ms(self) -> float:
+        """Milliseconds that it is ahead of the time elapsed here."""
         return self.now_ms() - self._elapsed() * 1000
 
-    def agree(self, agreed_ms: float) -> float:
+    def meet(self, own_ms: float, last: Visit | None) -> Visit | None:
         """Go by the time that the other servers go by, if this clock is far from it.
 
         It is if the shard's clock was set before this one was read for the first time, or if this machine was paused
-        together with its clocks.
+        together with its clocks. A step of the shard's clock makes the last visit seem long ago, or yet to come; then
+        nobody knows better than this clock.
 
         Args:
-            agreed_ms: their time, in epoch milliseconds; that of the shard, if there is no other server.
+            own_ms: what the shard's clock has just shown.
+            last: what the server that was there last has left.
 
         Returns:
-            The same as ``read``.
+            What to leave for the others; None: that which is there.
         """
-        if not self._is_agreed or abs(agreed_ms - self.now_ms()) > FAR_MS:
-            self._is_agreed = True
-            if abs(agreed_ms - self.now_ms()) > NEAR_MS:
-                self._steady = SteadyClock(self._wall, self._elapsed, agreed_ms)
-        return self._ahead_ms
+        is_first, self._has_met = not self._has_met, True
+        theirs_ms = None
+        if last is not None and 0 <= own_ms - last.seen_ms <= FAR_MS:
+            theirs_ms = own_ms + last.ahead_ms
+        apart_ms = 0.0 if theirs_ms is None else abs(theirs_ms - self.now_ms())
+        if apart_ms > (NEAR_MS if is_first else FAR_MS):
+            self._steady = SteadyClock(self._wall, self._elapsed, theirs_ms)
+        elif not is_first:
+            return Visit(self.now_ms() - own_ms, own_ms)
+        return None
 
     def _learn(self, asked_at: float, shown_ms: float, answered_at: float) -> None:
         at_least, at_most = shown_ms - answered_at * 1000, shown_ms - asked_at * 1000

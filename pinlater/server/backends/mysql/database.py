@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from pinlater.errors import UnknownError
-from pinlater.server.backends.fleet import ShardClock
+from pinlater.server.backends.fleet import ShardClock, Visit
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.faults import (
     Conflict,
@@ -81,12 +81,24 @@ class Database:
 
     async def read_clock(self, connection: Connection) -> float:
         """Read the database's clock; see ``Shard``."""
+        own_ms, left = 0.0, {}
 
         async def shown_ms() -> float:
-            [(rows, _, _)] = await connection.run(self.queries.bind("clock"))
-            return float(rows[0][0])
+            nonlocal own_ms, left
+            shown, last = await connection.run(self.queries.bind("clock"), self.queries.bind("last_visit"))
+            own_ms, left = float(shown.rows[0][0]), dict(last.rows)
+            return own_ms
 
-        return await self._clock.read(shown_ms)
+        await self._clock.read(shown_ms)
+        visit = self._clock.meet(own_ms, Visit(left["time_ahead"], left["time_seen"]) if len(left) == 2 else None)
+        if visit is not None:
+            with suppress(
+                Conflict, Refused
+            ):  # others leave theirs; or there is no room, and the time is told all the same
+                await connection.run(
+                    self.queries.bind("keep_visit", ahead=round(visit.ahead_ms), seen=round(visit.seen_ms))
+                )
+        return self._clock.ahead_ms
 
     async def read(self, look: Callable[[Connection], Awaitable[_T]]) -> _T:
         """Return what ``look`` finds on a connection; tried again when the connection breaks.

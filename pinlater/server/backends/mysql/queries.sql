@@ -20,6 +20,14 @@ ROLLBACK
 -- Sessions have no summer time (see connection.py), or this would be an hour off for an hour of each year.
 SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS DOUBLE)
 
+-- name: last_visit
+-- Which server read the clock last, and how far the time that it goes by was ahead: both in milliseconds.
+SELECT name, value FROM {db}.settings WHERE name IN ('time_ahead', 'time_seen')
+
+-- name: keep_visit
+INSERT INTO {db}.settings (name, value) VALUES ('time_ahead', :ahead), ('time_seen', :seen)
+ON DUPLICATE KEY UPDATE value = VALUES(value)
+
 -- name: schema_version
 SELECT value FROM {db}.settings WHERE name = 'schema_version'
 

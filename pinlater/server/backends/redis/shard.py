@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis.asyncio import Connection
@@ -35,7 +36,7 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import CallResult, Front, ShardClock, ShardUnreachable
+from pinlater.server.backends.fleet import CallResult, Front, ShardClock, ShardUnreachable, Visit
 from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.cluster import elsewhere
@@ -53,6 +54,11 @@ PREFIX = "pinlater:"
 """Of all keys, so that a server may be shared with others."""
 
 _PING_SECONDS = 1.0
+
+_CLOCK = "clock"
+"""The key with what the last server left that read the shard's clock; it is of no use for long."""
+
+_VISIT_SECONDS = 3600
 
 
 class RedisShard:
@@ -128,16 +134,21 @@ class RedisShard:
             raise ShardConnectionFailed(f"shard {self.name} did not answer within {_PING_SECONDS:g} s") from None
 
     async def read_clock(self) -> float:
-        agreed_ms = 0.0
+        own_ms, kept = 0.0, b""
 
         async def shown_ms() -> float:
-            nonlocal agreed_ms
-            own, agreed = await self._aside.ask("tell_time", "clock")
-            agreed_ms = float(agreed)
-            return float(own)
+            nonlocal own_ms, kept
+            own, kept = await self._aside.ask("tell_time", _CLOCK)
+            own_ms = float(own)
+            return own_ms
 
         await self._clock.read(shown_ms)
-        return self._clock.agree(agreed_ms)
+        visit = self._clock.meet(own_ms, Visit(*map(float, kept.split())) if kept else None)
+        if visit is not None:
+            with suppress(UnknownError):  # a full server tells the time all the same
+                key = f"{PREFIX}{{{self.name}}}:{_CLOCK}"
+                await self._plain("SET", key, f"{visit.ahead_ms:.3f} {visit.seen_ms:.3f}", "EX", _VISIT_SECONDS)
+        return self._clock.ahead_ms
 
     def _steady_now(self) -> str:
         return f"~{self._clock.now_ms()}" if self._clock.is_read else ""
