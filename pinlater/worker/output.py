@@ -13,7 +13,7 @@ class _Forgiving(io.FileIO):
     Otherwise a job that has done its work and prints a line about it fails, and does the work again.
     """
 
-    def write(self, data: Any, /) -> int | None:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError:

@@ -11,9 +11,10 @@ from pinlater.backoff import Constant
 from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobTimeout
 from pinlater.job import Job
-from pinlater.worker.running import allowance
+from pinlater.worker.running import allowance, limits
 from pinlater.worker.running.outcome import Failure
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.timer import SharedTimer
 from tests.unit.worker_fakes import batch_of, new_slot
 
 
@@ -120,7 +121,24 @@ async def cancelled_by_itself():
     raise asyncio.CancelledError
 
 
+def use_alarms():
+    """As a job's library may do, for a limit of its own."""
+    signal.signal(signal.SIGALRM, lambda *_: seen.append("the job's own alarm"))
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    time.sleep(0.05)
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    time.sleep(20)
+
+
+def use_alarms_and_spin():
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    spin()
+
+
 ways = {
+    "use_alarms": use_alarms,
+    "use_alarms_and_spin": use_alarms_and_spin,
     "sleep": lambda: time.sleep(20),
     "spin": spin,
     "heed": heed,
@@ -215,11 +233,32 @@ def test_a_call_to_the_server_is_not_cut_off(run):
     assert seen == ["saved"]
 
 
-def test_the_limit_ends_with_the_job(run):
+@pytest.fixture
+def usual_alarm():
     usual = signal.getsignal(signal.SIGALRM)
+    yield
+    signal.signal(signal.SIGALRM, usual)
+
+
+@pytest.mark.usefixtures("usual_alarm")
+def test_a_job_may_use_alarms_and_is_interrupted_all_the_same(run):
+    for how in ("use_alarms", "use_alarms_and_spin"):
+        assert "JobTimeout: it ran for longer" in run(Wait(how=how)).status
+    assert seen == ["the job's own alarm"]
+
+
+def test_where_there_is_no_other_timer_the_alarm_is_used(run, monkeypatch):
+    monkeypatch.setattr(limits, "new_timer", SharedTimer)
+    usual = signal.getsignal(signal.SIGALRM)
+    for how in ("sleep", "return"):
+        run(Wait(how=how))
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is usual
+    assert seen == ["returned"]
+
+
+def test_the_limit_ends_with_the_job(run):
     assert run(Wait(how="return")) is None
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    assert signal.getsignal(signal.SIGALRM) is usual
     time.sleep(0.15)
     assert run(Free()) is None
     assert seen == ["returned", "free"]

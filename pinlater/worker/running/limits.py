@@ -7,7 +7,6 @@ interpreter busy, meets the hard limit: the master kills the process, and the ke
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 from collections.abc import Callable, Coroutine
 from os import getpid
@@ -18,12 +17,12 @@ from typing import Any, Protocol
 from pinlater.worker.exchange.saver import Saver
 from pinlater.worker.running.allowance import Allowance, Overrun
 from pinlater.worker.running.coroutines import Coroutines
+from pinlater.worker.running.timer import Timer, new_timer
 
 KillAt = Callable[[float | None], object]
 """Asks for this process to be killed at a monotonic time, which may be inf; None takes that back."""
 
 _AFTER_SAVING_SECONDS = 0.01
-_SHORTEST_TIMER_SECONDS = 1e-6
 
 
 def never_kill(_: float | None) -> None:
@@ -53,6 +52,7 @@ class TimeLimits:
         self._pid = getpid()
         self._allowance: Allowance | None = None
         self._overrun: Overrun | None = None
+        self._timer: Timer | None = None
 
     def run(self, allowance: Allowance, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
@@ -70,10 +70,11 @@ class TimeLimits:
                 self._kill_at(None)
 
     def _run_softly(self, allowance: Allowance, call: Callable[[], object]) -> None:
-        usual = signal.signal(signal.SIGALRM, self._ring)
+        timer = self._own_timer()
+        timer.open(self._ring)
         self._allowance, self._overrun = allowance, None
         try:
-            _set_timer(allowance)
+            timer.set(allowance.look_in(monotonic()))
             call()
         except asyncio.CancelledError as error:
             if self._overrun is not None:
@@ -81,28 +82,28 @@ class TimeLimits:
             raise
         finally:
             self._allowance = None  # first: a signal that is on its way must not break into what follows
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL if usual is None else usual)
+            if getpid() == self._pid:
+                timer.close()
+
+    def _own_timer(self) -> Timer:
+        if self._timer is None:
+            self._timer = new_timer()
+        return self._timer
 
     def _ring(self, _number: int, _frame: FrameType | None) -> None:
         allowance = self._allowance
         if allowance is None:
             return
         if self._saver.is_saving:  # a call cut off in the middle would leave the connection unusable
-            signal.setitimer(signal.ITIMER_REAL, _AFTER_SAVING_SECONDS)
+            self._own_timer().set(_AFTER_SAVING_SECONDS)
             return
         overrun = allowance.due(monotonic())
-        _set_timer(allowance)
+        self._own_timer().set(allowance.look_in(monotonic()))
         if overrun is None:
             return
         self._overrun = overrun
         if not self._coroutines.cancel():
             raise overrun.error()
-
-
-def _set_timer(allowance: Allowance) -> None:
-    seconds = allowance.look_in(monotonic())
-    signal.setitimer(signal.ITIMER_REAL, 0.0 if seconds is None else max(seconds, _SHORTEST_TIMER_SECONDS))
 
 
 async def within(coroutine: Coroutine[Any, Any, Any], allowance: Allowance) -> None:

@@ -1,0 +1,106 @@
+"""A timer of this process that no job has: jobs use ``signal.alarm`` and ``setitimer``, of which there is one each."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+SHORTEST_SECONDS = 1e-6
+
+_CLOCK_MONOTONIC = 1
+_SIGEV_SIGNAL = 0
+_SIGEV_BYTES = 64
+
+Ring = Callable[[int, FrameType | None], object]
+
+
+class Timer(Protocol):
+    """Rings once, as a signal to the main thread."""
+
+    def open(self, ring: Ring) -> None:
+        """Let ``ring`` be called from now on, whatever a job has made of the signal meanwhile."""
+
+    def set(self, seconds: float | None) -> None:
+        """Ring after so many seconds instead of before; None: not at all."""
+
+    def close(self) -> None:
+        """Ring no more."""
+
+
+class _Expiration(ctypes.Structure):
+    """``struct itimerspec``."""
+
+    _fields_ = tuple((name, ctypes.c_long) for name in ("every_s", "every_ns", "first_s", "first_ns"))
+
+
+class _Event(ctypes.Structure):
+    """``struct sigevent``."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("kind", ctypes.c_int),
+        ("rest", ctypes.c_char * (_SIGEV_BYTES - 8 - ctypes.sizeof(ctypes.c_void_p))),
+    )
+
+
+class OwnTimer:
+    """One of the kernel's timers for everybody, by a signal that nobody uses.
+
+    Raises:
+        OSError: there is none here.
+    """
+
+    def __init__(self) -> None:
+        self._libc: Any = ctypes.CDLL(None, use_errno=True)
+        self._timer = ctypes.c_void_p()
+        self._signal = signal.SIGRTMAX - 3
+        event = _Event(signal=self._signal, kind=_SIGEV_SIGNAL)
+        try:
+            failed = self._libc.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer))
+        except AttributeError as error:
+            raise OSError("this system has no timer_create") from error
+        if failed:
+            raise OSError(ctypes.get_errno(), "timer_create")
+
+    def open(self, ring: Ring) -> None:
+        signal.signal(self._signal, ring)
+
+    def set(self, seconds: float | None) -> None:
+        whole, part = divmod(0.0 if seconds is None else max(seconds, SHORTEST_SECONDS), 1.0)
+        expiration = _Expiration(0, 0, int(whole), int(part * 1e9))
+        self._libc.timer_settime(self._timer, 0, ctypes.byref(expiration), None)
+
+    def close(self) -> None:
+        self.set(None)  # the handler stays: a signal that is on its way would end the process
+
+
+class SharedTimer:
+    """The one that jobs have, too, for systems that have no other."""
+
+    def __init__(self) -> None:
+        self._usual: Any = None
+
+    def open(self, ring: Ring) -> None:
+        self._usual = signal.signal(signal.SIGALRM, ring)
+
+    def set(self, seconds: float | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.0 if seconds is None else max(seconds, SHORTEST_SECONDS))
+
+    def close(self) -> None:
+        self.set(None)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if self._usual is None else self._usual)
+
+
+def new_timer() -> Timer:
+    """Return the best timer that there is here."""
+    if sys.platform != "linux":  # elsewhere the structures are others
+        return SharedTimer()
+    try:
+        return OwnTimer()
+    except OSError:
+        return SharedTimer()
