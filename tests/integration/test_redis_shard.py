@@ -13,9 +13,10 @@ import pytest
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.contract import Claim, JobFilter
+from pinlater.server.backends.contract import Claim, JobFilter, QueueChange, QueueSettings
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.redis import Place, link
+from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.place import Tls
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.clock import elapsed_seconds
@@ -139,7 +140,8 @@ def test_a_deleted_queue_leaves_no_jobs_behind(bench, service, shard):
     bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(name) for name in names[:300]], []))
     bench.run(shard.delete_queue(QUEUE))
     with service.client() as client:
-        assert client.keys() == [b"pinlater:{1:%s}:ids" % QUEUE.encode()], "ids go on, lest a descriptor mean two jobs"
+        # Ids go on, lest a descriptor mean two jobs; and others have to learn that its settings have gone.
+        assert {*client.keys()} == {b"pinlater:{1:%s}:ids" % QUEUE.encode(), b"pinlater:{1}:queues:changes"}
 
 
 # A server in trouble
@@ -474,3 +476,29 @@ def test_a_refusal_names_the_shard(bench, service, shard):
         client.set("pinlater:{1:broken}:1:p1", "no sorted set")
     with pytest.raises(UnknownError, match="shard 1 could not carry this out"):
         bench.take(shard, queue="broken")
+
+
+def test_settings_of_many_queues_are_read_again_when_somebody_has_changed_some(bench, service, shard, monkeypatch):
+    names = [f"queue{number}" for number in range(50)]
+    other = bench.shard(service)
+    bench.run(*(shard.create_queue(name) for name in names))
+    before = bench.run(shard.queue_settings())
+    asked = []
+    ask = Asker.ask
+
+    async def noted(self, script, *arguments, **options):
+        asked.append(script)
+        return await ask(self, script, *arguments, **options)
+
+    monkeypatch.setattr(Asker, "ask", noted)
+    assert bench.run(shard.queue_settings()) == before
+    bench.run(other.create_queue("young"))
+    assert bench.run(shard.queue_settings()) == before | {"young": QueueSettings()}
+    assert asked == ["create", "settings"]
+    bench.run(other.change_queue_settings("queue7", QueueChange(is_paused=True)))
+    assert bench.run(shard.queue_settings())["queue7"].is_paused
+    bench.run(other.delete_queue("queue7"))
+    bench.run(other.create_queue("queue7"))
+    assert not bench.run(shard.queue_settings())["queue7"].is_paused
+    bench.run(other.delete_queue("queue7"))
+    assert "queue7" not in bench.run(shard.queue_settings())

@@ -10,9 +10,9 @@ from pinlater.errors import (
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.contract import covered
+from pinlater.server.backends.contract import JobFilter, covered
 from pinlater.server.backends.fleet import ShardUnreachable
-from pinlater.wire.messages import FAILED
+from pinlater.wire.messages import FAILED, PENDING
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.unit.fleet.filling import CLAIM, fill
 from tests.unit.fleet_fakes import specs_of
@@ -68,7 +68,19 @@ def test_jobs_with_keys_are_stored_before_those_that_may_not_be_stored_twice(fle
         shard.error = ShardConnectionFailed("gone")
     with pytest.raises(ShardConnectionFailed):
         fleet.enqueue_jobs(QUEUE, jobs)
-    assert len(fleet.asked_for("enqueue")) == 1
+    assert fleet.asked_for("enqueue") == []
+
+
+def test_a_batch_that_cannot_be_stored_whole_is_not_stored_at_all(fleet):
+    jobs = [new_job(b"plain"), *[new_job(unique_key=f"key {number}") for number in range(30)]]
+    for broken in fleet.shards.values():
+        for error in (ShardConnectionFailed("gone"), ShardUnreachable("gone"), UnknownError("no space")):
+            broken.error = error
+            with pytest.raises(ShardUnreachable, match=f"no job of the batch was stored, .* shard {broken.name} "):
+                fleet.enqueue_jobs(QUEUE, jobs)
+            broken.error = None
+            assert fleet.count_jobs(QUEUE, JobFilter(PENDING)) == 0
+    assert len(fleet.enqueue_jobs(QUEUE, jobs)) == fleet.count_jobs(QUEUE, JobFilter(PENDING)) == 31
 
 
 def test_a_key_whose_shard_is_dead_goes_to_no_other(fleet):

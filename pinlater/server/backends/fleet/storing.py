@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
 import time
@@ -9,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from pinlater.errors import ServiceError
 from pinlater.server.backends.contract import IdempotencyKey
 from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
-from pinlater.server.backends.fleet.shard import ShardUnreachable
+from pinlater.server.backends.fleet.shard import Shard, ShardUnreachable
 
 _J = TypeVar("_J")
 
@@ -61,8 +63,9 @@ async def store(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str
     """Store jobs; return their descriptors in the same order.
 
     Jobs without a unique key go to one shard, whichever answers. One with a key goes to the shard that the key says and
-    to no other, so that it is unique as long as the shards stay the same. Those with keys go first: should the call
-    fail half-way and be made again, then what was stored is there by its key, and nothing is stored twice.
+    to no other, so that it is unique as long as the shards stay the same. Nothing is stored before all these shards
+    have shown that they answer. Those with keys go first: should the call fail half-way all the same and be made again,
+    then what was stored is there by its key, and nothing is stored twice.
 
     When the call is sent again, all shards that answer are asked first whether they have the jobs. A shard that took
     them and is away by then cannot say so, and they are stored once more: rather twice than never.
@@ -79,7 +82,10 @@ async def store(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str
     if not any(given.keys):
         return await _store_anywhere(roster, given, call)
     names = [""] * len(given.jobs)
-    for member, places in _places(roster, given.keys):
+    groups = _places(roster, given.keys)
+    if len(groups) > 1:
+        await _check_that_all_answer([member for member, _ in groups if member is not None])
+    for member, places in groups:
         part = given.part(places)
         stored = await (
             _store_anywhere(roster, part, call) if member is None else _store_at(roster, member, part, call)
@@ -87,6 +93,26 @@ async def store(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str
         for place, name in zip(places, stored, strict=True):
             names[place] = name
     return names
+
+
+async def _check_that_all_answer(members: Sequence[Member]) -> None:
+    """Return if jobs can be stored on all of these shards: a batch is not to be stored in part.
+
+    Raises:
+        ShardUnreachable: one does not answer, and nothing was stored.
+    """
+    results = await asyncio.gather(*(member.ask(_ping) for member in members), return_exceptions=True)
+    for member, result in zip(members, results, strict=True):
+        if isinstance(result, ServiceError):
+            raise ShardUnreachable(
+                f"no job of the batch was stored, as some belong on shard {member.name} by their unique keys: {result}"
+            )
+        if result is not None:
+            raise result
+
+
+async def _ping(shard: Shard) -> None:
+    await shard.ping()
 
 
 async def _store_at(roster: Roster, member: Member, given: NewJobs[_J], call: Store[_J]) -> list[str]:
