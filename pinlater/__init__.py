@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from pinlater.backoff import Backoff, Constant, Exponential, Linear
 from pinlater.context import JobContext
-from pinlater.errors import Discard, JobExpired, JobInterrupted, JobSleeps, JobStalled, JobTimeout, PinLaterError, Retry
+from pinlater.errors import (
+    ClaimLost,
+    Discard,
+    JobExpired,
+    JobInterrupted,
+    JobSleeps,
+    JobStalled,
+    JobTimeout,
+    PinLaterError,
+    Retry,
+)
 from pinlater.job import Job, RawJob
 from pinlater.middleware import Middleware
 from pinlater.retrying import retrying
@@ -22,6 +32,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "Backoff",
+    "ClaimLost",
     "Client",
     "Constant",
     "Discard",

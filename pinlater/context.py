@@ -28,8 +28,8 @@ class JobContext(ABC):
         attempts_allowed: attempts in all.
         log: a logger that puts job, queue and attempt on every line.
         run_trace: the trace of this run, which ``pinlater.tracing`` sets; None: nobody traces it.
-        interruption: the ``JobInterrupted`` or ``JobSleeps`` that this context has raised to end the attempt.
-            It holds whatever the job makes of it: the attempt is no success, and each later call raises it again.
+        interruption: the ``JobInterrupted``, ``JobSleeps`` or ``ClaimLost`` that this context has raised to end the
+            attempt. It holds whatever the job makes of it: the attempt is no success, and each later call raises it again.
     """
 
     descriptor: str

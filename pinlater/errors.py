@@ -6,7 +6,8 @@
     ├── ServiceError                 the server answered with an error code
     │   ├── ClientError              4xx: the caller has to change something
     │   │   ├── ContinuationInvalid  PasswordInvalid   QueueNameInvalid  QueueNameTooLong
-    │   │   └── QueueNotFound        PriorityNotSupported  DequeueRateLimited  EnqueueRejected
+    │   │   ├── QueueNotFound        PriorityNotSupported  DequeueRateLimited  EnqueueRejected
+    │   │   └── StaleClaims          of a checkpoint that asked to be told of them
     │   └── ServerError              5xx: the service has to recover
     │       └── UnknownError         NoHealthyShards   ShardConnectionFailed
     ├── CallError                    no usable answer came
@@ -26,13 +27,16 @@
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
 
     JobInterrupted(BaseException)    a drain asks the running job to stop here
-    └── JobSleeps                    the job asked to go on at a later moment
+    ├── JobSleeps                    the job asked to go on at a later moment
+    └── ClaimLost                    the job is no longer this worker's: it was deleted, or given to somebody else
 
 The codes are those of the wire contract's ``ErrorCode``.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 EXIT_UNAVAILABLE = 69
@@ -118,6 +122,24 @@ class EnqueueRejected(ClientError):
     code_name = "ENQUEUE_REJECTED"
 
 
+class StaleClaims(ClientError):
+    """Some jobs of a checkpoint are no longer held under the claim that it named; the others were changed.
+
+    Only those are told who ask for it (``tellStale`` of the request).
+
+    Args:
+        message: what it says.
+        job_descriptors: of those jobs.
+    """
+
+    code = 440
+    code_name = "STALE_CLAIMS"
+
+    def __init__(self, message: str, job_descriptors: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.job_descriptors = tuple(job_descriptors)
+
+
 class ServerError(ServiceError):
     """The service is at fault; the same call may work later."""
 
@@ -151,6 +173,7 @@ SERVICE_ERRORS: dict[int, type[ServiceError]] = {
         PriorityNotSupported,
         DequeueRateLimited,
         EnqueueRejected,
+        StaleClaims,
         UnknownError,
         NoHealthyShards,
         ShardConnectionFailed,
@@ -159,8 +182,16 @@ SERVICE_ERRORS: dict[int, type[ServiceError]] = {
 """Error code of the wire -> the exception a client raises."""
 
 
-def service_error(code: int, message: str) -> ServiceError:
-    """Return the exception for an error code; a code we do not know becomes ``UnknownError``."""
+def service_error(code: int, message: str, job_descriptors: Sequence[str] = ()) -> ServiceError:
+    """Return the exception for an error code; a code we do not know becomes ``UnknownError``.
+
+    Args:
+        code: of the wire.
+        message: what happened.
+        job_descriptors: of the jobs that ``StaleClaims`` is about.
+    """
+    if code == StaleClaims.code:
+        return StaleClaims(message, job_descriptors)
     return SERVICE_ERRORS.get(code, UnknownError)(message)
 
 
@@ -274,6 +305,11 @@ class JobInterrupted(BaseException):
 
     was_swallowed = False
 
+    @property
+    def weight(self) -> float:
+        """Which of several counts: the heaviest."""
+        return 0.0
+
     def again(self) -> JobInterrupted:
         """Return one that says the same, to be raised where the job goes on all the same."""
         return JobInterrupted(*self.args)
@@ -290,9 +326,31 @@ class JobSleeps(JobInterrupted):
         super().__init__(f"sleeps until {until_ms / 1000:.3f}")
         self.until_ms = until_ms
 
+    @property
+    def weight(self) -> float:
+        """Of several sleeps the longest counts."""
+        return float(self.until_ms)
+
     def again(self) -> JobSleeps:
         """Return one that says the same."""
         return JobSleeps(self.until_ms)
+
+
+class ClaimLost(JobInterrupted):
+    """Raised in a job that is no longer this worker's: its claim has ended, or it was deleted. Let it pass.
+
+    Whatever the attempt would still do, somebody else may be doing by now; and nothing that becomes of it counts. It is
+    raised at the next call of the context. An ``async def`` job that waits gets ``asyncio.CancelledError`` instead.
+    """
+
+    @property
+    def weight(self) -> float:
+        """Nothing else counts then."""
+        return math.inf
+
+    def again(self) -> ClaimLost:
+        """Return one that says the same."""
+        return ClaimLost(*self.args)
 
 
 def interruption_in(error: BaseException) -> JobInterrupted | None:
@@ -307,4 +365,4 @@ def interruption_in(error: BaseException) -> JobInterrupted | None:
     found = [interruption_in(inner) for inner in error.exceptions]
     if None in found:
         return None
-    return max(filter(None, found), key=lambda each: each.until_ms if isinstance(each, JobSleeps) else 0)
+    return max(filter(None, found), key=lambda each: each.weight)

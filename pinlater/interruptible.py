@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from pinlater.context import JobContext
-from pinlater.errors import JobInterrupted, JobSleeps, interruption_in
+from pinlater.errors import JobInterrupted, interruption_in
 
 _lock = Lock()
 """Of all contexts, since it is taken where an attempt ends, and never for long."""
@@ -37,7 +37,7 @@ class InterruptibleContext(JobContext):
     def note_interruption(self, why: JobInterrupted) -> None:
         """Note that the attempt ends; of several sleeps the longest counts."""
         with _lock:
-            if self.interruption is None or _wake_ms(why) > _wake_ms(self.interruption):
+            if self.interruption is None or why.weight > self.interruption.weight:
                 self.interruption = why
 
     def go_on(self) -> None:
@@ -116,7 +116,3 @@ def swallowed(context: JobContext, error: BaseException | None) -> JobInterrupte
         return None
     found.was_swallowed = True
     return found
-
-
-def _wake_ms(why: JobInterrupted) -> int:
-    return why.until_ms if isinstance(why, JobSleeps) else 0

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError, UnknownError
+from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError, StaleClaims, UnknownError
 from pinlater.server import rules
 from pinlater.server.admin_password import AdminPassword
 from pinlater.server.aside import aside
@@ -125,6 +125,8 @@ class Service:
             if method in _WITH_REQUEST:
                 require(arguments.request, "request")
             return await handler(arguments, caller)
+        except StaleClaims:  # an answer that was asked for, and no error
+            raise
         except ServiceError as error:
             self._metrics.errors.add((method, error.code_name))
             raise
@@ -349,6 +351,9 @@ class Service:
             self._metrics.checkpoint_noops.add(request.queueName, settled.stale)
             if any(item.claim is not None for item in items):
                 self._metrics.stale_checkpoints.add(request.queueName, settled.stale)
+            if settled.lost and request.tellStale:
+                lost = [str(job) for job in settled.lost]
+                raise StaleClaims(f"{len(lost)} jobs are not held as the checkpoint says: {lost[0]}", lost)
         return Answer(None)
 
     async def _release_claims(self, arguments: Any, _: Caller) -> Answer:

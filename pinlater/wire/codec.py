@@ -17,7 +17,7 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport.buffered import TCyBufferedTransport
 from thriftpy2.transport.memory import TCyMemoryBuffer
 
-from pinlater.errors import CallUnsendable, ProtocolError, ServiceError, service_error
+from pinlater.errors import CallUnsendable, ProtocolError, ServiceError, StaleClaims, service_error
 from pinlater.wire.framing import with_header
 from pinlater.wire.guard import MAX_ELEMENTS, MalformedMessage, TooManyElements, check_message
 from pinlater.wire.messages import METHODS, PinLaterException, arguments_of, result_of
@@ -127,6 +127,8 @@ class Codec:
         """Return a method's declared exception as a frame."""
         result = result_of(method)()
         result.e = PinLaterException(errorCode=error.code, message=str(error))
+        if isinstance(error, StaleClaims):
+            result.e.jobDescriptors = list(error.job_descriptors)
         return self._encode(method, TMessageType.REPLY, sequence_id, result)
 
     def encode_application_error(self, method: str, sequence_id: int, kind: int, message: str) -> bytes:
@@ -224,7 +226,7 @@ class Codec:
         self._read(self._reader.read_struct, result)
         self._forget_large(frame)
         if result.e is not None:
-            raise service_error(result.e.errorCode, result.e.message)
+            raise service_error(result.e.errorCode, result.e.message, result.e.jobDescriptors or ())
         return getattr(result, "success", None)
 
     def _begin(self, frame: bytes) -> tuple[str, int, int]:

@@ -164,10 +164,12 @@ class PinLaterCheckpointJobRequest:
 class PinLaterCheckpointJobsRequest:
     queueName: str | None
     requests: list[PinLaterCheckpointJobRequest] | None
+    tellStale: bool | None
     def __init__(
         self,
         queueName: str | None = ...,
         requests: list[PinLaterCheckpointJobRequest] | None = ...,
+        tellStale: bool | None = ...,
     ) -> None: ...
 
 class PinLaterLookupJobRequest:
@@ -392,8 +394,10 @@ class PinLaterReportWorkerRequest:
 class PinLaterException(Exception):
     errorCode: int | None
     message: str | None
+    jobDescriptors: list[str] | None
     def __init__(
         self,
         errorCode: int | None = ...,
         message: str | None = ...,
+        jobDescriptors: list[str] | None = ...,
     ) -> None: ...

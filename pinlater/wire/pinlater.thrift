@@ -22,6 +22,8 @@ enum ErrorCode {
   PRIORITY_NOT_SUPPORTED = 416,
   DEQUEUE_RATE_LIMITED = 429,
   ENQUEUE_REJECTED = 430,
+  // Addition: only in answer to a checkpoint with tellStale.
+  STALE_CLAIMS = 440,
   UNKNOWN = 500,
   NO_HEALTHY_SHARDS = 501,
   SHARD_CONNECTION_FAILED = 502,
@@ -142,6 +144,9 @@ struct PinLaterCheckpointJobRequest {
 struct PinLaterCheckpointJobsRequest {
   1: required string queueName,
   2: required list<PinLaterCheckpointJobRequest> requests,
+  // Answer with STALE_CLAIMS if a job that is not given back is no longer held as its request says: it was left alone.
+  // The other requests were carried out.
+  100: optional bool tellStale,
 }
 
 struct PinLaterLookupJobRequest {
@@ -291,6 +296,8 @@ struct PinLaterReportWorkerRequest {
 exception PinLaterException {
   1: required ErrorCode errorCode,
   2: required string message,
+  // Of STALE_CLAIMS: the jobs that are not held.
+  100: optional list<string> jobDescriptors,
 }
 
 service PinLater {

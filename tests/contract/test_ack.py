@@ -13,7 +13,7 @@ def test_success_keeps_the_attempts_and_the_claim(backend):
     descriptor, claim = backend.started(b"hello", attempts=2)
     before = backend.look(descriptor)
     now = backend.clock.advance(7)
-    assert backend.ack(descriptor) == (1, 0, None)
+    assert backend.ack(descriptor)[:3] == (1, 0, None)
     assert backend.look(descriptor) == before._replace(state=SUCCEEDED, updated_at_ms=now, claim=claim)
     assert backend.take() == []
 
@@ -22,7 +22,7 @@ def test_a_failure_with_attempts_left_waits_out_its_delay(backend):
     descriptor, _ = backend.started(b"hello", attempts=2)
     before = backend.look(descriptor)
     now = backend.clock.advance(7)
-    assert backend.fail(descriptor, retry_delay_ms=DELAY_MS) == (1, 0, now + DELAY_MS)
+    assert backend.fail(descriptor, retry_delay_ms=DELAY_MS)[:3] == (1, 0, now + DELAY_MS)
     assert backend.look(descriptor) == before._replace(
         state=PENDING, attempts_remaining=1, run_after_ms=now + DELAY_MS, updated_at_ms=now, claim=None
     )
@@ -43,7 +43,7 @@ def test_without_a_delay_the_retry_is_due_at_once(backend, delay_ms):
 def test_a_delay_beyond_the_end_of_time_spoils_nothing(backend):
     (first, _), (second, _) = backend.started(), backend.started()
     acks = [ack_of(first, retry_delay_ms=2**63 - 1), ack_of(second, retry_delay_ms=1000)]
-    assert backend.ack_dequeued_jobs(QUEUE, [], acks) == (2, 0, backend.clock.now_ms + 1000)
+    assert backend.ack_dequeued_jobs(QUEUE, [], acks)[:3] == (2, 0, backend.clock.now_ms + 1000)
     assert backend.look(first).run_after_ms == 2**63 - 1
     assert backend.count(is_future=True) == 2
 
@@ -178,7 +178,7 @@ def test_one_call_settles_many_jobs_both_ways(backend):
 
 
 def test_nothing_to_settle(backend):
-    assert backend.ack_dequeued_jobs(QUEUE, [], []) == (0, 0, None)
+    assert backend.ack_dequeued_jobs(QUEUE, [], [])[:3] == (0, 0, None)
 
 
 def test_a_job_in_both_lists_is_settled_once(backend):

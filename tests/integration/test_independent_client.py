@@ -16,7 +16,7 @@ from tests.integration.independent import (
     refused,
     take,
 )
-from tests.support.apache import STRUCTS, TApplicationException
+from tests.support.apache import STRUCTS, DeclaredError, TApplicationException
 from tests.support.server import PASSWORD
 
 
@@ -123,6 +123,21 @@ def test_a_stale_claim_changes_nothing(client, queue):
     assert look(client, name) == before
     client.ackDequeuedJobs(queueName=queue, jobsSucceeded=[{"jobDescriptor": name}])
     assert look(client, name)["jobState"] == SUCCEEDED
+
+
+def test_who_asks_is_told_which_claims_are_stale(client, queue):
+    first, second = put(client, queue, b"x", b"y")
+    found = take(client, queue)["jobMetadata"]
+    requests = [{"jobDescriptor": name, "claimDescriptor": found[name]["claimDescriptor"]} for name in (first, second)]
+    client.checkpointJobs(queueName=queue, requests=requests, tellStale=True)
+    client.ackDequeuedJobs(queueName=queue, jobsSucceeded=[{"jobDescriptor": second}])
+    client.checkpointJobs(queueName=queue, requests=requests)
+    fresh = [request | {"newBodyBytes": b"new"} for request in requests]
+    with pytest.raises(DeclaredError) as caught:
+        client.checkpointJobs(queueName=queue, requests=fresh, tellStale=True)
+    assert caught.value.code == 440
+    assert caught.value.job_descriptors == [second]
+    assert [look(client, name)["body"] for name in (first, second)] == [b"new", b"y"]
 
 
 @pytest.mark.parametrize("source", ["", "%", "_", "work", "orker:7", "worker:70", "Worker:7"])

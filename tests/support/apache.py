@@ -19,7 +19,7 @@ DequeueRequest    1 queueName string, 2 limit i32, 3 jobAckRequest AckRequest, 4
 DequeueMetadata   1 attemptsAllowed i32, 2 attemptsRemaining i32, 100 claimDescriptor string, 101 createdAtTimestampMillis i64, 102 runAfterTimestampMillis i64
 DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMetadata>
 CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary
-CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>
+CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>, 100 tellStale bool
 LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool
 JobInfo           1 jobDescriptor string, 2 jobState i32, 10 attemptsAllowed i32, 3 attemptsRemaining i32, 4 customStatus string, 5 createdAtTimestampMillis i64, 6 runAfterTimestampMillis i64, 7 updatedAtTimestampMillis i64, 8 claimDescriptor string, 9 body binary, 100 uniqueKey string
 CountRequest      1 queueName string, 2 jobState i32, 3 priority byte, 4 countFutureJobs bool, 5 bodyRegexToMatch string
@@ -35,7 +35,7 @@ RunningJob        1 jobDescriptor string, 2 startedAtTimestampMillis i64
 WorkerProcess     1 pid i32, 2 pool string, 3 queueNames list<string>, 4 startedAtTimestampMillis i64, 5 memoryBytes i64, 6 jobsAtOnce i32, 7 jobsEnded i64, 8 runningJobs list<RunningJob>
 Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64
 ReportRequest     1 worker Worker, 2 keepMillis i32
-Failure           1 errorCode i32, 2 message string
+Failure           1 errorCode i32, 2 message string, 100 jobDescriptors list<string>
 """  # noqa: E501 - a table
 
 _METHODS = """
@@ -155,6 +155,7 @@ class DeclaredError(Exception):
     def __init__(self, failure):
         super().__init__(failure["message"])
         self.code = failure["errorCode"]
+        self.job_descriptors = failure.get("jobDescriptors")
 
 
 def encode_call(method, sequence_id, arguments, *, args_kind=None):

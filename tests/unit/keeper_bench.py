@@ -25,6 +25,7 @@ class FakeMessenger:
         self.troubles = []
         self.kept = {}
         self.body = b"{}"
+        self.lost = set()
 
     def _say(self, what, jobs):
         if self.trouble:
@@ -36,6 +37,7 @@ class FakeMessenger:
 
     def renew(self, jobs):
         self._say("renew", [descriptor for descriptor, _ in jobs])
+        return {job for job in jobs if job in self.lost}
 
     def give_back(self, jobs):
         self._say("give back", [descriptor for descriptor, _ in jobs])

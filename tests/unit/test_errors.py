@@ -6,6 +6,7 @@ from pinlater import errors
 from pinlater.errors import (
     SERVICE_ERRORS,
     CallError,
+    ClaimLost,
     ClientError,
     ConfigError,
     Discard,
@@ -29,6 +30,7 @@ CONTRACT = {
     "PRIORITY_NOT_SUPPORTED": 416,
     "DEQUEUE_RATE_LIMITED": 429,
     "ENQUEUE_REJECTED": 430,
+    "STALE_CLAIMS": 440,
     "UNKNOWN": 500,
     "NO_HEALTHY_SHARDS": 501,
     "SHARD_CONNECTION_FAILED": 502,
@@ -56,11 +58,12 @@ def test_a_code_of_the_future_is_unknown(code):
 
 def test_all_errors_have_one_root_and_an_interrupt_none():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
-    assert [kind for kind in kinds if not issubclass(kind, PinLaterError)] == [JobInterrupted, JobSleeps]
+    assert [kind for kind in kinds if not issubclass(kind, PinLaterError)] == [JobInterrupted, JobSleeps, ClaimLost]
     assert not issubclass(JobInterrupted, Exception)
     assert issubclass(JobSleeps, JobInterrupted)
+    assert issubclass(ClaimLost, JobInterrupted)
     families = (ServiceError, CallError, JobError, ConfigError)
-    for kind in set(kinds) - {PinLaterError, JobInterrupted, JobSleeps}:
+    for kind in set(kinds) - {PinLaterError, JobInterrupted, JobSleeps, ClaimLost}:
         assert sum(issubclass(kind, family) for family in families) == 1
 
 

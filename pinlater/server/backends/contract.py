@@ -237,11 +237,15 @@ class Checkpoint(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """How many of the given acks or checkpoints changed a job, and when the next retry falls due."""
+    """How many of the given acks or checkpoints changed a job, and when the next retry falls due.
+
+    ``lost``: jobs of checkpoints which do not give back, that are not held as these say, and so were left alone.
+    """
 
     changed: int
     stale: int
     due_ms: int | None = None
+    lost: tuple[JobDescriptor, ...] = ()
 
 
 class JobRecord(NamedTuple):

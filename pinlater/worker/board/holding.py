@@ -48,6 +48,8 @@ class Columns(NamedTuple):
         since_ns: monotonic time at which it started; 0: not yet.
         kill_ns: monotonic time at which its process is to be killed for it; 0: never.
         until_ns: monotonic time after which no other attempt begins; 0: there is none.
+        lost_of: when the batch was fetched whose job there is no longer ours, as the server has said; if another batch
+            than this one was fetched then, it does not concern this one; 0: none.
         delays: milliseconds until its next attempt, should this one fail.
         kinds: the position of its class among the identity's.
         states: one of the states above.
@@ -56,6 +58,7 @@ class Columns(NamedTuple):
     since_ns: memoryview
     kill_ns: memoryview
     until_ns: memoryview
+    lost_of: memoryview
     delays: memoryview
     kinds: memoryview
     states: memoryview
@@ -83,7 +86,7 @@ class Layout:
     @property
     def text_at(self) -> int:
         """Where the text of a batch begins."""
-        return -(-(BATCH_WORDS_BYTES + 31 * self.room) // 8) * 8
+        return -(-(BATCH_WORDS_BYTES + 39 * self.room) // 8) * 8
 
     def start(self, number: int) -> int:
         """Return where a batch begins."""
@@ -91,15 +94,14 @@ class Layout:
 
     def columns(self, batch: memoryview) -> Columns:
         """Return the columns of a batch, given its bytes."""
-        sizes = (8, 8, 8, 4, 2, 1)
+        sizes = (8, 8, 8, 8, 4, 2, 1)
         ends = itertools.accumulate(sizes, lambda at, size: at + size * self.room, initial=BATCH_WORDS_BYTES)
-        since_ns, kill_ns, until_ns, *others = (batch[start:end] for start, end in itertools.pairwise(ends))
-        delays, kinds, states = others
-        times = since_ns.cast("Q"), kill_ns.cast("Q"), until_ns.cast("Q")
-        return Columns(*times, delays.cast("I"), kinds.cast("H"), states)
+        *times, delays, kinds, states = (batch[start:end] for start, end in itertools.pairwise(ends))
+        since_ns, kill_ns, until_ns, lost_of = (each.cast("Q") for each in times)
+        return Columns(since_ns, kill_ns, until_ns, lost_of, delays.cast("I"), kinds.cast("H"), states)
 
 
-ALONE = Layout(batches=4, room=MAX_JOBS, batch_bytes=32 << 10)
+ALONE = Layout(batches=4, room=MAX_JOBS, batch_bytes=34 << 10)
 """For a process that runs one job after the other: few dequeues, of many jobs each."""
 
 
@@ -222,7 +224,7 @@ def _batch(data: bytes, number: int, layout: Layout, kinds: list[str]) -> HeldBa
         return None
     text_at = layout.text_at
     claim, *descriptors = bytes(area[text_at : text_at + words[TEXT_BYTES]]).decode().split("\n")
-    since_ns, kill_ns, until_ns, delays, numbers, states = layout.columns(area)
+    since_ns, kill_ns, until_ns, _, delays, numbers, states = layout.columns(area)
     told = told_in(words)
     jobs = [
         HeldJob(descriptor, state, kinds[kind] if kind < len(kinds) else "job", *others)

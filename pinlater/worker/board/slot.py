@@ -50,11 +50,12 @@ class BatchArea:
     """Where one batch stands.
 
     Attributes:
-        states, since_ns, kinds, delays, kill_ns, until_ns: its columns; stored directly since it is done for every job.
+        states, since_ns, kinds, delays, kill_ns, until_ns, lost_of: its columns; stored directly since it is done for
+            every job.
     """
 
     __slots__ = ("_memory", "_room", "_slot", "_text_at", "_words", "delays", "is_free", "kill_ns", "kinds",
-                 "since_ns", "states", "until_ns")  # fmt: skip
+                 "lost_of", "since_ns", "states", "until_ns")  # fmt: skip
 
     def __init__(self, memory: memoryview, slot: Slot, layout: Layout) -> None:
         self._memory = memory
@@ -63,7 +64,7 @@ class BatchArea:
         self._text_at = layout.text_at
         self._words = memory[:BATCH_WORDS_BYTES].cast("Q")
         columns = layout.columns(memory)
-        self.since_ns, self.kill_ns, self.until_ns, self.delays, self.kinds, self.states = columns
+        self.since_ns, self.kill_ns, self.until_ns, self.lost_of, self.delays, self.kinds, self.states = columns
         self.is_free = True
 
     @property
@@ -92,6 +93,14 @@ class BatchArea:
         """
         self._words[TOLD_TO] = to
         self._words[TOLD_OF] = fetched_ns
+
+    def note_lost(self, position: int, fetched_ns: int) -> None:
+        """Note that a job is no longer ours, of the batch that was fetched then; set by the keeper, too."""
+        self.lost_of[position] = fetched_ns
+
+    def is_lost(self, position: int) -> bool:
+        """Whether a job is no longer ours."""
+        return self.lost_of[position] == self.fetched_ns
 
     def note_sent(self, to: int) -> None:
         """Note that the ends of all jobs before a position were sent."""

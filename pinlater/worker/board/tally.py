@@ -30,6 +30,7 @@ ENDINGS = (
     "rescheduled",
     "crashed",
     "poison",
+    "lost",
 )
 """How a run can end; their positions are the numbers in a row."""
 UNREADABLE = "unreadable"

@@ -13,7 +13,15 @@ from typing import Any, TypeVar
 
 from pinlater_supervisor import Child
 
-from pinlater.errors import BodyTooLarge, CallError, CallUnsendable, EnqueueRejected, ServerError, ServerUnavailable
+from pinlater.errors import (
+    BodyTooLarge,
+    CallError,
+    CallUnsendable,
+    EnqueueRejected,
+    ServerError,
+    ServerUnavailable,
+    StaleClaims,
+)
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
@@ -123,15 +131,17 @@ class Saver:
         if not patience_seconds:
             with self._turn, self._calling():
                 return self._is_settled((batch, position)) and self._offer((batch, position), arguments_of)
-        return self._is_saved(partial(self._insist, "checkpointJobs", arguments_of, patience_seconds))
+        return self._is_saved(batch, position, partial(self._insist, "checkpointJobs", arguments_of, patience_seconds))
 
     def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
         """Do as ``save``, and return what it returned or raised: for those who can wait without blocking others."""
         return fulfilled(Future(), partial(self.save, batch, position, encode, patience_seconds))
 
-    def _is_saved(self, call: Callable[[], object]) -> bool:
+    def _is_saved(self, batch: Batch, position: int, call: Callable[[], object]) -> bool:
         try:
             call()
+        except StaleClaims:
+            batch.area.note_lost(position, batch.area.fetched_ns)
         except (EnqueueRejected, CallUnsendable) as error:
             raise BodyTooLarge(str(error)) from error
         except (CallError, ServerError) as error:
@@ -167,7 +177,7 @@ class Saver:
             return False
         self._offered = None
         if offer.place == place:
-            self._is_saved(offer.result)
+            self._is_saved(*offer.place, offer.result)
         return True
 
     def _offer(self, place: tuple[Batch, int], arguments_of: Callable[[], Any]) -> bool:
@@ -185,7 +195,7 @@ class Saver:
         if not offer.is_heard:
             return False
         self._offered = None
-        return self._is_saved(offer.result)
+        return self._is_saved(*offer.place, offer.result)
 
     def _hear(self, offer: _Offer, seconds: float) -> None:
         """Take replies until that to an offer is there, for so long at most."""
@@ -242,7 +252,9 @@ class Saver:
         checkpoint = PinLaterCheckpointJobRequest(
             jobDescriptor=descriptor, newBody=encode(), claimDescriptor=batch.claim or None
         )
-        return _checkpoints_of(self._context, PinLaterCheckpointJobsRequest(queue_of(descriptor), [checkpoint]))
+        return _checkpoints_of(
+            self._context, PinLaterCheckpointJobsRequest(queue_of(descriptor), [checkpoint], tellStale=True)
+        )
 
 
 def fulfilled(future: Future[_T], function: Callable[[], _T]) -> Future[_T]:

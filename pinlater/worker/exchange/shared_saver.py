@@ -70,13 +70,14 @@ class SharedSaver(Saver):
         On an event loop, a drain takes the patience away: the interruption that follows carries the body once more.
         """
         if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
-            return self._is_saved(self._put(batch, position, encode, patience_seconds).reply.result)
+            reply = self._put(batch, position, encode, patience_seconds).reply
+            return self._is_saved(batch, position, reply.result)
         self._save_soon(batch, position, encode)
         return True
 
     def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
         """Do as ``save``, without waiting for the end."""
-        return self._saved_by(self._put(batch, position, encode, patience_seconds))
+        return self._saved_by(self._put(batch, position, encode, patience_seconds), batch, position)
 
     def _insist(self, method: str, arguments_of: Callable[[], Any], patience_seconds: float) -> Any:
         errand = Errand(method, arguments_of(), patience_seconds)
@@ -111,15 +112,15 @@ class SharedSaver(Saver):
         before = saves.unheard
         if before is not None and before[0] is latest:
             return
-        saves.unheard = latest, self._saved_by(latest)
+        saves.unheard = latest, self._saved_by(latest, batch, position)
         if before is not None and before[1].done():
             before[1].result()
 
-    def _saved_by(self, errand: Errand) -> Future[bool]:
+    def _saved_by(self, errand: Errand, batch: Batch, position: int) -> Future[bool]:
         saved: Future[bool] = uncancellable()
 
         def on_reply(reply: Future[Any]) -> None:
-            fulfilled(saved, partial(self._is_saved, reply.result))
+            fulfilled(saved, partial(self._is_saved, batch, position, reply.result))
 
         errand.reply.add_done_callback(on_reply)
         return saved

@@ -128,16 +128,20 @@ class Keeper:
             self._renew_at = time.monotonic() + self._lease_seconds / 3
 
     def _renew(self) -> None:
-        """Renew all claims that are older than a third of their life."""
+        """Renew all claims that are older than a third of their life, and tell the processes which have ended."""
         oldest_ns = time.monotonic_ns() - int(self._lease_seconds / 3 * 1e9)
-        self._messenger.renew(
-            (job.descriptor, batch.claim)
+        held = [
+            (slot, batch, job)
             for slot in self._board.slots()
             for batch in slot.read().batches
             if batch.fetched_ns <= oldest_ns
             for job in batch.jobs
             if job.state != HELD or not batch.is_revoked
-        )
+        ]
+        lost = self._messenger.renew([(job.descriptor, batch.claim) for _, batch, job in held])
+        for slot, batch, job in held if lost else ():
+            if (job.descriptor, batch.claim) in lost:
+                slot.area(batch.number).note_lost(job.position, batch.fetched_ns)
 
     def _take_back(self) -> None:
         """Take back what waits behind long jobs, in agreement with the process that runs it.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
-from pinlater.errors import CallError, QueueNotFound
+from pinlater.errors import CallError, QueueNotFound, StaleClaims
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
@@ -63,21 +63,38 @@ class Messenger:
         self._connection: Connection | None = None
         self._context = RequestContext(source=f"{name}:{secrets.token_hex(4)}")
 
-    def renew(self, jobs: Iterable[Claimed]) -> None:
-        """Let claims live longer."""
-        self._checkpoint(jobs, move_to_pending=False)
+    def renew(self, jobs: Iterable[Claimed]) -> set[Claimed]:
+        """Let claims live longer; return those that have ended, as far as the server tells."""
+        return {job for queue, part in _by_queue(jobs) for job in self._renew(queue, part)}
+
+    def _renew(self, queue: str, jobs: Sequence[Claimed]) -> Iterator[Claimed]:
+        stale = self._checkpoint(queue, jobs, tell_stale=True)
+        times = Counter(descriptor for descriptor, _ in jobs) if stale else Counter()
+        for job in jobs:
+            descriptor, _ = job
+            # A worker can hold a job under an old claim and under a new one; only one of them has ended.
+            if descriptor in stale and (times[descriptor] == 1 or self._checkpoint(queue, [job], tell_stale=True)):
+                yield job
 
     def give_back(self, jobs: Iterable[Claimed]) -> None:
         """Give jobs back, no attempt spent."""
-        self._checkpoint(jobs, move_to_pending=True)
-
-    def _checkpoint(self, jobs: Iterable[Claimed], *, move_to_pending: bool) -> None:
         for queue, part in _by_queue(jobs):
-            requests = [
-                PinLaterCheckpointJobRequest(descriptor, moveToPending=move_to_pending, claimDescriptor=claim)
-                for descriptor, claim in part
-            ]
-            self._call("checkpointJobs", PinLaterCheckpointJobsRequest(queue, requests))
+            self._checkpoint(queue, part, move_to_pending=True)
+
+    def _checkpoint(
+        self, queue: str, jobs: Sequence[Claimed], *, move_to_pending: bool = False, tell_stale: bool | None = None
+    ) -> Collection[str]:
+        """Make a call; return the descriptors of jobs that were not ours, if that is to be told."""
+        requests = [
+            PinLaterCheckpointJobRequest(descriptor, moveToPending=move_to_pending, claimDescriptor=claim)
+            for descriptor, claim in jobs
+        ]
+        everyone = [descriptor for descriptor, _ in jobs]
+        try:
+            request = PinLaterCheckpointJobsRequest(queue, requests, tellStale=tell_stale)
+            return self._call("checkpointJobs", request, without_queue=everyone) or ()
+        except StaleClaims as error:
+            return error.job_descriptors
 
     def succeeded(self, jobs: Iterable[Claimed]) -> None:
         """Report successes."""
@@ -112,13 +129,13 @@ class Messenger:
             {queue: self._call("releaseClaims", PinLaterReleaseClaimsRequest(queue, source)) or 0 for queue in queues}
         )
 
-    def _call(self, method: str, request: Any) -> Any:
+    def _call(self, method: str, request: Any, without_queue: Any = None) -> Any:
         if self._connection is None or self._connection.is_stale():
             self._connection = self._connector.connect()
         try:
             reply = self._connection.call(method, arguments_of(method)(self._context, request), _CALL_SECONDS)
         except QueueNotFound:
-            reply = None
+            reply = without_queue
         except CallError:
             self._connector.contact.failed()
             raise

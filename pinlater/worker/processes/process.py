@@ -32,7 +32,7 @@ from pinlater.worker.exchange.turns import Turns
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.planter import Planter, Seeds
-from pinlater.worker.running.outcome import Failure, Outcome
+from pinlater.worker.running.outcome import Failure, Lost, Outcome
 from pinlater.worker.shared import Shared
 
 POLL_SECONDS = 10.0
@@ -185,7 +185,9 @@ class JobProcess(ABC):
             self._sheet.note_named(queue, f"({UNREADABLE})", UNREADABLE, nanoseconds)
         else:
             self._sheet.note_other(queue, batch.area.kinds[position], outcome.ending, nanoseconds)
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, Lost):
+            batch.settled(position)
+        elif isinstance(outcome, Failure):
             batch.area.delays[position] = outcome.delay_ms
             batch.area.states[position] = DISCARDED if outcome.is_final else FAILED
             self._settler.failed(queue, (batch, position), outcome)

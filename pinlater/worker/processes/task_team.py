@@ -13,7 +13,7 @@ from pinlater.worker.exchange.batch import Batch
 from pinlater.worker.processes.bell import Bell
 from pinlater.worker.processes.loop_watch import LoopWatch, NotingSelector
 from pinlater.worker.processes.team import Ended, Team
-from pinlater.worker.running.coroutines import cancel_all
+from pinlater.worker.running.coroutines import LOOK_SECONDS, cancel_all
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.families import Family, family, new_task
 from pinlater.worker.running.limits import KillAt
@@ -43,6 +43,8 @@ class TaskTeam(Team):
         self._waiting: deque[Batch] = deque()
         self._is_told = self._is_closing = False
         self._tasks: dict[asyncio.Task[None], Family] = {}
+        self._batches: dict[asyncio.Task[None], Batch] = {}
+        self._is_looking = False
 
     def _begin(self, batch: Batch) -> None:
         if self._thread is None:
@@ -96,6 +98,19 @@ class TaskTeam(Team):
             batch = self._waiting.popleft()
             task = self._loop.create_task(self._run(batch))
             self._tasks[task] = Family(batch.descriptors[0])
+            self._batches[task] = batch
+        if not self._is_looking:
+            self._is_looking = True
+            self._loop.call_later(LOOK_SECONDS, self._look_for_lost)
+
+    def _look_for_lost(self) -> None:
+        """Cancel, once, the jobs that are no longer ours."""
+        for task in [task for task, batch in self._batches.items() if batch.area.is_lost(0)]:
+            del self._batches[task]
+            task.cancel()
+        self._is_looking = bool(self._tasks)
+        if self._is_looking:
+            self._loop.call_later(LOOK_SECONDS, self._look_for_lost)
 
     async def _run(self, batch: Batch) -> None:
         began_ns = monotonic_ns()
@@ -113,4 +128,5 @@ class TaskTeam(Team):
             self._break_down(error)
             return
         del self._tasks[task]
+        self._batches.pop(task, None)
         self._note_end(Ended(batch, outcome, (monotonic_ns() - began_ns) / 1e9))

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
 _LEFTOVER_SECONDS = 5.0
 
+LOOK_SECONDS = 1.0
+"""How often somebody looks whether the jobs that wait are still ours."""
+
 log = logging.getLogger(__name__)
+
+
+def never() -> bool:
+    """Be asked by nobody in earnest."""
+    return False
 
 
 class Coroutines:
@@ -19,15 +27,22 @@ class Coroutines:
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._is_over: Callable[[], bool] = never
 
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run ``coroutine`` to its end. Raises what it raises."""
+    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never) -> None:
+        """Run ``coroutine`` to its end. Raises what it raises.
+
+        Args:
+            coroutine: of a job.
+            is_over: asked every second; when it says so, once, the coroutine is cancelled.
+        """
         runner = self._usable_runner()
+        self._is_over = is_over
         loop = runner.get_loop()
         try:
             runner.run(self._noted(coroutine), context=copy_context())  # the runner's own one lives as long as it
         finally:
-            self._task = None
+            self._task, self._is_over = None, never
             leftovers = asyncio.all_tasks(loop)
             if leftovers:
                 loop.run_until_complete(cancel_all(leftovers))
@@ -36,7 +51,15 @@ class Coroutines:
         # A plain job can come by our loop with get_event_loop(), and close it as its own.
         if self._runner is None or self._runner.get_loop().is_closed():
             self._runner = asyncio.Runner()
+            self._look()
         return self._runner
+
+    def _look(self) -> None:
+        """Cancel what is over. The loop, which is that of all jobs, has one timer for it: short jobs pay nothing."""
+        assert self._runner is not None  # whose loop calls us
+        if self._task is not None and self._is_over():
+            self._task.cancel()
+        self._runner.get_loop().call_later(LOOK_SECONDS, self._look)
 
     def cancel(self) -> bool:
         """Cancel the coroutine, from a signal handler; return False if there is none, or if it is not waiting.

@@ -64,7 +64,18 @@ class Interruption:
         return "interrupted" if self.run_after_ms is None else "slept"
 
 
-Outcome = Failure | Interruption
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The job was no longer ours, so the server is told nothing of this attempt.
+
+    Attributes:
+        ending: how it is counted; see ``tally.ENDINGS``.
+    """
+
+    ending: str = "lost"
+
+
+Outcome = Failure | Interruption | Lost
 """What is not a success; a success has no details, and is None."""
 
 

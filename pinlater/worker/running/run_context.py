@@ -17,7 +17,7 @@ from pinlater.backoff import Backoff
 from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import encode_body
 from pinlater.cursor import iterate
-from pinlater.errors import BodyInvalid, JobExpired, JobInterrupted
+from pinlater.errors import BodyInvalid, ClaimLost, JobExpired, JobInterrupted
 from pinlater.follow_ups import follow_up_key
 from pinlater.interruptible import InterruptibleContext
 from pinlater.job import Job, RawJob
@@ -136,7 +136,7 @@ class RunContext(InterruptibleContext):
 
     def checkpoint(self, *, flush: bool = False) -> None:
         """Save the record; see ``JobContext.checkpoint``."""
-        if self.interruption is not None:
+        if self.interruption is not None or self._batch.area.lost_of[self._position]:
             self.go_on()
         if self._saver.is_draining:
             self._save(self._patience_seconds)
@@ -290,6 +290,25 @@ class RunContext(InterruptibleContext):
         """Return an error that says ``what`` of the end of ``give_up_after``."""
         return JobExpired(f"{what} its give_up_after of {self.options.give_up_after:g} s is over")
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the job is no longer ours, as far as the server was asked."""
+        return self._batch.area.is_lost(self._position)
+
+    def go_on(self) -> None:
+        """Return, unless the attempt was ended before, or the job is no longer ours."""
+        self.look_for_loss()
+        super().go_on()
+
+    def look_for_loss(self) -> bool:
+        """End the attempt if the job is no longer ours; return whether that is news."""
+        is_news = self.is_lost and not isinstance(self.interruption, ClaimLost)
+        if is_news:
+            self.note_interruption(
+                ClaimLost("the job is no longer this worker's: its claim has ended, or it was deleted")
+            )
+        return is_news
+
     def note_interruption(self, why: JobInterrupted) -> None:
         """Note that the attempt ends, and with which record."""
         if self.interruption is None:
@@ -340,10 +359,16 @@ class RunContext(InterruptibleContext):
         self._sent_at = time.monotonic()
         with self._calling(self._patience_seconds):
             saved = self._saver.submit(self._batch, self._position, self._encoded, self._patience_seconds)
-            return await asyncio.wrap_future(saved)
+            is_saved = await asyncio.wrap_future(saved)
+        if self.is_lost:
+            self.go_on()
+        return is_saved
 
     def _save(self, patience_seconds: float) -> bool:
-        return self._send(self._encoded, patience_seconds)
+        is_saved = self._send(self._encoded, patience_seconds)
+        if self.is_lost:
+            self.go_on()
+        return is_saved
 
     def _send(self, encode: Encode, patience_seconds: float) -> bool:
         self._sent_at = time.monotonic()

@@ -21,6 +21,7 @@ from pinlater.codec import JobCodec
 from pinlater.delays import bounded_ms, delay_ms
 from pinlater.errors import (
     BodyInvalid,
+    ClaimLost,
     Discard,
     JobExpired,
     JobInterrupted,
@@ -42,7 +43,7 @@ from pinlater.worker.exchange.saver import Saver
 from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
-from pinlater.worker.running.outcome import Failure, Interruption, Outcome, in_words, said_by, text_of
+from pinlater.worker.running.outcome import Failure, Interruption, Lost, Outcome, in_words, said_by, text_of
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.tick import Tick
 
@@ -119,6 +120,8 @@ class Runner:
 
     def _attempt(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> Outcome | None:
         self._note(job, context, batch, position, now_ns)
+        if batch.area.lost_of[position] and context.is_lost:
+            return self._ended(job, context, None, now_ns)
         self._running.job = context
         try:
             if context.options.is_limited:
@@ -132,7 +135,8 @@ class Runner:
             return self._ended(job, context, error, now_ns)
         finally:
             self._running.job = None
-        if context.interruption is None and context.next_run is None and getpid() == self._pid:
+        is_plain = context.interruption is None and context.next_run is None and not batch.area.lost_of[position]
+        if is_plain and getpid() == self._pid:
             return None  # nearly always, so that this is the short way
         return self._ended(job, context, None, now_ns)
 
@@ -143,6 +147,7 @@ class Runner:
         """
         if getpid() != self._pid:
             leave_fork(error)
+        context.look_for_loss()
         if error is not None:
             why = swallowed(context, error) or context.interruption or interruption_in(error) or error
             return self._explain(job, context, why, since_ns)
@@ -153,11 +158,11 @@ class Runner:
     def _call(self, job: Job, context: RunContext) -> None:
         result = job.run(context)
         if result.__class__ is CoroutineType:
-            self._coroutines.run(result)
+            self._coroutines.run(result, context.look_for_loss)
 
     def _call_within(self, job: Job, context: RunContext) -> None:
         if iscoroutinefunction(job.run):
-            self._coroutines.run(run_within(self._middleware, job, context))
+            self._coroutines.run(run_within(self._middleware, job, context), context.look_for_loss)
             return
         with within(self._middleware, job, context):
             self._call(job, context)
@@ -193,6 +198,9 @@ class Runner:
 
     def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> Outcome:
         seconds = (monotonic_ns() - since_ns) / 1e9
+        if isinstance(error, ClaimLost):
+            log.warning("%s ends here, and nothing of it counts: %s", job.job_options.name, error)
+            return Lost()
         if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
             cause = error.__cause__  # of a step that was to be tried again
             error = context.expired("it would sleep until") if cause is None else cause

@@ -62,6 +62,8 @@ class TaskRunner(Runner):
         self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int
     ) -> Outcome | None:
         self._note(job, context, batch, position, now_ns)
+        if batch.area.lost_of[position] and context.is_lost:
+            return self._ended(job, context, None, now_ns)
         logs.running.set(logs.Running(context))
         try:
             if context.options.is_limited:

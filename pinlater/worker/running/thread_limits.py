@@ -9,7 +9,7 @@ from typing import Any
 
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.allowance import Allowance
-from pinlater.worker.running.coroutines import Coroutines
+from pinlater.worker.running.coroutines import Coroutines, never
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
 
@@ -70,6 +70,6 @@ class LimitedCoroutines(Coroutines):
         super().__init__()
         self._limits = limits
 
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never) -> None:
         """Run ``coroutine`` to its end. Raises what it raises, or ``JobTimeout``."""
-        super().run(self._limits.soften(coroutine))
+        super().run(self._limits.soften(coroutine), is_over)

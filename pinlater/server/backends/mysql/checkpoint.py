@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.descriptor import JobDescriptor
 from pinlater.server.backends.contract import Checkpoint, Settled
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.lane import Batch
@@ -64,6 +65,19 @@ class Checkpointer:
                 for request, counts in zip(batch.requests, changed, strict=True)
             ]
         )
+
+    async def lost(self, request: CheckpointRequest) -> tuple[JobDescriptor, ...]:
+        """Return which jobs are not held as their checkpoints said, but for those that went back.
+
+        To be asked where some were stale: a statement for many jobs tells how many it has changed, and not which.
+        """
+        items = [item for item in request.checkpoints if not item.move_to_pending]
+        ids = sorted({item.job.local_id for item in items})
+        if not ids:
+            return ()
+        bound = self._database.queries.bind("claims_of_jobs", ids=ids, queue=request.queue.id)
+        held = dict(await self._database.rows(bound))
+        return tuple(item.job for item in items if _claim_of(item, held) != held.get(item.job.local_id, b""))
 
     async def release(self, queue: Queue, source: str) -> int:
         """Give back all claims of a source, no attempt spent; return how many."""

@@ -273,7 +273,7 @@ class MysqlShard:
         settled = await self._checkpoints.submit(request, request.weight)
         if settled.due_ms is not None:
             self._look_anew(request.queue)
-        return settled
+        return settled._replace(lost=await self._checkpointer.lost(request)) if settled.stale else settled
 
     async def release_claims(self, queue: str, source: str) -> int:
         at = await self._queues.named(queue)

@@ -198,10 +198,10 @@ async def checkpoint(asker: Asker, queue: str, checkpoints: Sequence[Checkpoint]
         for item in checkpoints
     ]
     is_repeatable = all(item.is_repeatable for item in checkpoints)
-    now, changed, *back = await asker.ask("checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable)
+    now, changed, back, lost = await asker.ask("checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable)
     dues = (checkpoints[place].run_after_ms for place in back)
     due = min((int(now) if due is None else due for due in dues), default=None)
-    return Settled(changed, len(checkpoints) - changed, due)
+    return Settled(changed, len(checkpoints) - changed, due, tuple(checkpoints[place].job for place in lost))
 
 
 async def release(asker: Asker, queue: str, *, by: str, which: str) -> int:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.descriptor import JobDescriptor
 from pinlater.server.backends.contract import Checkpoint, Settled
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list
@@ -54,12 +55,21 @@ def _checkpoint_call(transaction: Transaction, request: CheckpointRequest) -> Se
                 due = run_after if due is None else min(due, run_after)
     for (claim, priority), ids in renewals.items():
         changed += transaction.run(_RENEW, (request.queue_id, transaction.now, id_list(ids), claim, priority))
-    return Settled(changed, len(request.checkpoints) - changed, due)
+    stale = len(request.checkpoints) - changed
+    return Settled(changed, stale, due, _lost(transaction, request) if stale else ())
+
+
+def _lost(transaction: Transaction, request: CheckpointRequest) -> tuple[JobDescriptor, ...]:
+    """Return which jobs are not held as their checkpoints say, but for those that went back."""
+    return tuple(
+        item.job
+        for item in request.checkpoints
+        if not item.move_to_pending and not _is_holder(transaction, request.queue_id, item)
+    )
 
 
 def _apply(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
-    holder = transaction.rows(_HOLDER, (queue_id, item.job.local_id, item.job.priority))
-    if not holder or not _is_held(holder[0][0], item):
+    if not _is_holder(transaction, queue_id, item):
         return False
     transaction.run(
         _CHECKPOINT,
@@ -77,8 +87,10 @@ def _apply(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
     return True
 
 
-def _is_held(claim: str, item: Checkpoint) -> bool:
-    return claim == item.claim if item.claim is not None else source_of(claim) == item.source
+def _is_holder(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
+    for (claim,) in transaction.rows(_HOLDER, (queue_id, item.job.local_id, item.job.priority)):
+        return bool(claim == item.claim if item.claim is not None else source_of(claim) == item.source)
+    return False
 
 
 def _release_one(transaction: Transaction, request: ReleaseRequest) -> int:

@@ -1,7 +1,8 @@
 -- IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING, no attempt spent; for the holder of the claim alone.
 -- ARGV[2]: MessagePack, a list of {id, priority, claim or nil, source, number of the body or nil, whether back to
 -- PENDING, run_after or nil (as it was, if there is a claim, else now), attempts or nil, status to prepend}. ARGV[3] on: the bodies.
--- Returns {now, how many jobs changed, places in the list of those given back ...}.
+-- Returns {now, how many jobs changed, places in the list of those given back, places of those that were to go on, but
+-- are not held so}.
 -- with records changes status source
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
@@ -19,7 +20,7 @@ local function is_held(claim, item)
   return source_of(claim) == item[4]
 end
 
-local reply = {NOW, 0}
+local changed, back, lost = 0, {}, {}
 for at, item in ipairs(items) do
   local member = members[at]
   local line = lines[member]
@@ -42,14 +43,16 @@ for at, item in ipairs(items) do
       state, claim = PENDING, ''
       enter(prefix .. 'p' .. priority, run_after, member)
       leaving[#leaving + 1] = member
-      reply[#reply + 1] = at - 1
+      back[#back + 1] = at - 1
     else
       enter(CLAIMS, string.format('%d', now + lease), member)
     end
     lines[member] = record(state, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
     put(member, lines[member])
-    reply[2] = reply[2] + 1
+    changed = changed + 1
+  elseif not item[6] then
+    lost[#lost + 1] = at - 1
   end
 end
 carry_out()
-return reply
+return {NOW, changed, back, lost}

@@ -1,0 +1,69 @@
+"""Jobs that are deleted while they run: they end soon, and nobody calls them a success."""
+
+import sys
+
+import pytest
+
+from pinlater import JobState
+from pinlater.client import NewJob
+from tests.system.test_worker_metrics import figures
+from tests.system.worker_program import await_state, put, ran, wait_for
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
+
+JOBS = """
+import asyncio, time
+from pinlater import Job
+
+
+def write(line):
+    with open("ran.txt", "a") as file:
+        file.write(f"{line}\\n")
+
+
+class Waits(Job, queue="sleeps"):
+    async def run(self, context):
+        write("Waits begin")
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            write("Waits cleanup")
+
+
+class Beats(Job, queue="counts", heartbeat=3600):
+    async def run(self, context):
+        write("Beats begin")
+        try:
+            while True:
+                await asyncio.sleep(0.01)
+                context.checkpoint()
+        finally:
+            write("Beats cleanup")
+
+
+class Ends(Job, queue="touch"):
+    async def run(self, context):
+        write("Ends")
+"""
+QUEUES = {"Waits": "sleeps", "Beats": "counts"}
+
+
+@pytest.mark.parametrize("places", [(), ("--threads", 2), ("--concurrency", 2)], ids=["alone", "threads", "tasks"])
+def test_a_job_that_is_deleted_while_it_runs_ends_and_is_no_success(client, folder, start, places):
+    (folder / "endless.py").write_text(JOBS)
+    worker = start("--processes", 2, "--lease", 1, "--health", 0, *places, modules=("endless",))
+    jobs = {kind: put(client, kind, queue) for kind, queue in QUEUES.items()}
+    wait_for(lambda: {f"{kind} begin" for kind in jobs} <= set(ran(folder)), what=lambda: worker.log)
+    for kind, job in jobs.items():
+        assert client.delete_these(QUEUES[kind], [job], JobState.IN_PROGRESS) == 1
+        assert client.lookup([job]) == {}
+        wait_for(lambda name=kind: f"{name} cleanup" in ran(folder), what=lambda: worker.log)
+    [after] = client.enqueue_jobs("touch", [NewJob(b'{"job":"Ends"}')])
+    await_state(client, after, JobState.SUCCEEDED)
+    for kind, queue in QUEUES.items():
+        wait_for(
+            lambda at=(queue, kind, "lost"): figures(worker).get(("jobs_total", *at)) == 1, what=lambda: worker.log
+        )
+        assert ("jobs_total", queue, kind, "succeeded") not in figures(worker)
+    assert worker.stop() == 0
+    assert worker.log.count("no longer this worker's") == 2
