@@ -29,7 +29,7 @@ class JobContext(ABC):
         log: a logger that puts job, queue and attempt on every line.
         run_trace: the trace of this run, which ``pinlater.tracing`` sets; None: nobody traces it.
         interruption: the ``JobInterrupted``, ``JobSleeps`` or ``ClaimLost`` that this context has raised to end the
-            attempt. It holds whatever the job makes of it: the attempt is no success, and each later call raises it again.
+            attempt. It holds whatever the job makes of it: the attempt is no success, and each later call raises again.
     """
 
     descriptor: str
