@@ -45,14 +45,18 @@ def listen(host: str, port: int, *, key: str, option: str) -> socket.socket:
             ) from error
 
 
-def listen_locally(path: Path) -> socket.socket:
+def listen_locally(path: Path, *, key: str) -> socket.socket:
     """Return a Unix socket that listens; what a server that was killed left at its path is replaced.
+
+    Args:
+        path: of the socket.
+        key: setting that it comes from, for the message.
 
     Raises:
         ConfigError: another program listens there, or it cannot be made.
     """
     if _is_taken(path):
-        raise ConfigError(f"{path} is taken by another program; choose another THRIFT_UNIX_SOCKET")
+        raise ConfigError(f"{path} is taken by another program; choose another {key}")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
@@ -60,9 +64,7 @@ def listen_locally(path: Path) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise ConfigError(
-            f"{path} cannot be listened on: {error.strerror or error}; check THRIFT_UNIX_SOCKET"
-        ) from error
+        raise ConfigError(f"{path} cannot be listened on: {error.strerror or error}; check {key}") from error
     listener.setblocking(False)
     return listener
 

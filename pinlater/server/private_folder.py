@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pinlater.errors import ConfigError
+
 _PREFIX = "pinlater-server-"
+
+_SHORT_FOLDERS = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))  # noqa: S108 - what is made there is private
+
+_MOST_PARENT_BYTES = 65
+"""The system takes 107 bytes for the name of a socket; some are the folder's own and the socket's."""
 
 _NEW_SECONDS = 60.0
 """A folder may be this old before its server has locked it."""
@@ -23,14 +30,31 @@ def private_folder() -> Iterator[Path]:
 
     It is locked for as long as a process of the server lives, the children that its master forks from here on included.
     """
-    _remove_leftovers(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+    parent = _parent()
+    _remove_leftovers(parent)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as name:
         lock = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield Path(name)
         finally:
             os.close(lock)
+
+
+def _parent() -> Path:
+    """Return the folder for temporary files (TMPDIR), or another one if sockets in it had names that are too long.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    preferred = Path(tempfile.gettempdir())
+    for folder in (preferred, *_SHORT_FOLDERS):
+        if len(os.fsencode(folder)) <= _MOST_PARENT_BYTES and os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    raise ConfigError(
+        f"the server needs a folder for its sockets: {preferred} has a name of more than {_MOST_PARENT_BYTES} bytes, "
+        f"and {' and '.join(map(str, _SHORT_FOLDERS))} cannot be written; set TMPDIR to a shorter one"
+    )
 
 
 def _remove_leftovers(parent: Path) -> None:

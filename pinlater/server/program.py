@@ -148,11 +148,11 @@ def _run(settings: Settings) -> int:
     admin_listener = listen(settings.admin_host, settings.admin_port, key="OSTRICH_PORT", option="--admin-port")
 
     if settings.unix_socket is not None:
-        listeners.append(listen_locally(settings.unix_socket))
+        listeners.append(listen_locally(settings.unix_socket, key="THRIFT_UNIX_SOCKET"))
     drain_seconds = settings.drain_seconds + _STOP_GRACE_SECONDS
     with private_folder() as folder:
         if has_dashboard(settings):
-            listeners.append(listen_locally(folder / OWN_SOCKET))
+            listeners.append(listen_locally(folder / OWN_SOCKET, key="TMPDIR"))
         pools = _pools(settings, listeners, certificates, admin_listener, folder)
         on_reload = certificates.look if certificates is not None else None
         status = Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds, on_reload=on_reload).run()

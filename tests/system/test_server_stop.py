@@ -91,6 +91,16 @@ def test_idle_and_half_open_peers_do_not_hold_up_the_stop(server):
         peer.close()
 
 
+def test_a_folder_for_temporary_files_with_a_long_name_stops_no_server(tmp_path, monkeypatch):
+    long = tmp_path / ("long" * 30)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    server = ServerProcess(tmp_path / "server")
+    assert wait_for(lambda: server.page("/readyz") == (200, "ok\n"))
+    assert server.stop() == 0
+    assert "too long" not in server.log
+
+
 def test_no_process_is_left_behind(server):
     group = server.process.pid
     assert server.stop() == 0

@@ -1,18 +1,22 @@
 """The folder of a server's processes: gone with them, also when they were killed."""
 
 import os
+import socket
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
+from pinlater.errors import ConfigError
 from pinlater.server.private_folder import private_folder
 
 
 @pytest.fixture(autouse=True)
-def parent(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+def parent(monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # a short name, as sockets need it
+        monkeypatch.setattr(tempfile, "tempdir", name)
+        yield Path(name)
 
 
 def age(folder):
@@ -26,6 +30,24 @@ def test_it_is_private_and_gone_at_the_end(parent):
         assert folder.parent == parent
         assert folder.stat().st_mode & 0o777 == 0o700
     assert list(parent.iterdir()) == []
+
+
+def test_a_folder_with_a_long_name_is_not_taken(parent, monkeypatch):
+    long = parent / ("long" * 40)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with private_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "12345678.socket"))
+    assert list(long.iterdir()) == []
+
+
+def test_if_all_names_are_too_long_the_error_says_so(parent, monkeypatch):
+    long = parent / ("long" * 40)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr("pinlater.server.private_folder._SHORT_FOLDERS", (parent / "missing",))
+    with pytest.raises(ConfigError, match="set TMPDIR to a shorter one"), private_folder():
+        pass
 
 
 def test_what_a_killed_server_left_is_removed(parent):

@@ -51,15 +51,18 @@ def test_files_without_a_certificate_are_refused(key):
 
 def test_a_socket_of_a_living_server_or_a_file_is_left_alone(tmp_path):
     path = tmp_path / "socket"
-    with listen_locally(path), pytest.raises(ConfigError, match="is taken by another program"):
-        listen_locally(path)
-    with listen_locally(path):  # nobody answered there any more
+    with (
+        listen_locally(path, key="THRIFT_UNIX_SOCKET"),
+        pytest.raises(ConfigError, match="is taken by another program"),
+    ):
+        listen_locally(path, key="THRIFT_UNIX_SOCKET")
+    with listen_locally(path, key="THRIFT_UNIX_SOCKET"):  # nobody answered there any more
         pass
     (tmp_path / "file").write_text("precious")
     with pytest.raises(ConfigError, match="is taken by another program"):
-        listen_locally(tmp_path / "file")
+        listen_locally(tmp_path / "file", key="THRIFT_UNIX_SOCKET")
     with pytest.raises(ConfigError, match="No such file"):
-        listen_locally(tmp_path / "absent" / "socket")
+        listen_locally(tmp_path / "absent" / "socket", key="THRIFT_UNIX_SOCKET")
 
 
 def test_an_address_has_its_share_of_connections_and_no_more():
