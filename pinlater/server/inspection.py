@@ -12,7 +12,16 @@ from pinlater.errors import UnknownError
 from pinlater.server import rules
 from pinlater.server.aside import aside
 from pinlater.server.backends.body_pattern import check_pattern
-from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Backend, IdempotencyKey, JobFilter, JobRecord
+from pinlater.server.backends.contract import (
+    JOB_OVERHEAD_BYTES,
+    MAX_STATUS_CHARACTERS,
+    MAX_UNIQUE_KEY_CHARACTERS,
+    Backend,
+    IdempotencyKey,
+    JobFilter,
+    JobRecord,
+    Position,
+)
 from pinlater.server.turnstile import Turnstile
 from pinlater.wire import messages as wire
 
@@ -21,6 +30,13 @@ MAX_SCAN_JOBS = 10_000
 
 _MOST_WAITING_SEARCHES = 16
 """Searches of bodies that wait for one to end, each of which may take ``REGEX_TIMEOUT_SECONDS``."""
+
+MAX_LOOK_UP_JOBS = 10_000
+"""A look-up asks for at most this many jobs."""
+
+_SCANNED_AT_ONCE = 500
+_LARGEST_JOB_BYTES = 4 * (MAX_STATUS_CHARACTERS + MAX_UNIQUE_KEY_CHARACTERS + rules.MAX_SOURCE_CHARACTERS) + 2000
+"""A job of a scan takes no more in an answer: four bytes for each character of a text, and a little for the rest."""
 
 _AT_ONCE, _BODIES_AT_ONCE = 1000, 64
 """Jobs that are looked up before their size is looked at."""
@@ -40,7 +56,7 @@ class Inspection:
     Args:
         backend: the store.
         priority_levels: priorities are 1 to this.
-        max_bytes: of what is looked up with one call.
+        max_bytes: of what is looked up or scanned with one call.
     """
 
     def __init__(self, backend: Backend, priority_levels: int, max_bytes: int) -> None:
@@ -58,7 +74,11 @@ class Inspection:
             UnknownError: they are more than an answer holds, or one is no descriptor.
         """
         request = arguments.request
-        given = list(dict.fromkeys(request.jobDescriptors))
+        given = await aside(len(request.jobDescriptors), _unique, request.jobDescriptors)
+        if len(given) > MAX_LOOK_UP_JOBS:
+            raise UnknownError(
+                f"a look-up of {len(given)} jobs; at most {MAX_LOOK_UP_JOBS}, so ask for them in several calls"
+            )
         if not request.includeBody or len(given) <= _FEW_BODIES:
             return await self._look_up(given, include_body=bool(request.includeBody))
         async with self._large:
@@ -71,9 +91,9 @@ class Inspection:
         size = 0
         for start in range(0, len(jobs), step):
             records = await self._backend.lookup_jobs(jobs[start : start + step], include_body=include_body)
-            there = [(text, record) for text, record in zip(given[start:], records, strict=False) if record]
-            found |= {text: rules.job_info(record) for text, record in there}
-            size += sum(_size_of(record) for _, record in there)
+            infos, more = await aside(len(records), _infos_of, records)
+            found |= {text: info for text, info in zip(given[start : start + step], infos, strict=True) if info}
+            size += more
             if size > self._max_bytes:
                 raise UnknownError(
                     f"these {len(given)} jobs are more than the {self._max_bytes} bytes that an answer may have "
@@ -95,12 +115,30 @@ class Inspection:
         which = self._filter(request, is_future=bool(request.scanFutureJobs))
         limit = rules.any_of(request.limit, 100)
         rules.check_limit(limit)
-        async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext():
-            async with self._turn(which):
-                page = await self._backend.scan_jobs(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
-            jobs = await aside(len(page.jobs), _infos_of, page.jobs)
-        more = rules.write_continuation(page.position) if page.position and limit else wire.CONTINUATION_END
+        async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext(), self._turn(which):
+            jobs, position = await self._page(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
+        more = rules.write_continuation(position) if position and limit else wire.CONTINUATION_END
         return wire.PinLaterScanJobsResponse(scannedJobs=jobs, continuation=more)
+
+    async def _page(
+        self, queue: str, which: JobFilter, limit: int, position: Position | None
+    ) -> tuple[list[wire.PinLaterJobInfo], Position | None]:
+        """Return up to ``limit`` jobs, as many as an answer holds, and where the next ones begin; None: nowhere.
+
+        They are read by the hundreds, so that jobs with long statuses do not fill the memory. A search of bodies is not
+        gone on with: it has had its time.
+        """
+        found: list[wire.PinLaterJobInfo] = []
+        room = self._max_bytes
+        while True:
+            at_once = min(limit - len(found), _SCANNED_AT_ONCE, max(room // _LARGEST_JOB_BYTES, 1))
+            page = await self._backend.scan_jobs(queue, which, at_once, position)
+            infos, size = await aside(len(page.jobs), _infos_of, page.jobs)
+            found += infos
+            room -= size
+            position = page.position
+            if position is None or len(found) >= limit or room < _LARGEST_JOB_BYTES or which.body_regex:
+                return found, position
 
     async def delete(self, arguments: Any, once: IdempotencyKey | None) -> int:
         """Take out jobs that match, or those that are named; return how many."""
@@ -133,8 +171,14 @@ class Inspection:
             yield
 
 
-def _infos_of(records: Sequence[JobRecord]) -> list[wire.PinLaterJobInfo]:
-    return [rules.job_info(record) for record in records]
+def _unique(texts: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def _infos_of(records: Sequence[JobRecord | None]) -> tuple[list[Any], int]:
+    """Return records as the wire has them, and at least as many bytes as they take there."""
+    infos = [None if record is None else rules.job_info(record) for record in records]
+    return infos, sum(_size_of(record) for record in records if record is not None)
 
 
 def _parse_all(texts: Sequence[str]) -> list[JobDescriptor]:
@@ -142,4 +186,5 @@ def _parse_all(texts: Sequence[str]) -> list[JobDescriptor]:
 
 
 def _size_of(record: JobRecord) -> int:
-    return JOB_OVERHEAD_BYTES + len(record.status) + len(record.body or b"")
+    texts = (record.descriptor, record.descriptor, record.status, record.claim, record.unique_key)
+    return JOB_OVERHEAD_BYTES + sum(len(text.encode()) for text in texts if text) + len(record.body or b"")

@@ -54,6 +54,10 @@ MAX_KEEP_RESULT_MS = 86_400_000
 """The result of a call is kept no longer than this, whatever the call says."""
 
 
+MAX_OTHER_QUEUES = 2000
+"""That one dequeue may name beside its first."""
+
+
 def check_queue_name(name: str) -> None:
     """Return if a queue may be called so (wire contract §6.1).
 
@@ -67,6 +71,21 @@ def check_queue_name(name: str) -> None:
         raise QueueNameTooLong(
             f"queue name {name[:100]} has {len(name)} characters; at most {MAX_QUEUE_NAME_CHARACTERS}"
         )
+
+
+def queues_of(first: str, others: Sequence[str]) -> tuple[str, ...]:
+    """Return the queues of a dequeue, each once.
+
+    Raises:
+        QueueNameInvalid, QueueNameTooLong: one of them cannot be called so.
+        UnknownError: they are too many.
+    """
+    if len(others) > MAX_OTHER_QUEUES:
+        raise UnknownError(f"a dequeue names {len(others)} other queues; at most {MAX_OTHER_QUEUES}")
+    queues = dict.fromkeys((first, *others))
+    for name in queues:
+        check_queue_name(name)
+    return tuple(queues)
 
 
 def check_source(source: str) -> None:

@@ -261,8 +261,8 @@ class Service:
         """Return the jobs of a dequeue."""
         request = arguments.request
         queue = request.queueName
-        for name in (queue, *(request.otherQueueNames or ())):
-            rules.check_queue_name(name)
+        others = request.otherQueueNames or ()
+        queues = await aside(len(others), rules.queues_of, queue, others)
         if request.limit < 1:
             raise UnknownError(f"a dequeue's limit has to be at least 1, not {request.limit}")
         coverage = rules.any_of(request.coverage, 1.0)
@@ -284,7 +284,7 @@ class Service:
             return Claim(self._claims.new(source), lease_ms, coverage)
 
         wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
-        order = DequeueOrder((queue, *(request.otherQueueNames or ())), limit, max_bytes, new_claim, wait_ms / 1000)
+        order = DequeueOrder(queues, limit, max_bytes, new_claim, wait_ms / 1000)
         started = time.perf_counter()
         found = await self._broker.dequeue(order, caller)
         if wait_ms:

@@ -6,6 +6,7 @@ import pytest
 
 from pinlater.password import hash_password
 from pinlater.server.rules import MAX_SOURCE_CHARACTERS
+from pinlater.wire import messages
 from tests.support.apache import DeclaredError
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.support.server import PASSWORD, ServerProcess
@@ -60,6 +61,33 @@ def test_a_look_up_of_more_than_an_answer_holds_is_refused(shared_server, client
     assert len(client.lookupJobs(jobDescriptors=names)) == 100
     assert len(client.lookupJobs(jobDescriptors=names[:19], includeBody=True)) == 19
     assert len(client.lookupJobs(jobDescriptors=names[:1] * 20_000, includeBody=True)) == 1
+    assert shared_server.child().memory_info().rss - before < 100 * MB
+
+
+def test_a_look_up_of_very_many_jobs_is_refused(client, queue):
+    with pytest.raises(DeclaredError, match="a look-up of 10001 jobs; at most 10000"):
+        client.lookupJobs(jobDescriptors=[f"{queue}:s1:p1:{number}" for number in range(10_001)])
+
+
+def test_a_dequeue_of_very_many_queues_is_refused(client, queue):
+    with pytest.raises(DeclaredError, match="names 2001 other queues; at most 2000"):
+        client.dequeueJobs(queueName=queue, limit=1, otherQueueNames=[f"q{number}" for number in range(2001)])
+    client.enqueueJobs(queueName=queue, jobs=[{"body": b"x"}])
+    assert len(client.dequeueJobs(queueName=queue, limit=1, otherQueueNames=[queue] * 2000)["jobs"]) == 1
+
+
+def test_a_scan_of_long_statuses_comes_in_answers_that_can_be_read(shared_server, client, queue):
+    jobs = [{"body": b"x", "customStatus": "\N{OCTOPUS}" * 5000}] * 70
+    for _ in range(10):
+        client.enqueueJobs(queueName=queue, jobs=jobs)
+    before = shared_server.child().memory_info().rss
+    found, position = [], messages.CONTINUATION_START
+    while position != messages.CONTINUATION_END:
+        page = client.scanJobs(queueName=queue, jobState=0, limit=10_000, continuation=position)
+        found += page["scannedJobs"]
+        assert 1 < len(page["scannedJobs"]) < 110  # of 20 kB each; an answer may have 2 MB here
+        position = page["continuation"]
+    assert len({job["jobDescriptor"] for job in found}) == len(found) == 700
     assert shared_server.child().memory_info().rss - before < 100 * MB
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pinlater.server.backends.contract import JobRecord, Page
+from pinlater.server.backends.contract import JobRecord, Page, Position
 from pinlater.server.inspection import Inspection
 from pinlater.wire import messages as wire
 
@@ -21,7 +21,8 @@ class Store:
     async def scan_jobs(self, queue, which, limit, position):
         self.begun.append(limit)
         await self.go_on.wait()
-        return Page([JOB] * limit, None)
+        seen = position.local_id if position else 0
+        return Page([JOB] * limit, Position(5, seen + limit))
 
 
 def scan(limit):
@@ -34,11 +35,12 @@ def scan(limit):
 def test_large_pages_are_made_two_at_a_time_and_small_ones_go_past_them(limit):
     async def act():
         store = Store()
-        inspection = Inspection(store, 3, 1 << 20)
+        inspection = Inspection(store, 3, 1 << 24)
         looks = [asyncio.create_task(inspection.scan(scan(wanted))) for wanted in (*[limit] * 5, 20, 20)]
         for _ in range(20):
             await asyncio.sleep(0)
-        assert sorted(store.begun) == [20, 20, limit, limit]
+        read_at_once = min(limit, 500)
+        assert sorted(store.begun) == [20, 20, read_at_once, read_at_once]
         store.go_on.set()
         async with asyncio.timeout(60):
             pages = await asyncio.gather(*looks)
