@@ -185,10 +185,10 @@ def test_what_was_claimed_for_nobody_is_given_back(bench, service, shard, impati
 
 
 def test_whoever_waits_here_is_told_of_what_was_given_back(bench, service, proxy):
-    heard = []
+    heard, commits = [], []
     arrivals = Arrivals()
     arrivals.on_arrival = lambda queue, due_ms: heard.append((queue, due_ms))
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)), arrivals=arrivals)
+    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)), arrivals=arrivals, on_commit=commits.append)
     bench.run(shard.create_queue(QUEUE))
     bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     proxy.lose(scripts()["claim"].sha.encode())
@@ -196,6 +196,8 @@ def test_whoever_waits_here_is_told_of_what_was_given_back(bench, service, proxy
         bench.take(shard)
     await_pending(bench, shard, 1)
     assert heard == [(QUEUE, None)]
+    assert [stats.is_failed for stats in commits].count(True) == 1
+    assert sum(stats.claims_undone for stats in commits) == 1
 
 
 def test_nothing_else_is_claimed_under_a_claim_whose_answer_was_lost(bench, proxy):

@@ -134,12 +134,14 @@ class Link:
         return batch
 
     async def _exchange(self, batch: list[_Call]) -> None:
-        self._under_way = len(batch)
+        self._under_way, began = len(batch), time.monotonic()
         try:
             connection = await self._connected()
             await self._converse(connection, batch)
         except ServiceError as error:
             self._failed_at = time.monotonic()
+            if not isinstance(error, ShardUnreachable):
+                self._on_commit(CommitStats(len(batch), time.monotonic() - began, is_failed=True))
             _fail(batch, error)
         except BaseException:  # cancelled: the server stops
             _fail(batch, self._lost("the server stops"))

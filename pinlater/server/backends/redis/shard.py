@@ -106,7 +106,7 @@ class RedisShard:
         self._durability = DurabilityCheck(name)
         self._arrivals = arrivals or Arrivals()
         self._wakeups = Wakeups(name, place, f"{PREFIX}{{{name}}}:arrivals", self._along, arrivals)
-        self._strays = Strays(self._look, self._came_back)
+        self._strays = Strays(self._look, self._came_back, on_commit)
 
     async def _greet_and_look(self, connection: Connection) -> None:
         await greet(connection)

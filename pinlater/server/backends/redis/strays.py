@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable
 
 from pinlater.errors import QueueNotFound, ServiceError
+from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.working import release
 
@@ -28,11 +30,15 @@ class Strays:
     Args:
         asker: of the shard.
         tell: is called with a queue that has jobs again.
+        on_commit: is told of what was given back.
     """
 
-    def __init__(self, asker: Asker, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, asker: Asker, tell: Callable[[str], None], on_commit: Callable[[CommitStats], None] = lambda _: None
+    ) -> None:
         self._asker = asker
         self._tell = tell
+        self._on_commit = on_commit
         self._looks: dict[tuple[str, str], int] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -68,11 +74,12 @@ class Strays:
     async def _give_back(self) -> None:
         """Return what the strays hold to their queues, no attempt spent."""
         for queue, claim in list(self._looks):
-            released = 0
+            released, began = 0, time.monotonic()
             with contextlib.suppress(QueueNotFound):
                 released = await release(self._asker, queue, by="claim", which=claim)
             if released:
                 log.warning("queue %s: %d jobs were claimed for an answer that got lost; given back", queue, released)
+                self._on_commit(CommitStats(1, time.monotonic() - began, claims_undone=released))
                 self._tell(queue)
             self._looks[queue, claim] -= 1
             if not self._looks[queue, claim]:

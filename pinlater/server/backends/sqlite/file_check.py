@@ -61,5 +61,5 @@ class FileCheck:
     def _inode(path: Path) -> int | None:
         try:
             return path.stat().st_ino
-        except FileNotFoundError:
+        except OSError:
             return None
