@@ -10,7 +10,7 @@ A queue fed by other programs may hold any bytes; a ``RawJob`` class takes them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import or_
 
@@ -33,25 +33,44 @@ _tag_decoder = msgspec.json.Decoder(_Tag)
 
 
 def encode_body(job: Job, kept: Kept | None = None) -> bytes:
-    """Return the body of ``job``, with what is kept of it.
+    """Return the body of ``job``, with what is kept of it; a worker with the same class can read it.
 
     Raises:
-        BodyInvalid: a field or result holds something that JSON cannot carry.
+        BodyInvalid: a field or result holds something that JSON cannot carry, or that does not fit its type.
+        ConfigError: the types of the class's fields cannot be read from JSON.
         TypeError: it is a class.
     """
-    if isinstance(job, RawJob):
-        return job.body
+    kind = type(job)
+    read = _readers.get(kind)
+    if read is None:
+        if isinstance(job, type):
+            raise TypeError(f"{job.__name__} is a class of jobs; enqueue a job of it: {job.__name__}(...)")
+        if isinstance(job, RawJob):
+            return job.body
+        check_fields(kind)
+        read = _readers[kind] = msgspec.json.Decoder(kind).decode
     try:
         body = _encode(job)
-        if NULL in body:
-            if has_hidden_null(job, body):
-                refuse_non_finite(job)
-            msgspec.json.decode(body, type=type(job))  # better refused here than where the job is to be run
+        if NULL in body and has_hidden_null(job, body):
+            refuse_non_finite(job)
+        read(body)
         return body if kept is None else with_kept(body, kept)
+    except msgspec.ValidationError as error:
+        raise BodyInvalid(f"the job does not fit its class {job.job_options.name}: {_misfit(error)}") from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        if isinstance(job, type):
-            raise TypeError(f"{job.__name__} is a class of jobs; enqueue a job of it: {job.__name__}(...)") from None
         raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error
+
+
+_readers: dict[type[Job], Callable[[bytes], Job]] = {}
+"""Class -> reads its bodies; a body is read once before it is sent, as the worker will read it."""
+
+
+def _misfit(error: msgspec.ValidationError) -> str:
+    """Return what does not fit, the field first: ``user_id: expected int, got str``."""
+    text, _, place = str(error).partition(" - at `$")
+    text = text.replace("`", "")
+    field = place.rstrip("`").lstrip(".")
+    return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
 
 
 def name_in(body: bytes) -> str | None:

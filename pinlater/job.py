@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import msgspec
 
@@ -55,6 +55,7 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             header.setdefault("tag", wire_name)
             header.setdefault("kw_only", True)
         _check_names(name, header)
+        _check_fields(name, namespace)
         if "__init__" in namespace:
             raise TypeError(f"job class {name}: a job is a record; instead of __init__, write its fields: user_id: int")
         try:
@@ -64,9 +65,7 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
         if not is_root:
             _check_body(kind)
             _check_run(kind)
-            options.setdefault("queue", _default_queue(options["name"]))
-            inherited = getattr(kind, "job_options", None)
-            kind.job_options = replace(inherited, **options) if inherited else JobOptions(**options)
+            kind.job_options = _options_of(getattr(kind, "job_options", None), options)
             if kind.job_options.schedule is not None:
                 _check_plantable(kind)
         return kind
@@ -82,6 +81,37 @@ def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
         near = get_close_matches(name, _OPTION_NAMES, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_OPTION_NAMES))}"
         raise TypeError(f"job class {kind_name}: {name} is no option; {hint}")
+
+
+def _options_of(inherited: JobOptions | None, options: dict[str, Any]) -> JobOptions:
+    """Return the options of a class: its own, then those of the class that it inherits from.
+
+    Its name is its own. Its queue is inherited only if a class above it names one. A class is periodic only if it says
+    so itself: two classes with one schedule would do the work twice.
+    """
+    if inherited is None:
+        return JobOptions(**{"queue": _default_queue(options["name"]), **options})
+    if inherited.queue == _default_queue(inherited.name):
+        options.setdefault("queue", _default_queue(options["name"]))
+    return replace(inherited, **{"cron": None, "every": None, "timezone": "UTC", **options})
+
+
+def _check_fields(kind_name: str, namespace: Mapping[str, Any]) -> None:
+    """Return if what a class body assigns is a field, a method, or clearly meant to be neither.
+
+    Raises:
+        TypeError: a field is called as what says the class of a body, or a value has no annotation and would be lost.
+    """
+    annotated = namespace.get("__annotations__") or {}
+    if "job" in annotated:
+        raise TypeError(f"job class {kind_name}: a field cannot be called job, which names the class in the body")
+    for name, value in namespace.items():
+        is_plain = not (callable(value) or hasattr(type(value), "__get__") or isinstance(value, type))
+        if is_plain and name not in annotated and not name.startswith("_") and not name.isupper():
+            raise TypeError(
+                f"job class {kind_name}: {name} has no annotation, so it is no field; write "
+                f"{name}: {type(value).__name__} = {value!r:.60}, or {name}: ClassVar = … for what all jobs share"
+            )
 
 
 def _refuse(kind_name: str, options: Iterable[str]) -> None:
@@ -140,6 +170,7 @@ def _check_plantable(kind: Any) -> None:
         )
 
 
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))  # for mypy: fields are named
 class Job(msgspec.Struct, kw_only=True, metaclass=_JobType):
     """Base of all job classes.
 

@@ -21,6 +21,17 @@ from pinlater.wire.messages import PinLaterJob
 _MAX_BATCH_BYTES = 4 << 20
 _MAX_PENDING_BYTES = 16 << 20
 _FRAME_ALLOWANCE = 4096  # queue name, source, headers
+_LONGEST_DELAY_SECONDS = 100 * 366 * 86400.0
+_FIRST_MILLISECONDS = 1e11
+"""As seconds it is the year 5138, as milliseconds 1973."""
+_LARGEST_BODY = MAX_FRAME_BYTES - _FRAME_ALLOWANCE
+
+
+class _Plan(NamedTuple):
+    """What is sent of each job of a class."""
+
+    priority: int
+    attempts: int
 
 
 class EnqueueOptions:
@@ -42,6 +53,7 @@ class EnqueueOptions:
 
     Raises:
         ValueError: an option is out of its range, or ``delay`` and ``run_at`` contradict each other.
+        TypeError: an option is of another type.
     """
 
     def __init__(
@@ -62,6 +74,8 @@ class EnqueueOptions:
     ) -> None:
         if queue is not None and not QUEUE_NAME.fullmatch(queue):
             raise ValueError(f"queue={queue!r} may only have letters, digits and underscore")
+        _check_whole("priority", priority)
+        _check_whole("attempts", attempts)
         if priority is not None and not 1 <= priority <= 127:
             raise ValueError(f"priority={priority} must be between 1 (served first) and 127")
         if attempts is not None and attempts < 1:
@@ -79,6 +93,7 @@ class EnqueueOptions:
         policy = policy_of(backoff, timeout, stall_after, give_up_after)
         self._has_policy = policy is not None
         self._kept = Kept(policy=policy, trace=trace or None) if policy is not None or trace else None
+        self._plans: dict[type[Job], _Plan] = {}
 
     def queue_of(self, job: Job) -> str:
         """Return the queue that ``job`` goes to."""
@@ -94,6 +109,19 @@ class EnqueueOptions:
             BodyTooLarge: it does not fit into any message.
             TypeError: it is no job.
         """
+        kind = type(job)
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = self._plans[kind] = self._plan_of(job)
+        body = encode_body(job, self._kept)
+        if len(body) > _LARGEST_BODY:
+            raise BodyTooLarge(
+                f"a {job.job_options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
+            )
+        return PinLaterJob(body, plan.priority, self._run_after_ms, plan.attempts, self._status, self._unique)
+
+    def _plan_of(self, job: Job) -> _Plan:
+        """Return what holds for all jobs of a class, which so is found out once."""
         try:
             options = job.job_options
         except AttributeError:
@@ -102,19 +130,7 @@ class EnqueueOptions:
             raise BodyInvalid(f"the body of a RawJob has no place for a backoff or time limit; {options.name} is one")
         if self._wait_seconds > 0:
             self._check_wait(options)
-        body = encode_body(job, self._kept)
-        if len(body) > MAX_FRAME_BYTES - _FRAME_ALLOWANCE:
-            raise BodyTooLarge(
-                f"a {options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
-            )
-        return PinLaterJob(
-            body,
-            self._priority or options.priority,
-            self._run_after_ms,
-            self._attempts or options.attempts,
-            self._status,
-            self._unique,
-        )
+        return _Plan(self._priority or options.priority, self._attempts or options.attempts)
 
     def _check_wait(self, options: JobOptions) -> None:
         most_seconds = options.give_up_after if self._give_up_after is None else self._give_up_after
@@ -144,19 +160,30 @@ def _no_job(value: object) -> TypeError:
     )
 
 
+def _check_whole(name: str, value: object) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise TypeError(f"{name}={value!r} has to be a whole number")
+
+
 def _run_after_ms(delay: float | None, run_at: datetime | float | None) -> int | None:
     if delay is not None and run_at is not None:
         raise ValueError("give delay (seconds from now) or run_at (a moment), not both")
+    given = f"run_at={run_at!r}" if delay is None else f"delay={delay!r}"
     try:
         if delay is not None:
-            if not delay >= 0:
-                raise ValueError(f"delay={delay} is in seconds and cannot be negative")
+            if not 0 <= delay <= _LONGEST_DELAY_SECONDS:
+                raise ValueError(f"{given} is in seconds; it cannot be negative, nor more than 100 years")
             return milliseconds(time.time() + delay)
         if run_at is None:
             return None
-        return milliseconds(run_at.timestamp() if isinstance(run_at, datetime) else run_at)
+        seconds = run_at.timestamp() if isinstance(run_at, datetime) else run_at
+        if seconds > time.time() + _LONGEST_DELAY_SECONDS:
+            hint = "; it looks like milliseconds: divide it by 1000" if seconds > _FIRST_MILLISECONDS else ""
+            raise ValueError(f"{given} is more than 100 years from now; write epoch seconds or a datetime{hint}")
+        if not seconds >= 0:
+            raise ValueError(f"{given} is before 1970; write epoch seconds or a datetime, or leave it out to run now")
+        return milliseconds(seconds)
     except TypeError:
-        given = f"run_at={run_at!r}" if delay is None else f"delay={delay!r}"
         raise TypeError(f"{given}: delay is a number of seconds, run_at a datetime or epoch seconds") from None
 
 
@@ -170,9 +197,10 @@ class Batch(NamedTuple):
 class _Group:
     """What has come for one queue."""
 
-    __slots__ = ("jobs", "size")
+    __slots__ = ("jobs", "queue", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
         self.jobs: list[PinLaterJob] = []
         self.size = 0
 
@@ -191,22 +219,23 @@ class Batcher:
         self._options = options
         self._batch_size = batch_size
         self._groups: dict[str, _Group] = {}
+        self._group_of: dict[type[Job], _Group] = {}
         self._pending_bytes = 0
 
     def add(self, job: Job) -> list[Batch]:
         """Take a job; return the batches that are complete now, nearly always none."""
         struct = self._options.struct(job)
-        queue = self._options.queue_of(job)
-        group = self._groups.get(queue)
+        group = self._group_of.get(type(job))
         if group is None:
-            group = self._groups[queue] = _Group()
+            queue = self._options.queue_of(job)
+            group = self._group_of[type(job)] = self._groups.setdefault(queue, _Group(queue))
         size = len(struct.body)  # type: ignore[arg-type] # always set
-        full = [self._cut(queue)] if group.jobs and group.size + size > _MAX_BATCH_BYTES else []
+        full = [self._cut(group)] if group.jobs and group.size + size > _MAX_BATCH_BYTES else []
         group.jobs.append(struct)
         group.size += size
         self._pending_bytes += size
         if len(group.jobs) >= self._batch_size or self._pending_bytes > _MAX_PENDING_BYTES:
-            full.append(self._cut(queue))
+            full.append(self._cut(group))
         return full
 
     @property
@@ -216,11 +245,10 @@ class Batcher:
 
     def rest(self) -> list[Batch]:
         """Return what is left when no more jobs come."""
-        return [self._cut(queue) for queue, group in self._groups.items() if group.jobs]
+        return [self._cut(group) for group in self._groups.values() if group.jobs]
 
-    def _cut(self, queue: str) -> Batch:
-        group = self._groups[queue]
-        batch = Batch(queue, group.jobs)
+    def _cut(self, group: _Group) -> Batch:
+        batch = Batch(group.queue, group.jobs)
         self._pending_bytes -= group.size
         group.jobs, group.size = [], 0
         return batch

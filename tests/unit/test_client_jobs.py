@@ -146,3 +146,30 @@ def test_a_time_of_a_wrong_type_is_refused_with_the_right_ones(when):
     with pytest.raises(TypeError) as caught:
         EnqueueOptions(**when)
     assert str(caught.value) == f"{name}={value!r}: delay is a number of seconds, run_at a datetime or epoch seconds"
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"run_at": 1_790_000_000_000}, "it looks like milliseconds: divide it by 1000"),
+        ({"run_at": 9e9}, "is more than 100 years from now"),
+        ({"run_at": float("inf")}, "is more than 100 years from now"),
+        ({"run_at": -1}, "is before 1970"),
+        ({"run_at": float("nan")}, "is before 1970"),
+        ({"delay": 4e9}, "is in seconds; it cannot be negative, nor more than 100 years"),
+    ],
+)
+def test_an_absurd_time_is_refused_with_what_may_be_wrong(given, hint):
+    with pytest.raises(ValueError, match=hint):
+        EnqueueOptions(**given)
+
+
+def test_a_moment_that_has_passed_is_now():
+    assert EnqueueOptions(run_at=0).struct(Ping()).runAfterTimestampMillis == 0
+
+
+@pytest.mark.parametrize("given", [{"attempts": "3"}, {"attempts": 2.0}, {"priority": True}, {"priority": "1"}])
+def test_a_number_of_a_wrong_type_is_named(given):
+    [(name, value)] = given.items()
+    with pytest.raises(TypeError, match=f"{name}={value!r} has to be a whole number"):
+        EnqueueOptions(**given)

@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -202,3 +202,42 @@ def test_a_number_that_json_cannot_carry_is_refused_when_it_is_enqueued(make, va
 )
 def test_none_is_carried_as_null(job):
     assert JobCodec([Measurement, Optional, Sparse]).decode("measurements", encode_body(job)) == job
+
+
+class Nested(msgspec.Struct):
+    number: int
+
+
+class Typed(Job):
+    count: int
+    share: float = 0.0
+    parts: list[Nested] = msgspec.field(default_factory=list)
+    size: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "misfit"),
+    [
+        ({"count": "1"}, "count: expected int, got str"),
+        ({"count": True}, "count: expected int, got bool"),
+        ({"count": None}, "count: expected int, got null"),
+        ({"count": 1, "parts": [Nested(1), Nested("2")]}, r"parts\[1\].number: expected int, got str"),
+        ({"count": 1, "size": -1}, "size: expected int >= 0"),
+    ],
+)
+def test_a_job_that_no_worker_could_read_is_refused(fields, misfit):
+    with pytest.raises(BodyInvalid, match=f"the job does not fit its class Typed: {misfit}"):
+        encode_body(Typed(**fields))
+
+
+def test_what_a_worker_reads_as_meant_is_taken():
+    job = JobCodec([Typed]).decode("typed", encode_body(Typed(count=1, share=2)))
+    assert (job.share, type(job.share)) == (2.0, float)
+
+
+def test_a_class_that_no_worker_can_load_is_refused_by_the_enqueue():
+    class Unresolvable(Job):
+        at: "NotThere"  # noqa: F821
+
+    with pytest.raises(ConfigError, match="Unresolvable: a field has a type that is not there at run time"):
+        encode_body(Unresolvable(at=1))

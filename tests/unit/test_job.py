@@ -1,7 +1,7 @@
 """Job classes: options in the header, fields as arguments."""
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -104,14 +104,56 @@ def test_a_name_of_its_own_names_the_queue_too():
     assert (Moved.job_options.name, Moved.job_options.queue) == ("OldName", "old_name")
 
 
-def test_options_are_inherited_and_overridden_but_name_and_queue_are_a_class_own():
+def test_options_are_inherited_and_overridden_but_the_name_is_a_class_own():
     class Urgent(SendWelcomeEmail, priority=1, backoff=Constant(1)):
         pass
 
     options = Urgent.job_options
-    assert (options.name, options.queue, options.attempts) == ("Urgent", "urgent", 5)
+    assert (options.name, options.queue, options.attempts) == ("Urgent", SendWelcomeEmail.job_options.queue, 5)
     assert (options.priority, options.backoff) == (1, Constant(1))
     assert SendWelcomeEmail.job_options.priority == 2
+
+
+def test_a_queue_that_no_class_named_is_not_inherited():
+    class Unnamed(Job, attempts=7):
+        pass
+
+    class Child(Unnamed):
+        pass
+
+    assert (Child.job_options.queue, Child.job_options.attempts) == ("child", 7)
+
+
+def test_what_is_assigned_without_an_annotation_is_refused():
+    with pytest.raises(
+        TypeError, match=r"job class Bare: user_id has no annotation, so it is no field; write user_id: int"
+    ):
+
+        class Bare(Job):
+            user_id = 5
+
+    class Allowed(Job):
+        SHARED = 5
+        _hidden = 6
+        shared: ClassVar = 7
+        user_id: int = 8
+
+        @property
+        def double(self):
+            return 2 * self.user_id
+
+        @staticmethod
+        def help_out():
+            return 1
+
+    assert Allowed(user_id=9).double == 18
+
+
+def test_a_field_cannot_be_called_job():
+    with pytest.raises(TypeError, match="job class Meta: a field cannot be called job, which names the class"):
+
+        class Meta(Job):
+            job: int
 
 
 def test_fields_are_arguments_by_name():

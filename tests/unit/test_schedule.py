@@ -119,10 +119,14 @@ def test_a_periodic_class_needs_defaults():
     class Base(Job, every=60):
         depth: int = 1
 
+    class Plain(Base):
+        folder: str
+
     assert Base.job_options.schedule.text == "every 60.0"
+    assert Plain.job_options.schedule is None, "or its work would be done twice a tick"
     with pytest.raises(TypeError, match=r"give a default to folder, mask$"):
 
-        class Tidy(Base):
+        class Tidy(Base, every=60):
             folder: str
             mask: str
             count: int = 0

@@ -109,7 +109,7 @@ def test_what_needs_a_server_says_so(client):
 def test_a_job_of_another_class_fails_where_it_is_enqueued(client):
     with pytest.raises(BodyInvalid, match="known: Count"):
         client.enqueue(Lines(body=b'{"job":"Lines"}'))
-    with pytest.raises(BodyInvalid, match="does not fit"):
+    with pytest.raises(BodyInvalid, match="does not fit its class Count: end: expected int, got str"):
         client.enqueue(Count(end="many"))
     assert client.outcomes == []
 
