@@ -2,6 +2,7 @@
 
 import sys
 
+import psutil
 import pytest
 
 from pinlater import JobState
@@ -67,3 +68,20 @@ def test_a_job_that_is_deleted_while_it_runs_ends_and_is_no_success(client, fold
         assert ("jobs_total", queue, kind, "succeeded") not in figures(worker)
     assert worker.stop() == 0
     assert worker.log.count("no longer this worker's") == 2
+
+
+def test_a_worker_that_stood_still_learns_that_its_job_went_on_elsewhere(client, folder, start):
+    (folder / "endless.py").write_text(JOBS)
+    first = start("--processes", 1, "--lease", 1, modules=("endless",))
+    job = put(client, "Beats", "counts")
+    wait_for(lambda: "Beats begin" in ran(folder), what=lambda: first.log)
+    frozen = [psutil.Process(first.process.pid), *first.children("pinlater-worker")]
+    for process in frozen:
+        process.suspend()
+    start("--processes", 1, "--lease", 1, modules=("endless",))
+    wait_for(lambda: ran(folder).count("Beats begin") == 2)
+    for process in frozen:
+        process.resume()
+    first.await_log("no longer this worker's", 60)
+    assert ran(folder).count("Beats cleanup") == 1
+    assert client.lookup([job])[job].state is JobState.IN_PROGRESS
