@@ -13,6 +13,7 @@ from pinlater import __version__
 from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.modules import load_job_classes, make_codec, refuse_plain, unnamed_queues
+from pinlater.worker.keeper.leftovers import mark_environment
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.output import show_output
 from pinlater.worker.pools import JobPool
@@ -35,6 +36,7 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
     if options.reload:
         sys.dont_write_bytecode = True  # it is told from stale by seconds and size: two quick edits can look the same
     show_output()
+    mark_environment(shared.origin.id)
     try:
         kinds = load_job_classes(options.modules)
         codec = make_codec(kinds, options.queues)

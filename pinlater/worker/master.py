@@ -15,6 +15,7 @@ from pinlater.worker.boot import run_job_process
 from pinlater.worker.endpoint import listen
 from pinlater.worker.figures import Figures
 from pinlater.worker.keeper.keeper import Keeper
+from pinlater.worker.keeper.leftovers import end_leftovers
 from pinlater.worker.keeper.reporter import Reporter
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
@@ -78,7 +79,11 @@ def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:
 
 
 def _keeper_pool(options: Options, shared: Shared) -> Pool:
+    def end_leftovers_of_jobs() -> None:
+        end_leftovers(shared.origin.id, [slot.identity.pid for pool in shared.places for slot in shared.slots(pool)])
+
     def run(child: Child) -> int:
+        child.on_master_death(end_leftovers_of_jobs)
         child.ready()
         sheet = shared.tally.keeper
         sheet.reopen()

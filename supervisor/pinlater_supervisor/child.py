@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from math import inf
@@ -10,8 +11,9 @@ from time import monotonic
 from types import FrameType
 from typing import NamedTuple
 
-from pinlater_supervisor import signals
+from pinlater_supervisor import linux, signals
 from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
+from pinlater_supervisor.exits import EX_SOFTWARE
 from pinlater_supervisor.memory import rss_bytes
 
 Hook = Callable[[], object]
@@ -43,7 +45,7 @@ class Child:
 
     def __init__(self, place: Place, cell: Cell, title: str, doorbell: int) -> None:
         self.pool, self.slot, self.generation = place
-        self.pid = 0
+        self.pid = self._master = 0
         self.wakeup_fd = -1
         self._wakeup_writer = -1
         self._title = title
@@ -119,9 +121,30 @@ class Child:
         """Call `hook` like a signal handler when logs should be opened anew (SIGUSR1)."""
         self._reopen_hook = hook
 
+    def on_master_death(self, hook: Hook) -> None:
+        """Call `hook` in the main thread when the master was killed, and end then; only on Linux.
+
+        All children end with their master, whatever killed it. The one that calls this is left for a moment, to tidy
+        up after the others, whose own children have nobody who ends them.
+        """
+
+        def orphaned(_number: int, _frame: FrameType | None) -> None:
+            try:
+                hook()
+            finally:
+                os._exit(EX_SOFTWARE)
+
+        if not linux.can_hear_of_parents_death():
+            return
+        signal.signal(linux.ORPHANED_SIGNAL, orphaned)
+        linux.hear_of_parents_death()
+        if os.getppid() != self._master:
+            orphaned(0, None)
+
     def awake(self) -> None:
         """Become the running process: called once, by the machinery, right after the fork."""
         self.pid = os.getpid()
+        self._master = os.getppid()
         self.wakeup_fd, self._wakeup_writer = signals.nonblocking_pipe()
         self._cell.beat()
         self.title("")

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+ORPHANED_SIGNAL = getattr(signal, "SIGRTMIN", 34) + 4
+"""For a process that is to hear of its parent's death; nobody else uses it."""
+
+
 def die_with_parent() -> None:
     """Have this process killed when its parent dies, however it dies."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def can_hear_of_parents_death() -> bool:
+    return sys.platform == "linux"
+
+
+def hear_of_parents_death() -> None:
+    """Have this process get `ORPHANED_SIGNAL` then, instead of being killed."""
+    _prctl(_PR_SET_PDEATHSIG, ORPHANED_SIGNAL)
 
 
 def adopt_orphans(wanted: bool) -> None:

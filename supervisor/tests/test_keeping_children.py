@@ -219,6 +219,22 @@ def test_a_child_that_leaves_with_0_in_the_midst_of_its_work_is_replaced(start):
     assert master.wait() == 0
 
 
+def test_a_child_may_tidy_up_after_a_master_that_was_killed(start, gone):
+    master = start("""
+        def tidy(child):
+            child.on_master_death(lambda: say("tidied up"))
+            worker(child)
+
+        supervise(Pool(name="jobs", run=worker), Pool(name="heir", run=tidy))
+    """)
+    master.expect_all("ready jobs", "ready heir")
+    pids = [int(line.split()[3]) for line in master.said if line.startswith("ready")]
+    os.kill(master.pid, signal.SIGKILL)
+    master.expect("tidied up")
+    for pid in pids:
+        gone(pid)
+
+
 def test_what_a_child_forks_does_not_answer_for_it(start):
     master = start("""
         import multiprocessing

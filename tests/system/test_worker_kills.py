@@ -42,7 +42,39 @@ def processes_of(worker):
     return [master, *master.children(recursive=True)]
 
 
+STARTS = """
+import os, subprocess, sys, time
+from pinlater import Job
+
+
+class Starts(Job, queue="sleeps"):
+    def run(self, context):
+        with open("started.txt", "a") as file:
+            for has_left in (False, True):
+                file.write(f"{subprocess.Popen(['sleep', '10000'], start_new_session=has_left).pid}\\n")
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(10_000)
+            file.write(f"{pid}\\n")
+        time.sleep(10_000)
+"""
+
+
 # Kill -9
+
+
+def test_what_jobs_have_started_ends_with_a_worker_that_is_killed(start, client, folder):
+    (folder / "starts.py").write_text(STARTS)
+    for _ in range(2):
+        put(client, "Starts", "sleeps")
+    worker = start("--processes", 2, modules=("starts",))
+    file = folder / "started.txt"
+    wait_for(lambda: file.exists() and len(file.read_text().split()) == 6, what=lambda: worker.log)
+    started = [psutil.Process(int(pid)) for pid in file.read_text().split()]
+    others = processes_of(worker)
+    worker.process.kill()
+    _, alive = psutil.wait_procs([*started, *others], timeout=60)
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
 @pytest.mark.parametrize("also_the_keeper", [False, True])
