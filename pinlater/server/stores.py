@@ -119,7 +119,7 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
         regex_seconds=settings.regex_timeout_seconds,
         on_commit=_on_commit(metrics),
     )
-    tasks = (backend.files.run(),)
+    tasks = (backend.files.run(), backend.writes.run())
     return Store(backend, clock.now_ms, tasks, str(settings.data_dir), Arrivals(), tells_servers=True)
 
 

@@ -71,6 +71,17 @@ def test_nothing_is_lost_and_the_server_is_back_when_there_is_room(server, clien
     assert server.child() == process
 
 
+def test_it_is_said_until_there_is_room_again(server, client):
+    assert wait_for(lambda: server.page("/readyz") == (200, "ok\n"))
+    let_files_grow_to(server, FULL_BYTES)
+    fill(client)
+    status, reason = wait_for(lambda: (page := server.page("/readyz"))[0] == 503 and page)
+    assert status == 503
+    assert "the store cannot be written" in reason
+    let_files_grow_to(server, resource.RLIM_INFINITY)
+    assert wait_for(lambda: server.page("/readyz") == (200, "ok\n"))  # nobody has to store anything for that
+
+
 def size_of(server):
     return max(file.stat().st_size for file in server.data.iterdir())
 

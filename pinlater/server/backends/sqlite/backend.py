@@ -47,6 +47,7 @@ from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.settle import AckRequest, settle
 from pinlater.server.backends.sqlite.store import Store
+from pinlater.server.backends.sqlite.write_watch import WriteWatch
 from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.wire.messages import PENDING
 
@@ -132,7 +133,9 @@ class SqliteBackend:
         self._queues = {
             name: self._queue(queue_id, name) for queue_id, name in connection.execute(QUERIES["queues"]).fetchall()
         }
-        self._writer = Writer(connection, _VERBS, now_ms, on_commit)
+        self.writes = WriteWatch(self._write_nothing, now_ms)
+        self._on_commit = on_commit
+        self._writer = Writer(connection, _VERBS, now_ms, self._committed)
         self._readers = Readers(self._store.reader)
         self._renewals_failed_at = -math.inf
 
@@ -142,13 +145,22 @@ class SqliteBackend:
 
     def shard_states(self) -> list[ShardState]:
         """Return how the file is, as the only shard."""
-        fault, since_ms = self.files.fault or "", self.files.since_ms
+        fault, since_ms = self.fault or "", (self.files if self.files.fault else self.writes).since_ms
         return [ShardState(SHARD, str(self._store.path), since_ms, error=fault, ill_in=int(bool(fault)))]
 
     @property
     def fault(self) -> str | None:
         """Why no new jobs are taken; None if they are."""
-        return self.files.fault
+        return self.files.fault or self.writes.fault
+
+    def _committed(self, stats: CommitStats) -> None:
+        if stats.is_failed:
+            self.writes.doubt()
+        self._on_commit(stats)
+
+    async def _write_nothing(self) -> None:
+        """Keep a report that has expired already, and is forgotten in the same transaction."""
+        await self._writer.submit(reports.keep, reports.KeepRequest("nobody", b"", -1))
 
     async def ping_shards(self) -> dict[str, str]:
         """Return nothing: the file is open, so the only shard answers."""
