@@ -9,7 +9,7 @@ import pytest
 
 from pinlater.server.backends.contract import Claim
 from pinlater.server.metrics import Metrics
-from pinlater.server.settings import load_settings
+from pinlater.server.setting_loader import load_settings
 from pinlater.server.stores import open_store
 from tests.support.bench import QUEUE, new_job
 from tests.support.network import Network
