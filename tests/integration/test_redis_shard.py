@@ -214,6 +214,20 @@ def test_nothing_else_is_claimed_under_a_claim_whose_answer_was_lost(bench, prox
     assert bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(alive[0].descriptor)], [])).changed == 1
 
 
+def test_what_the_same_dequeue_has_got_before_is_not_given_back(bench, service, proxy):
+    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
+    bench.run(shard.create_queue(QUEUE))
+    alive, lost = bench.run(shard.enqueue_jobs(QUEUE, [new_job(priority=1), new_job(priority=2)]))
+    held = bench.run(shard.dequeue_jobs(QUEUE, 2, CLAIM, levels=1)).jobs
+    proxy.lose(scripts()["claim"].sha.encode())
+    with pytest.raises(ShardConnectionFailed):
+        bench.run(shard.dequeue_jobs(QUEUE, 1, CLAIM._replace(held=held), levels=2))
+    await_pending(bench, shard, 1)
+    names = [JobDescriptor.parse(name) for name in (alive, lost)]
+    found = bench.run(shard.lookup_jobs(names, include_body=False))
+    assert [record.state for record in found] == [IN_PROGRESS, PENDING]
+
+
 def test_a_server_that_stops_gives_back_what_was_claimed_for_nobody(bench, service, proxy):
     shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
     bench.run(shard.create_queue(QUEUE))

@@ -149,11 +149,14 @@ class Claim(NamedTuple):
         descriptor: the claim's token.
         lease_ms: how long it lasts without a sign of life.
         coverage: share of the shards that are asked, taken at random; rounded half up.
+        held: jobs that the shard has handed out under it already, if the same dequeue asks it once more. Should that
+            answer get lost, they are not given back with the others.
     """
 
     descriptor: str
     lease_ms: int
     coverage: float = 1.0
+    held: Sequence[ClaimedJob] = ()
 
 
 def covered(coverage: float, shards: int) -> int:

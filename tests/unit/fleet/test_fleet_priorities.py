@@ -100,3 +100,23 @@ def test_a_shard_that_hangs_is_not_waited_for_as_long_as_it_hangs(fleet, monkeyp
 
 async def _event():
     return asyncio.Event()
+
+
+def test_a_shard_that_is_asked_again_is_told_what_it_has_handed_out(fleet, monkeypatch):
+    """Should its second answer get lost, what it claimed for the first one is not given back."""
+    told = []
+    shard = type(next(iter(fleet.shards.values())))
+    dequeue = shard.dequeue_jobs
+
+    async def noting(self, queue, limit, claim, **options):
+        told.append((self.name, [job.descriptor for job in claim.held]))
+        return await dequeue(self, queue, limit, claim, **options)
+
+    monkeypatch.setattr(shard, "dequeue_jobs", noting)
+    for name in fleet.shards:
+        put(fleet, name, 1, 1, 2, 3)
+    assert len(fleet.dequeue_jobs(QUEUE, 100, CLAIM).jobs) == 16
+    for name in fleet.shards:
+        first, second, third = [held for asked, held in told if asked == name]
+        assert (len(first), len(second), len(third)) == (0, 2, 3)
+        assert {JobDescriptor.parse(descriptor).shard for descriptor in third} == {name}

@@ -137,16 +137,18 @@ class Claiming:
         is_enough = False
 
         async def dequeue(shard: Shard) -> Dequeued:
+            held = got.held_at(shard.name)
             found = await shard.dequeue_jobs(
                 wanted.queue,
                 got.wanted,
-                wanted.claim,
+                wanted.claim._replace(held=held) if held else wanted.claim,
                 max_bytes=got.room_bytes,
                 want_next_due=wanted.want_next_due,
                 max_running=room.at(shard.name),
                 levels=levels,
             )
             room.take(shard.name, len(found.jobs))
+            held += found.jobs
             return found
 
         def take(found: Dequeued) -> bool:

@@ -22,10 +22,15 @@ class Gathered:
         self.jobs: list[ClaimedJob] = []
         self.wanted = limit
         self.room_bytes = max_bytes
+        self._held: dict[str, list[ClaimedJob]] = {}
         self._max_bytes = max_bytes
         self._next_due_ms: int | None = None
         self._has_more = False
         self._is_held = False
+
+    def held_at(self, shard: str) -> list[ClaimedJob]:
+        """Return the jobs of one shard; the list goes on growing."""
+        return self._held.setdefault(shard, [])
 
     def take(self, found: Dequeued) -> bool:
         """Add what a shard handed out; return whether that is enough."""

@@ -232,7 +232,7 @@ class RedisShard:
         except ShardUnreachable:
             raise
         except (ShardConnectionFailed, asyncio.CancelledError):
-            self._strays.add(queue, claim.descriptor)
+            self._strays.add(queue, claim)
             raise
 
     async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:

@@ -8,10 +8,11 @@ import logging
 import time
 from collections.abc import Callable
 
+from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ServiceError
-from pinlater.server.backends.contract import CommitStats
+from pinlater.server.backends.contract import Claim, CommitStats
 from pinlater.server.backends.redis.asking import Asker
-from pinlater.server.backends.redis.working import release
+from pinlater.server.backends.redis.working import ids_of, release
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +41,13 @@ class Strays:
         self._tell = tell
         self._on_commit = on_commit
         self._looks: dict[tuple[str, str], int] = {}
+        self._spared: dict[tuple[str, str], bytes] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, queue: str, claim: str) -> None:
-        """Take note of a claim that has no answer."""
-        self._looks[queue, claim] = _LOOKS
+    def add(self, queue: str, claim: Claim) -> None:
+        """Take note of a claim that has no answer; what it held before is alive."""
+        self._looks[queue, claim.descriptor] = _LOOKS
+        self._spared[queue, claim.descriptor] = ids_of(JobDescriptor.parse(job.descriptor) for job in claim.held)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
@@ -76,11 +79,12 @@ class Strays:
         for queue, claim in list(self._looks):
             released, began = 0, time.monotonic()
             with contextlib.suppress(QueueNotFound):
-                released = await release(self._asker, queue, by="claim", which=claim)
+                spared = self._spared[queue, claim]
+                released = await release(self._asker, queue, by="claim", which=claim, spared=spared)
             if released:
                 log.warning("queue %s: %d jobs were claimed for an answer that got lost; given back", queue, released)
                 self._on_commit(CommitStats(1, time.monotonic() - began, claims_undone=released))
                 self._tell(queue)
             self._looks[queue, claim] -= 1
             if not self._looks[queue, claim]:
-                del self._looks[queue, claim]
+                del self._looks[queue, claim], self._spared[queue, claim]

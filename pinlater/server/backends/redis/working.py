@@ -38,6 +38,9 @@ _NO_JOBS = ((), (), (), (), (), 0)
 _body = attrgetter("body")
 _priority = attrgetter("priority")
 
+NO_IDS = pack([])
+"""No jobs, as a script takes them."""
+
 _CLAIMS_AT_ONCE = 500
 """So many claims are looked at by one script."""
 
@@ -101,7 +104,7 @@ async def claim(
     max_running: int | None = None,
 ) -> Dequeued:
     """Claim jobs, or only look at them when ``claim_as`` is None. Never sent twice: see ``Strays``."""
-    descriptor, lease_ms, _ = claim_as or Claim("", 0)
+    descriptor, lease_ms, *_ = claim_as or Claim("", 0)
     has_more, is_held, next_due, columns, bodies = await asker.ask(
         "claim",
         queue,
@@ -204,12 +207,20 @@ async def checkpoint(asker: Asker, queue: str, checkpoints: Sequence[Checkpoint]
     return Settled(changed, len(checkpoints) - changed, due, tuple(checkpoints[place].job for place in lost))
 
 
-async def release(asker: Asker, queue: str, *, by: str, which: str) -> int:
-    """Give back all claims of a source (``by="source"``), or one claim (``by="claim"``); return how many."""
+async def release(asker: Asker, queue: str, *, by: str, which: str, spared: bytes = NO_IDS) -> int:
+    """Give back all claims of a source (``by="source"``), or one claim (``by="claim"``); return how many.
+
+    Args:
+        asker: of the shard.
+        queue: the name of the queue.
+        by: see above.
+        which: source or claim.
+        spared: ``ids_of`` jobs that stay claimed.
+    """
     released, cursor = 0, b"0"
     some: int
     while True:
-        cursor, some = await asker.ask("release", queue, by, which, cursor, _CLAIMS_AT_ONCE)
+        cursor, some = await asker.ask("release", queue, by, which, cursor, _CLAIMS_AT_ONCE, spared)
         released += some
         if cursor == b"0":
             return released
