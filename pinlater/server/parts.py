@@ -17,7 +17,7 @@ from pinlater.server.limits_files import LimitsFiles
 from pinlater.server.metrics import Metrics
 from pinlater.server.monitor import Monitor
 from pinlater.server.overload import Overload
-from pinlater.server.queue_watch import QueueWatch, follow_completions
+from pinlater.server.queue_watch import QueueWatch, follow_completions, forget_missing_queues
 from pinlater.server.rate_limits import RateLimits
 from pinlater.server.reporter import Reporter
 from pinlater.server.service import Service
@@ -144,6 +144,7 @@ def chores(given: Given, parts: Parts) -> Iterator[Coroutine[Any, Any, None]]:
     yield when_on_duty(given.folder / "watch.lock", show)
     yield when_on_duty(given.folder / "monitor.lock", Monitor(backend, parts.broker, settings, metrics).run)
     yield follow_completions(metrics, settings.queue_metrics_seconds)
+    yield forget_missing_queues(backend, metrics, settings.queue_metrics_seconds)
     yield parts.stored.watch()
     yield from parts.files.watches()
     yield from parts.store.tasks

@@ -83,3 +83,22 @@ async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoRet
             metrics.completions_per_second.set(queue, rate)
         metrics.completions_per_second.keep(ended)
         await asyncio.sleep(interval_seconds)
+
+
+async def forget_missing_queues(backend: Backend, metrics: Metrics, interval_seconds: float) -> NoReturn:
+    """Drop the series of queues that do not exist, again and again; to be run by every process.
+
+    A queue may have been deleted by another server, and a call of one that never existed may have been counted. It has
+    to be missed twice: what is counted for a new queue stays.
+    """
+    missed: set[str] = set()
+    while True:
+        await asyncio.sleep(interval_seconds)
+        try:
+            missing = metrics.queues() - await backend.queue_names()
+        except Exception:
+            log.debug("the queues are not known", exc_info=True)
+            continue
+        for queue in missing & missed:
+            metrics.forget_queue(queue)
+        missed = missing

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from pinlater.errors import QueueNotFound
+from pinlater.errors import NoHealthyShards, QueueNotFound
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.recent import RecentRates
 from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
-from pinlater.server.queue_watch import QueueWatch, follow_completions
+from pinlater.server.queue_watch import QueueWatch, follow_completions, forget_missing_queues
 from pinlater.wire.messages import PENDING
 
 NOW_MS = 1_000_000
@@ -132,3 +132,32 @@ def test_the_pace_of_all_processes_counts():
     total = {one.about.name: one for one in snapshots_of(total_of(reports))}
     assert total["pinlater_queue_backlog_seconds"].values == {("email",): 10}
     assert total["pinlater_queue_completions_per_second"].values == {("email",): 6}
+
+
+def test_series_of_queues_that_do_not_exist_are_dropped():
+    class Store:
+        names = frozenset({"real"})
+
+        async def queue_names(self):
+            if not self.names:
+                raise NoHealthyShards("away")
+            return self.names
+
+    async def act():
+        store, metrics = Store(), Metrics()
+        for queue in ("real", "gone"):
+            metrics.acks_succeeded.add(queue)
+            metrics.dequeue_wait_seconds.observe(queue, 1.0)
+            metrics.completions_per_second.set(queue, 1.0)
+        watching = asyncio.create_task(forget_missing_queues(store, metrics, 0))
+        async with asyncio.timeout(60):
+            while metrics.queues() != {"real"}:
+                await asyncio.sleep(0)
+            store.names = frozenset()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert metrics.queues() == {"real"}  # a store that is away knows of none
+            assert metrics.acks_succeeded.value("real") == 1
+        watching.cancel()
+
+    asyncio.run(act())

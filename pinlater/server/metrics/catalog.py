@@ -45,11 +45,17 @@ class Metrics:
         """Return all values as plain data that another thread may render."""
         return [family.snapshot() for family in self._families]
 
+    def queues(self) -> set[str]:
+        """Return the queues that have a series."""
+        return {key for family in self._of_queues() for key in family.labels() if isinstance(key, str)}
+
     def forget_queue(self, queue: str) -> None:
         """Drop the series of a deleted queue."""
-        for family in self._families:
-            if not isinstance(family, Gauge) and family.about.labels == ("queue",):
-                family.forget(queue)
+        for family in self._of_queues():
+            family.forget(queue)
+
+    def _of_queues(self) -> list[Counter | Distribution | Levels]:
+        return [one for one in self._families if not isinstance(one, Gauge) and one.about.labels == ("queue",)]
 
     def _add_calls(self) -> None:
         about = About(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -86,6 +86,10 @@ class Counter:
         """Return the counts of a family whose only label is the queue."""
         return {key: count for key, count in self._values.items() if isinstance(key, str)}
 
+    def labels(self) -> Collection[Key]:
+        """Return the labels of all series."""
+        return self._values.keys()
+
     def forget(self, key: Key) -> None:
         """Drop a series."""
         self._values.pop(key, None)
@@ -156,6 +160,10 @@ class Distribution:
         """Return how many values a series has; 0 if there is none."""
         return self._series[key].count if key in self._series else 0
 
+    def labels(self) -> Collection[Key]:
+        """Return the labels of all series."""
+        return self._series.keys()
+
     def forget(self, key: Key) -> None:
         """Drop a series."""
         self._series.pop(key, None)
@@ -205,6 +213,10 @@ class Levels:
     def keep(self, keys: Container[Key]) -> None:
         """Drop all other series."""
         self._values = {key: value for key, value in self._values.items() if key in keys}
+
+    def labels(self) -> Collection[Key]:
+        """Return the labels of all series."""
+        return self._values.keys()
 
     def forget(self, key: Key) -> None:
         """Drop a series."""
