@@ -68,6 +68,21 @@ def test_an_idle_queue_is_looked_at_once_a_shard_and_a_single_shard_needs_no_loo
     assert (fleet.asked_for("front"), fleet.asked_for("dequeue")) == ([], ["1"])
 
 
+def test_a_crowd_looks_together_and_misses_nothing_that_comes_here(fleet, monkeypatch):
+    monkeypatch.setattr("pinlater.server.backends.fleet.fronts.FRESH_SECONDS", 3600)
+    for shard in "1234":
+        put(fleet, shard, *[2] * 20)
+    for _ in range(20):
+        assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [2, 2]
+    assert len(fleet.asked_for("front")) == 4
+    fleet.enqueue_jobs(QUEUE, [new_job(priority=1)])
+    assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [1, 2]
+    while fleet.dequeue_jobs(QUEUE, 7, CLAIM).jobs:
+        pass
+    put(fleet, "3", 3)  # of another server: nothing is never remembered
+    assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [3]
+
+
 def test_a_shard_that_fails_between_look_and_claim_keeps_no_other_priority_back(fleet):
     put(fleet, "1", 1)
     put(fleet, "2", 3)
@@ -85,7 +100,7 @@ def test_a_shard_that_fails_between_look_and_claim_keeps_no_other_priority_back(
 
 
 def test_a_shard_that_hangs_is_not_waited_for_as_long_as_it_hangs(fleet, monkeypatch):
-    monkeypatch.setattr("pinlater.server.backends.fleet.claiming.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("pinlater.server.backends.fleet.fronts.PATIENCE_SECONDS", 0.05)
     put(fleet, "1", 2)
 
     async def hang(queue):

@@ -177,7 +177,8 @@ class FleetBackend:
         def call(member: Member, some: Sequence[NewJob], part: IdempotencyKey | None) -> Awaitable[list[str]]:
             return self._ask_owner(member, queue, lambda shard: shard.enqueue_jobs(queue, some, once=part))
 
-        return await storing.store(self._roster, given, call)
+        with self._claiming.fronts.changing(queue):
+            return await storing.store(self._roster, given, call)
 
     async def import_jobs(
         self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
@@ -189,7 +190,8 @@ class FleetBackend:
         def call(member: Member, some: Sequence[JobRecord], part: IdempotencyKey | None) -> Awaitable[list[str]]:
             return self._ask_owner(member, queue, lambda shard: shard.import_jobs(queue, some, once=part))
 
-        return await storing.store(self._roster, given, call)
+        with self._claiming.fronts.changing(queue):
+            return await storing.store(self._roster, given, call)
 
     async def _ask_owner(self, member: Member, queue: str, call: Call[_T]) -> _T:
         try:
@@ -225,13 +227,20 @@ class FleetBackend:
         return await self._claiming.peek(queue, limit, max_bytes)
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
-        return await addressed.ack(self._roster, queue, succeeded, failed)
+        settled = await addressed.ack(self._roster, queue, succeeded, failed)
+        if failed:
+            self._claiming.fronts.forget(queue)
+        return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
-        return await addressed.checkpoint(self._roster, queue, checkpoints)
+        settled = await addressed.checkpoint(self._roster, queue, checkpoints)
+        if settled.due_ms is not None:
+            self._claiming.fronts.forget(queue)
+        return settled
 
     async def release_claims(self, queue: str, source: str) -> int:
-        return await self._sum(lambda shard: shard.release_claims(queue, source))
+        with self._claiming.fronts.changing(queue):
+            return await self._sum(lambda shard: shard.release_claims(queue, source))
 
     # Looking
 
@@ -275,11 +284,12 @@ class FleetBackend:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        return await changing.up_to(
-            self._roster,
-            changing.Limit(queue, limit, once),
-            lambda shard, left: shard.retry_failed_jobs(queue, priority, attempts, run_after_ms, left, once=once),
-        )
+        with self._claiming.fronts.changing(queue):
+            return await changing.up_to(
+                self._roster,
+                changing.Limit(queue, limit, once),
+                lambda shard, left: shard.retry_failed_jobs(queue, priority, attempts, run_after_ms, left, once=once),
+            )
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
         return await changing.up_to(
@@ -297,9 +307,12 @@ class FleetBackend:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        return await addressed.count(
-            self._roster, jobs, lambda shard, own: shard.retry_these_jobs(queue, own, attempts, run_after_ms, once=once)
-        )
+        with self._claiming.fronts.changing(queue):
+            return await addressed.count(
+                self._roster,
+                jobs,
+                lambda shard, own: shard.retry_these_jobs(queue, own, attempts, run_after_ms, once=once),
+            )
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
@@ -318,6 +331,8 @@ class FleetBackend:
         for expired in (one for _, found in answers for one in found):
             retried[expired.queue] += expired.retried
             failed[expired.queue] += expired.failed
+        for queue in retried:
+            self._claiming.fronts.forget(queue)
         return [Expired(queue, retried[queue], failed[queue]) for queue in retried]
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:

@@ -10,12 +10,14 @@ from typing import NamedTuple
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
-from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all, ask_in_turn, no_healthy_shards
+from pinlater.server.backends.fleet import asking
+from pinlater.server.backends.fleet.asking import ask_all, ask_in_turn, no_healthy_shards
+from pinlater.server.backends.fleet.fronts import Fronts, Seen
 from pinlater.server.backends.fleet.gathered import Gathered
 from pinlater.server.backends.fleet.limits import RoomToRun
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
-from pinlater.server.backends.fleet.shard import Front, Shard
+from pinlater.server.backends.fleet.shard import Shard
 from pinlater.server.backends.fleet.turns import AskOwner, Turns
 from pinlater.server.seldom import Seldom
 
@@ -39,6 +41,9 @@ class Wanted(NamedTuple):
 class Claiming:
     """Claims jobs from shards.
 
+    Attributes:
+        fronts: what there is to claim.
+
     Args:
         roster: the shards.
         ask_owner: asks a shard about a queue, which it is given before, should only others have it.
@@ -46,6 +51,7 @@ class Claiming:
 
     def __init__(self, roster: Roster, ask_owner: AskOwner) -> None:
         self._roster = roster
+        self.fronts = Fronts()
         self._turns = Turns(roster, ask_owner)
 
     async def dequeue(self, wanted: Wanted) -> Dequeued:
@@ -104,31 +110,28 @@ class Claiming:
         return got.dequeued()
 
     async def _by_priority(self, members: Sequence[Member], wanted: Wanted, got: Gathered, room: RoomToRun) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        failure: ServiceError | None = None
+        known = self.fronts.known(wanted.queue, members)
+        if known is not None and await self._ask_owners(known, wanted, got, room):
+            return
+        seen = await self.fronts.look(wanted.queue, members)
+        got.expect(seen.next_due_ms)
+        await self._ask_owners(seen, wanted, got, room)
 
-        async def look(shard: Shard) -> Front:
-            nonlocal failure
-            try:
-                return await shard.front(wanted.queue)
-            except (QueueNotFound, ShardConnectionFailed):
-                raise
-            except ServiceError as error:  # a refusal of one shard hides no job of the others
-                failure = error
-                return Front([], None)
-
-        fronts = await ask_all(members, look, patience=PATIENCE_SECONDS)
-        for _, front in fronts:
-            got.expect(front.next_due_ms)
-        for priority in sorted({priority for _, front in fronts for priority in front.priorities}):
-            owners = [member for member, front in fronts if priority in front.priorities]
-            try:
-                if await self._ask(owners, priority, wanted, got, room) or time.monotonic() > deadline:
-                    return
-            except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
-                failure = error
+    async def _ask_owners(self, seen: Seen, wanted: Wanted, got: Gathered, room: RoomToRun) -> bool:
+        """Claim the first priority from all shards that have it, then the second; return whether that is enough."""
+        deadline = time.monotonic() + asking.PATIENCE_SECONDS
+        failure = seen.failure
+        for priority in seen.priorities:
+            for member in seen.owners(priority):
+                try:
+                    if await self._ask([member], priority, wanted, got, room) or time.monotonic() > deadline:
+                        return True
+                except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
+                    failure = error
+                seen.exhausted(member, priority)
         if failure is not None:
             raise failure
+        return False
 
     async def _ask(
         self, members: Sequence[Member], levels: int | None, wanted: Wanted, got: Gathered, room: RoomToRun

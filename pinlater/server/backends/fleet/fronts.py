@@ -1,0 +1,105 @@
+"""Fronts: which priorities of a queue the shards have to hand out; looked at, and remembered for a moment."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all
+from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.shard import Front, Shard
+
+FRESH_SECONDS = 0.05
+"""What was seen is remembered for so long, or until jobs come by this server: dequeues of a crowd look together."""
+
+
+class Seen(NamedTuple):
+    """What was seen of a queue.
+
+    Attributes:
+        until: is not to be believed later, in monotonic seconds.
+        fronts: by shard; what turns out to be handed out by now is taken away.
+        failure: what a shard refused to tell.
+    """
+
+    until: float
+    fronts: dict[Member, set[int]]
+    next_due_ms: int | None
+    failure: ServiceError | None
+
+    def owners(self, priority: int) -> list[Member]:
+        """Return the shards that have jobs of a priority to hand out, in random order."""
+        owners = [member for member, priorities in self.fronts.items() if priority in priorities]
+        random.shuffle(owners)
+        return owners
+
+    @property
+    def priorities(self) -> list[int]:
+        """All priorities that there are to hand out."""
+        return sorted({priority for priorities in self.fronts.values() for priority in priorities})
+
+    def exhausted(self, member: Member, priority: int) -> None:
+        """Take note that a shard has no more jobs of the priorities up to this one."""
+        self.fronts[member] = {other for other in self.fronts[member] if other > priority}
+
+
+class Fronts:
+    """Looks at the fronts of queues."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Seen] = {}
+
+    def known(self, queue: str, members: Sequence[Member]) -> Seen | None:
+        """Return what was seen a moment ago, if these shards were looked at and have something to hand out."""
+        seen = self._seen.get(queue)
+        if seen is None or time.monotonic() > seen.until or seen.fronts.keys() != set(members):
+            return None
+        return seen if seen.priorities else None
+
+    async def look(self, queue: str, members: Sequence[Member]) -> Seen:
+        """Look at these shards, and remember what was seen.
+
+        Raises:
+            QueueNotFound: all that answered lack the queue.
+            NoHealthyShards: none answered.
+        """
+        until = time.monotonic() + FRESH_SECONDS
+        failure: ServiceError | None = None
+
+        async def front(shard: Shard) -> Front:
+            nonlocal failure
+            try:
+                return await shard.front(queue)
+            except (QueueNotFound, ShardConnectionFailed):
+                raise
+            except ServiceError as error:  # a refusal of one shard hides no job of the others
+                failure = error
+                return Front([], None)
+
+        self._seen.pop(queue, None)
+        looked = self._seen[queue] = Seen(0.0, {}, None, None)  # unless it is forgotten while it is under way
+        answers = await ask_all(members, front, patience=PATIENCE_SECONDS)
+        due = min((front.next_due_ms for _, front in answers if front.next_due_ms is not None), default=None)
+        seen = Seen(until, {member: set(front.priorities) for member, front in answers}, due, failure)
+        if self._seen.get(queue) is looked:
+            if seen.priorities:
+                self._seen[queue] = seen
+            else:
+                del self._seen[queue]
+        return seen
+
+    @contextmanager
+    def changing(self, queue: str) -> Iterator[None]:
+        """Remember nothing that was seen before the end of what is done within."""
+        try:
+            yield
+        finally:
+            self.forget(queue)
+
+    def forget(self, queue: str) -> None:
+        """Remember nothing of a queue: jobs have come."""
+        self._seen.pop(queue, None)
