@@ -1,12 +1,14 @@
 """Shards that are dead or ill, and the file that names them."""
 
 import asyncio
+import contextlib
 from collections import Counter
 
 import pytest
 
 from pinlater.errors import (
     NoHealthyShards,
+    ServiceError,
     ShardConnectionFailed,
     UnknownError,
 )
@@ -49,6 +51,21 @@ def test_with_all_shards_dead_calls_fail_at_once_and_work_again_later(fleet):
         shard.error = None
     fleet.wait_until(lambda: fleet.ill_shards == 0)
     assert fleet.count_jobs(QUEUE, PENDING) == 0
+
+
+def test_a_store_of_which_no_shard_answers_says_so_and_why(fleet):
+    fleet.update(*specs_of("1", "2"))
+    assert fleet.fleet.fault is None
+    make_ill(fleet, "2")
+    assert fleet.fleet.fault is None
+    fleet.shards["1"].error = ShardConnectionFailed("gone")
+    while fleet.fleet.fault is None:
+        with contextlib.suppress(ServiceError):
+            fleet.count_jobs(QUEUE, PENDING)
+    assert fleet.fleet.fault == "no shard of the store answers: gone"
+    for shard in fleet.shards.values():
+        shard.error = None
+    fleet.wait_until(lambda: fleet.fleet.fault is None)
 
 
 def test_each_shard_says_how_it_is_and_since_when(fleet):

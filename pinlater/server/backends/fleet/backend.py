@@ -105,8 +105,10 @@ class FleetBackend:
     @property
     def fault(self) -> str | None:
         """Why no new jobs are taken; None if they are."""
-        is_dead = self.shards > 0 and self.ill_shards == self.shards
-        return "no shard of the store answers" if is_dead else None
+        if not self.shards or self.ill_shards < self.shards:
+            return None
+        reason = next((member.state.error for member in self._roster if member.state.error), "")
+        return f"no shard of the store answers: {reason}".removesuffix(": ")
 
     def shard_states(self) -> list[ShardState]:
         """Return how each shard is."""
