@@ -219,6 +219,7 @@ class JobContext(ABC):
         attempts: int | None = None,
         delay: float | None = None,
         run_at: datetime | float | None = None,
+        unique: str | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
@@ -231,8 +232,9 @@ class JobContext(ABC):
             report = context.step("build", build, self.month)
             context.enqueue(MailReport(path=report), name="mail", delay=3600)
 
-        Should the process die between sending it and keeping that, the next attempt does not start a second one as
-        long as the first waits or runs.
+        Should the answer be lost, or the process die between sending it and keeping that, the next attempt finds the
+        first one: for a day, and after that as long as it waits or runs. Of several shards, the one that took it has
+        to answer then; otherwise there is a second one rather than none.
 
         Args:
             job: what to do.
@@ -242,6 +244,8 @@ class JobContext(ABC):
             attempts: attempts in all.
             delay: seconds from now before which it does not run.
             run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
+            unique: a key, see ``Client.enqueue``: while another job of the queue with it waits or runs, this one is not
+                stored, and the descriptor is that one's.
             backoff: delay before further attempts, see ``Client.enqueue``; the class's unless given, as the next ones.
             timeout: seconds that a run may take.
             stall_after: seconds that it may go without a sign of progress.

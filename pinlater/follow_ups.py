@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
+KEPT_MS = 86_400_000
+"""So long a server is asked to know a follow-up again, however soon that one ends: attempts may be hours apart."""
+
 _MOST_CHARACTERS = 200
+_MOST_TIME = 2**48 - 1
 
 
 def follow_up_key(descriptor: str, run: int, use: str) -> str:
@@ -20,3 +26,14 @@ def follow_up_key(descriptor: str, run: int, use: str) -> str:
     if len(key) > _MOST_CHARACTERS:
         raise ValueError(f"the name of a follow-up job is too long, {len(use)} characters: {use[:60]!r}...")
     return key
+
+
+def idempotency_key(key: str, created_at_ms: int | None) -> bytes:
+    """Return what a server knows a follow-up by also when that one has ended.
+
+    Args:
+        key: of ``follow_up_key``.
+        created_at_ms: when the job that wants it was enqueued: stores begin their descriptors anew.
+    """
+    moment = min(max(created_at_ms or 0, 0), _MOST_TIME)
+    return moment.to_bytes(6, "big") + hashlib.blake2b(key.encode(), digest_size=10).digest()

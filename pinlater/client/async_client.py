@@ -130,6 +130,7 @@ class AsyncClient(AsyncVerbs):
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
+        unique: Callable[[Job], str | None] | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - of the job, not of this call
         stall_after: float | None = None,
@@ -145,6 +146,7 @@ class AsyncClient(AsyncVerbs):
                 delay=delay,
                 run_at=run_at,
                 status=status,
+                unique=unique,
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,

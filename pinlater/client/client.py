@@ -164,6 +164,7 @@ class Client(Verbs):
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
+        unique: Callable[[Job], str | None] | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
@@ -178,12 +179,14 @@ class Client(Verbs):
         Args:
             jobs: what to do.
             batch_size: jobs in one call, at most.
-            queue: see ``enqueue`` for this and the next nine.
+            queue: see ``enqueue`` for this and the next ten.
             priority: of all jobs.
             attempts: of all jobs.
             delay: of all jobs, counted from this call.
             run_at: of all jobs.
             status: of all jobs.
+            unique: returns the key of a job, or None, see ``enqueue``; such as ``lambda job: f"bill {job.number}"``.
+                Jobs that are there already count as stored.
             backoff: of all jobs.
             timeout: of all jobs.
             stall_after: of all jobs.
@@ -201,6 +204,7 @@ class Client(Verbs):
                 delay=delay,
                 run_at=run_at,
                 status=status,
+                unique=unique,
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -34,6 +34,10 @@ class _Plan(NamedTuple):
     attempts: int
 
 
+UniqueOf = Callable[[Job], str | None]
+"""Returns the unique key of a job, or None if it has none."""
+
+
 class EnqueueOptions:
     """What an enqueue says instead of the job's class.
 
@@ -44,7 +48,7 @@ class EnqueueOptions:
         delay: seconds from now before which the job does not run.
         run_at: or that moment itself: epoch seconds, or a datetime (naive ones are local time).
         status: text to begin the custom status with.
-        unique: key of the job; see ``Client.enqueue``.
+        unique: key of the job, or what returns that of a job; see ``Client.enqueue``.
         backoff: delay before further attempts; None is the class's.
         timeout: seconds that a run may take; None is the class's.
         stall_after: seconds that a run may go without a sign of progress; None is the class's.
@@ -65,7 +69,7 @@ class EnqueueOptions:
         delay: float | None = None,
         run_at: datetime | float | None = None,
         status: str = "",
-        unique: str | None = None,
+        unique: str | UniqueOf | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
@@ -80,8 +84,8 @@ class EnqueueOptions:
             raise ValueError(f"priority={priority} must be between 1 (served first) and 127")
         if attempts is not None and attempts < 1:
             raise ValueError(f"attempts={attempts} counts the first one and must be at least 1")
-        if unique is not None and not unique:
-            raise ValueError("unique='' is no key; leave it out if the job has none")
+        if isinstance(unique, str):
+            _check_unique(unique)
         self._queue = queue
         self._priority = priority
         self._attempts = attempts
@@ -89,7 +93,8 @@ class EnqueueOptions:
         self._wait_seconds = 0.0 if self._run_after_ms is None else self._run_after_ms / 1000 - time.time()
         self._give_up_after = give_up_after
         self._status = status
-        self._unique = unique
+        self._unique = None if callable(unique) else unique
+        self._unique_of = unique if callable(unique) else None
         policy = policy_of(backoff, timeout, stall_after, give_up_after)
         self._has_policy = policy is not None
         self._kept = Kept(policy=policy, trace=trace or None) if policy is not None or trace else None
@@ -118,7 +123,8 @@ class EnqueueOptions:
             raise BodyTooLarge(
                 f"a {job.job_options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
             )
-        return PinLaterJob(body, plan.priority, self._run_after_ms, plan.attempts, self._status, self._unique)
+        unique = self._unique if self._unique_of is None else _key_by(self._unique_of, job)
+        return PinLaterJob(body, plan.priority, self._run_after_ms, plan.attempts, self._status, unique)
 
     def _plan_of(self, job: Job) -> _Plan:
         """Return what holds for all jobs of a class, which so is found out once."""
@@ -139,6 +145,20 @@ class EnqueueOptions:
                 f"a {options.name} that waits for {self._wait_seconds:.0f} s would never run: "
                 f"its give_up_after of {most_seconds:g} s counts from the enqueue; give it a longer one"
             )
+
+
+def _key_by(unique_of: UniqueOf, job: Job) -> str | None:
+    key = unique_of(job)
+    if key is not None:
+        _check_unique(key)
+    return key
+
+
+def _check_unique(key: object) -> None:
+    if not isinstance(key, str):
+        raise TypeError(f"unique={key!r:.80} is no key; a key is a text")
+    if not key:
+        raise ValueError("unique='' is no key; leave it out if the job has none")
 
 
 def queue_of(job: Job, queue: str | None) -> str:

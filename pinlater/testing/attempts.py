@@ -18,7 +18,7 @@ from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueRespo
 from pinlater.worker.board.holding import ALONE
 from pinlater.worker.board.slot import Slot
 from pinlater.worker.exchange.batch import Batch
-from pinlater.worker.exchange.saver import Encode, Saver
+from pinlater.worker.exchange.saver import Encode, FollowUp, Saver
 from pinlater.worker.running.outcome import Failure, Interruption
 from pinlater.worker.running.outcome import Outcome as RunnersOutcome
 from pinlater.worker.running.run_context import RunContext
@@ -236,5 +236,5 @@ class _DirectSaver(Saver):
         self.keep(encode())
         return True
 
-    def enqueue(self, queue: str, job: PinLaterJob, patience_seconds: float) -> str:  # noqa: ARG002
-        return self._enqueue(queue, job)
+    def enqueue(self, follow_up: FollowUp, patience_seconds: float) -> str:  # noqa: ARG002
+        return self._enqueue(follow_up.queue, follow_up.job)

@@ -1,8 +1,12 @@
-"""A proxy in front of a database that loses answers: what was asked has been done, and nobody hears of it."""
+"""A proxy in front of a server that loses answers: what was asked has been done, and nobody hears of it."""
 
 import contextlib
 import socket
 import threading
+
+
+def _nothing():
+    """Do nothing."""
 
 
 class LossyProxy:
@@ -13,7 +17,7 @@ class LossyProxy:
         lost: how many answers were lost.
 
     Args:
-        target: the port of the database.
+        target: the port of the server.
     """
 
     def __init__(self, target):
@@ -23,14 +27,18 @@ class LossyProxy:
         self.lost = 0
         self._marker = b""
         self._to_lose = 0
+        self._before_cut = _nothing
         self._lock = threading.Lock()
         self._socks = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose(self, marker, count=1):
-        """Cut the next so many connections that ask for something with ``marker`` in it, instead of the answer."""
+    def lose(self, marker, count=1, before_cut=_nothing):
+        """Cut the next so many connections that ask for something with ``marker`` in it, instead of the answer.
+
+        What is asked for is done by then; ``before_cut`` is called between.
+        """
         with self._lock:
-            self._marker, self._to_lose = marker, count
+            self._marker, self._to_lose, self._before_cut = marker, count, before_cut
 
     def cut(self):
         """Cut all connections, whatever is on its way there or back."""
@@ -76,6 +84,7 @@ class LossyProxy:
     def _answer(self, server, client, loses):
         def pass_on(data):
             if loses.is_set():
+                self._before_cut()
                 self.lost += 1
                 return False
             client.sendall(data)

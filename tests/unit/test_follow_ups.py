@@ -7,7 +7,7 @@ import pytest
 from pinlater import Constant, Job, RawJob
 from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, QueueNotFound, ServerUnavailable
-from pinlater.follow_ups import follow_up_key
+from pinlater.follow_ups import follow_up_key, idempotency_key
 from pinlater.kept import Again, Kept, kept_in
 from pinlater.policy import Policy, policy_in
 from pinlater.testing import FakeContext, LocalServer, run_inline
@@ -53,18 +53,20 @@ class Saver:
 
     def __init__(self):
         self.said = []
+        self.keys = []
         self.refusal = None
 
     def save(self, batch, position, encode, patience_seconds):
         self.said.append(kept_in(encode()).enqueued)
         return True
 
-    def enqueue(self, queue, job, patience_seconds):
+    def enqueue(self, follow_up, patience_seconds):
         assert patience_seconds == 30.0
         if self.refusal is not None:
             raise self.refusal
-        self.said.append((queue, job))
-        return f"{queue}:s1:p1:{len(self.said)}"
+        self.said.append(follow_up[:2])
+        self.keys.append(follow_up[2:])
+        return f"{follow_up.queue}:s1:p1:{len(self.said)}"
 
 
 def worker_context(job, body=None, saver=None):
@@ -111,12 +113,30 @@ def test_one_that_was_sent_and_not_kept_is_sent_with_the_same_key(saver):
     for _ in range(2):
         worker_context(Bill(), saver=saver).enqueue(Mail(), name="a")
     assert saver.said[0][1].uniqueKey == saver.said[2][1].uniqueKey
+    assert saver.keys[0] == saver.keys[1]
 
 
 def test_each_run_has_its_own(saver):
     body = encode_body(Bill(), Kept(again=Again(1, run=4)))
     worker_context(Bill(), body=body, saver=saver).enqueue(Mail(), name="a")
     assert saver.said[0][1].uniqueKey == "bills:s1:p1:7/4/a"
+    worker_context(Bill(), saver=saver).enqueue(Mail(), name="a")
+    worker_context(Bill(), saver=saver).enqueue(Mail(), name="b")
+    assert len({key for key, _ in saver.keys}) == 3
+    assert {len(key) for key, _ in saver.keys} == {16}
+
+
+def test_a_follow_up_may_have_a_key_of_its_own_and_is_known_again_all_the_same(saver):
+    for key in (None, "report of May"):
+        worker_context(Bill(), saver=saver).enqueue(Mail(), name="a", unique=key)
+    assert saver.said[2][1].uniqueKey == "report of May"
+    assert saver.keys[0] == saver.keys[1]
+
+
+def test_jobs_of_another_store_have_other_follow_ups():
+    here, there = (idempotency_key("bills:s1:p1:7/0/a", moment) for moment in (1, 2))
+    assert here != there
+    assert {len(idempotency_key("a", moment)) for moment in (None, -1, 2**63)} == {16}
 
 
 @pytest.mark.parametrize("refusal", [QueueNotFound("mail"), ServerUnavailable("gone")])

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pinlater_supervisor import Child
 
+from pinlater.client.idempotency import may_have_been_carried_out
 from pinlater.errors import (
     BodyTooLarge,
     CallError,
@@ -22,6 +23,7 @@ from pinlater.errors import (
     ServerUnavailable,
     StaleClaims,
 )
+from pinlater.follow_ups import KEPT_MS
 from pinlater.wire.messages import (
     PinLaterCheckpointJobRequest,
     PinLaterCheckpointJobsRequest,
@@ -49,6 +51,22 @@ _REST_FACTOR = 10
 """So many times as long as a connection was looked for in vain, no job is held up for another one."""
 
 log = logging.getLogger(__name__)
+
+
+class FollowUp(NamedTuple):
+    """A job that another one wants to be enqueued.
+
+    Attributes:
+        queue: queue to go to.
+        job: what is sent of it.
+        key: by which a server knows it again.
+        may_be_there: an earlier attempt may have enqueued it, on any shard.
+    """
+
+    queue: str
+    job: PinLaterJob
+    key: bytes
+    may_be_there: bool
 
 
 class _Offer:
@@ -149,15 +167,19 @@ class Saver:
             return False
         return True
 
-    def enqueue(self, queue: str, job: PinLaterJob, patience_seconds: float) -> str:
-        """Store a job; return its descriptor.
+    def enqueue(self, follow_up: FollowUp, patience_seconds: float) -> str:
+        """Store a job, once however often it is sent; return its descriptor.
 
         Raises:
             ClientError: it is refused.
             CallError, ServerError: no server took it within ``patience_seconds``, as far as we know.
         """
+        queue, job, key, may_be_there = follow_up
+        context = RequestContext(
+            source=self._context.source, idempotencyKey=key, isRepeat=may_be_there, keepResultMillis=KEPT_MS
+        )
         request = PinLaterEnqueueRequest(queue, [job])
-        reply = self._insist("enqueueJobs", partial(_enqueue_of, self._context, request), patience_seconds)
+        reply = self._insist("enqueueJobs", partial(_enqueue_of, context, request), patience_seconds)
         descriptor: str = reply.jobDescriptors[0]
         return descriptor
 
@@ -232,6 +254,7 @@ class Saver:
                     if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
                         self._note(UNSAVED, method, arguments)
                         raise
+                    may_have_been_carried_out(arguments)
                 else:
                     self._note(SAVED, method, arguments)
                     return reply

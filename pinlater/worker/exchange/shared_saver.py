@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pinlater_supervisor import Child
 
+from pinlater.client.idempotency import may_have_been_carried_out
 from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavailable
 from pinlater.wire.messages import RequestContext
 from pinlater.worker.board.holding import RUNNING
@@ -165,6 +166,7 @@ class SharedSaver(Saver):
         if self._is_worth_another_try(errand, reply):
             later = errand if saves is None else saves.failed(errand)
             if later is not None:
+                may_have_been_carried_out(later.arguments)
                 later.retry_at = time.monotonic() + self._connector.delay_seconds
                 self._again.append(_Wanted(later, saves))
                 return

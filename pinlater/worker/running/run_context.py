@@ -18,7 +18,7 @@ from pinlater.client.jobs import EnqueueOptions
 from pinlater.codec import encode_body
 from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, ClaimLost, JobExpired, JobInterrupted
-from pinlater.follow_ups import follow_up_key
+from pinlater.follow_ups import follow_up_key, idempotency_key
 from pinlater.interruptible import InterruptibleContext
 from pinlater.job import Job, RawJob
 from pinlater.kept import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed, with_progress
@@ -30,7 +30,7 @@ from pinlater.traces import Sending, Untraced
 from pinlater.uses import Uses
 from pinlater.worker.exchange.batch import Batch
 from pinlater.worker.exchange.pipeline import CALL_SECONDS
-from pinlater.worker.exchange.saver import Encode, Saver
+from pinlater.worker.exchange.saver import Encode, FollowUp, Saver
 from pinlater.worker.running.allowance import Allowance
 
 _AGAIN_SECONDS = 1.0
@@ -199,6 +199,7 @@ class RunContext(InterruptibleContext):
         attempts: int | None = None,
         delay: float | None = None,
         run_at: datetime | float | None = None,
+        unique: str | None = None,
         backoff: Backoff | None = None,
         timeout: float | None = None,
         stall_after: float | None = None,
@@ -210,6 +211,7 @@ class RunContext(InterruptibleContext):
         enqueued, use = self._kept.enqueued, self._follow_up_uses.next(name)
         if use in enqueued:
             return enqueued[use]
+        key = follow_up_key(self.descriptor, self._kept.run, use)
         with self._sending(queue or job.job_options.queue) as sending:
             options = EnqueueOptions(
                 queue=queue,
@@ -217,7 +219,7 @@ class RunContext(InterruptibleContext):
                 attempts=attempts,
                 delay=delay,
                 run_at=run_at,
-                unique=follow_up_key(self.descriptor, self._kept.run, use),
+                unique=key if unique is None else unique,
                 backoff=backoff,
                 timeout=timeout,
                 stall_after=stall_after,
@@ -225,12 +227,16 @@ class RunContext(InterruptibleContext):
                 trace=sending.trace,
             )
             target = options.queue_of(job)
+            follow_up = FollowUp(target, options.struct(job), self._idempotency_key(key), self.attempt > 1)
             with self._calling(self._patience_seconds):
-                descriptor = self._saver.enqueue(target, options.struct(job), self._patience_seconds)
+                descriptor = self._saver.enqueue(follow_up, self._patience_seconds)
             sending.stored([target], 1, descriptor)
         enqueued[use] = descriptor
         self._save_surely()
         return descriptor
+
+    def _idempotency_key(self, key: str) -> bytes:
+        return idempotency_key(key, self._batch.metadata[self._position].createdAtTimestampMillis)
 
     def _sending(self, queue: str) -> Sending:
         return Untraced(self.trace_context) if self.run_trace is None else self.run_trace.sending(queue)
