@@ -1,10 +1,11 @@
-"""Calls whose answer is lost when the server has carried them out: sent again, they are done once, and counted right."""
+"""Calls whose answer is lost when the server has carried them out: sent again, they are done once and counted."""
 
 import asyncio
 import contextlib
 import os
 import subprocess
 import sys
+import time
 from functools import partial
 
 import pytest
@@ -65,7 +66,8 @@ class World:
         return names
 
     def record(self):
-        return JobInfo("pings:s9:p1:1", JobState.FAILED, 3, 0, body=b"body", run_after_ms=5)
+        now_ms = int(time.time() * 1000)  # or it would be collected
+        return JobInfo("pings:s9:p1:1", JobState.FAILED, 3, 0, "", now_ms, now_ms, now_ms, body=b"body")
 
 
 @pytest.fixture(scope="module", params=STORES)
