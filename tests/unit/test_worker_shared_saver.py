@@ -10,6 +10,7 @@ import pytest
 from pinlater.errors import BodyTooLarge, EnqueueRejected, QueueNotFound, ServerUnavailable, UnknownError
 from pinlater.wire.messages import PinLaterEnqueueResponse, PinLaterJob, RequestContext
 from pinlater.worker.board.holding import RUNNING, SUCCEEDED
+from pinlater.worker.exchange.saver import FollowUp
 from pinlater.worker.exchange.shared_saver import SharedSaver
 from pinlater.worker.processes.bell import Bell
 from tests.unit.worker_fakes import FakeChild, FakePipeline, batch_of
@@ -288,7 +289,8 @@ def test_in_a_process_that_the_job_forks_nobody_waits(bench, monkeypatch):
 
 def test_other_calls_go_the_same_way(bench):
     results = []
-    thread = threading.Thread(target=lambda: results.append(bench.saver.enqueue("mail", PinLaterJob(b"{}"), 30.0)))
+    follow_up = FollowUp("mail", PinLaterJob(b"{}"), b"a key of 16 byte", may_be_there=False)
+    thread = threading.Thread(target=lambda: results.append(bench.saver.enqueue(follow_up, 30.0)))
     thread.start()
     while not bench.pipeline.sent:
         bench.saver.serve()
@@ -298,4 +300,6 @@ def test_other_calls_go_the_same_way(bench):
     bench.pipeline.answer(PinLaterEnqueueResponse(["mail:s1:p1:1"]))
     thread.join(DEADLINE_SECONDS)
     assert results == ["mail:s1:p1:1"]
+    context = bench.pipeline.sent[-1][1].context
+    assert (context.source, context.idempotencyKey, context.isRepeat) == ("me", b"a key of 16 byte", True)
     assert bench.pipeline.methods == ["enqueueJobs"] * 2
