@@ -10,7 +10,7 @@ from pinlater.errors import (
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.contract import JobFilter, covered
+from pinlater.server.backends.contract import JobFilter, Settled, covered
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.wire.messages import FAILED, PENDING
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
@@ -169,11 +169,13 @@ def test_peeking_goes_on_to_the_next_shard(fleet):
 
 def test_acks_and_checkpoints_go_to_the_shard_of_their_job(fleet):
     names = [f"{QUEUE}:s{shard}:p1:{number}" for number in (1, 2) for shard in "12"]
-    assert fleet.ack_dequeued_jobs(QUEUE, [ack_of(name) for name in names[:3]], [ack_of(names[3])]) == (3, 1, 100)
+    assert fleet.ack_dequeued_jobs(QUEUE, [ack_of(name) for name in names[:3]], [ack_of(names[3])]) == Settled(
+        3, 1, 100
+    )
     assert sorted(fleet.asked_for("ack")) == ["1", "2"]
-    assert fleet.checkpoint_jobs(QUEUE, [checkpoint_of(name) for name in names]) == (4, 0, None)
+    assert fleet.checkpoint_jobs(QUEUE, [checkpoint_of(name) for name in names]) == Settled(4, 0)
     assert sorted(fleet.asked_for("checkpoint")) == ["1", "2"]
-    assert fleet.ack_dequeued_jobs(QUEUE, [], []) == (0, 0, None)
+    assert fleet.ack_dequeued_jobs(QUEUE, [], []) == Settled(0, 0)
 
 
 def test_an_ack_for_no_shard_does_not_spoil_the_others(fleet):
