@@ -12,6 +12,7 @@ from pinlater import __version__
 from pinlater.dashboard import bodies, show
 from pinlater.dashboard.assets import url_of
 from pinlater.dashboard.board import board_of
+from pinlater.dashboard.privacy import may_search
 from pinlater.dashboard.sessions import Role
 
 MARK = "PinLater-Page"
@@ -63,6 +64,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         csrf=session.csrf if session else "",
         mark=mark,
         can_change=session is not None and session.role is Role.ADMIN,
+        can_search=may_search(session, options),
         options=options,
         **values,
     )

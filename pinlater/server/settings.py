@@ -231,7 +231,10 @@ class Settings:
         "serve it on the admin port, if it is installed: pip install 'pinlater[dashboard]'",
     )
     dashboard_privacy: bool = _setting(
-        "DASHBOARD_PRIVACY", values.yes_or_no, "false", "it shows a job's body only when asked to, and logs that"
+        "DASHBOARD_PRIVACY",
+        values.yes_or_no,
+        "false",
+        "it shows a job's body only when asked to, and logs that; readers can neither see nor search bodies",
     )
     dashboard_base_path: str = _setting(
         "DASHBOARD_BASE_PATH", values.base_path, "", "path that a proxy shows it under, such as /pinlater"

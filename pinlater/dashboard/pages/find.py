@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.client.records import JobInfo
-from pinlater.dashboard.audit import audit
 from pinlater.dashboard.board import MOST_QUEUES, Board, board_of
 from pinlater.dashboard.census import STANDINGS, Standing
 from pinlater.dashboard.failures import error_line
 from pinlater.dashboard.forms import Refused, asked
 from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, path_of
+from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ServerError, UnknownError
@@ -51,10 +51,9 @@ async def find(request: Request) -> Response:
     names = await board.client.queue_names()
     if text in names:
         return RedirectResponse(f"/queues/{text}", 303)
+    admit_search(request, text)
     if board.search.locked():
         raise Refused(429, "another search is under way; try again in a few seconds")
-    if board.options.hides_bodies:
-        audit(request, "search-bodies", text)
     close = sorted(name for name in names if text.lower() in name.lower())[:20]
     async with board.search:
         found = await _search(board, sorted(names)[:MOST_QUEUES], re.escape(text))

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pinlater.client.records import Page
-from pinlater.dashboard.audit import audit
 from pinlater.dashboard.board import Board, board_of
 from pinlater.dashboard.census import BY_NAME, STANDINGS, Standing
 from pinlater.dashboard.failures import error_line
 from pinlater.dashboard.forms import Refused, asked, number
 from pinlater.dashboard.holders import holder_of
+from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
 from pinlater.errors import CallTimeout, ContinuationInvalid, UnknownError
 
@@ -33,8 +33,8 @@ async def jobs(request: Request) -> Response:
         names = sorted(await board.client.queue_names())
         raise Refused(404, f"there is no queue {queue[:100]}") if queue else Refused(400, _choose(names))
     priority, pattern = asked(request, "priority", 4), asked(request, "body", 1024)
-    if pattern and board.options.hides_bodies:
-        audit(request, "search-bodies", pattern)
+    if pattern:
+        admit_search(request, pattern)
     filters = {"queue": queue, "state": state, "priority": priority, "body": pattern}
     found, status, problem = Page([], None), 200, ""
     try:
