@@ -129,7 +129,9 @@ def test_a_job_that_came_unheard_is_found_however_sure_the_broker_was():
         run(scenario, Store("q", is_serial=is_serial))
 
 
-def test_an_empty_queue_is_believed_to_be_so_for_a_bounded_time_even_if_looks_fail():
+def test_an_empty_queue_is_believed_to_be_so_for_a_bounded_time_even_if_looks_fail(monkeypatch):
+    monkeypatch.setattr("pinlater.server.broker.broker.SHORTEST_BELIEF_SECONDS", 0.1)
+
     async def scenario(bench):
         async def fail(queues):
             raise NoHealthyShards("away")

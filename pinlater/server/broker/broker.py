@@ -27,6 +27,10 @@ from pinlater.server.rate_limits import RateLimits
 _T = TypeVar("_T")
 
 
+SHORTEST_BELIEF_SECONDS = 30.0
+"""A queue that was found empty is believed to be so at least until a dequeue has asked for thousands of others."""
+
+
 class Broker:
     """Hands out jobs, and lets those who may wait for them do so without asking the store again and again.
 
@@ -54,7 +58,8 @@ class Broker:
         self._now_ms = now_ms
         self._observe = observe
         # Looks renew what is believed: if one or two of them fail, the next ones may still.
-        self._parking = Parking(now_ms, 1.0 + 2 * backend.capabilities.look_pauses.longest)
+        belief_seconds = max(SHORTEST_BELIEF_SECONDS, 2 * backend.capabilities.look_pauses.longest)
+        self._parking = Parking(now_ms, belief_seconds)
         self._handing_out = HandingOut(backend, limits, self._parking, now_ms, observe)
         self._returns = Returns(self.checkpoint)
 
