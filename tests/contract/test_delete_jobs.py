@@ -1,5 +1,7 @@
 """Deletion by hand: jobs of one state and priority, with or without a pattern."""
 
+import asyncio
+
 import pytest
 
 from pinlater.descriptor import JobDescriptor
@@ -67,6 +69,36 @@ def test_more_than_one_page(backend):
     backend.put(*[new_job() for _ in range(1200)])
     assert backend.delete(limit=1100) == 1100
     assert len(backend.take(200)) == 100
+
+
+@pytest.mark.parametrize("pattern", [None, "body"])
+def test_deletions_at_once_each_get_their_own(backend, pattern):
+    backend.put(*[new_job() for _ in range(180)])
+    which = JobFilter(PENDING, 1, body_regex=pattern)
+    assert backend.together(*[lambda: backend.backend.delete_jobs(QUEUE, which, 30)] * 6) == [30] * 6
+
+
+def test_less_than_the_limit_means_that_there_are_no_more(backend):
+    backend.put(*[new_job() for _ in range(90)])
+    deleted = backend.together(*[lambda: backend.backend.delete_jobs(QUEUE, JobFilter(PENDING, 1), 40)] * 6)
+    assert sum(deleted) == 90
+    assert backend.counts() == (0, 0, 0, 0)
+
+
+def test_others_have_their_turn_in_a_large_deletion(backend):
+    names = backend.put(*[new_job() for _ in range(6000)])
+    jobs = [JobDescriptor.parse(name) for name in names[::60]]
+
+    async def watch():
+        deletion = asyncio.ensure_future(backend.backend.delete_jobs(QUEUE, JobFilter(PENDING, 1), 2**31 - 1))
+        seen = set()
+        while not deletion.done():
+            seen.add(sum(map(bool, await backend.backend.lookup_jobs(jobs, include_body=False))))
+        return await deletion, seen
+
+    deleted, seen = backend.run(watch())
+    assert deleted == 6000
+    assert seen - {0, len(jobs)}, "somebody saw it half done"
 
 
 def test_other_queues_are_left_alone(backend):

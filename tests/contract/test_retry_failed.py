@@ -1,5 +1,7 @@
 """Retry by hand: FAILED -> PENDING with new attempts, the oldest first."""
 
+import asyncio
+
 import pytest
 
 from pinlater.descriptor import JobDescriptor
@@ -130,3 +132,27 @@ def test_these_that_are_not_there(backend):
     assert these(backend, descriptor) == 0
     with pytest.raises(QueueNotFound):
         backend.retry_these_jobs("nowhere", [], 1, None)
+
+
+def test_retries_at_once_each_get_their_own(backend):
+    _failed(backend, 180)
+    retry = [lambda: backend.backend.retry_failed_jobs(QUEUE, 1, 1, None, 30)] * 6
+    assert backend.together(*retry) == [30] * 6
+    assert backend.together(*retry) == [0] * 6
+
+
+def test_others_have_their_turn_in_a_large_retry(backend):
+    names = _failed(backend, 5000)
+    jobs = [JobDescriptor.parse(name) for name in names[::50]]
+
+    async def watch():
+        retry = asyncio.ensure_future(backend.backend.retry_failed_jobs(QUEUE, 1, 1, None, 2**31 - 1))
+        seen = set()
+        while not retry.done():
+            records = await backend.backend.lookup_jobs(jobs, include_body=False)
+            seen.add(sum(record.state == PENDING for record in records))
+        return await retry, seen
+
+    moved, seen = backend.run(watch())
+    assert moved == 5000
+    assert seen - {0, len(jobs)}, "somebody saw it half done"

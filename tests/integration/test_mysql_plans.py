@@ -25,6 +25,15 @@ SELECT {first} + seq, seq % 2 + 1, IF({state} = 2, 2 + (seq % 5 = 0), {state}), 
 FROM {numbers} WHERE seq BETWEEN 1 AND {rows}
 """
 
+ALIKE = 10_000_000
+FILL_ALIKE = f"""
+INSERT INTO {{db}}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
+                       attempts_remaining, body_bytes, custom_status, body)
+SELECT {ALIKE} + seq, 3, 3 * (seq % 2), 1, {NOW}, IF(seq % 2, {NOW}, NULL), 0, 0, 2, 2, 4, '', 'body'
+FROM {{numbers}} WHERE seq BETWEEN 1 AND 5000
+"""
+"""Jobs of one millisecond, from this id on."""
+
 FILL_REPORTS = """
 INSERT INTO {db}.reports (worker_id, reported_at, expires_at, report_bytes, report)
 SELECT CONCAT('w', seq), {now}, {now} - 500 + seq, 5, 'hello' FROM {numbers} WHERE seq BETWEEN 1 AND 1000
@@ -80,6 +89,8 @@ class Filled:
             values = {"first": first, "state": state, "run_after": run_after, "rows": self._rows[kind]}
             await connection.run(FILL.format(db=self.queries.database, numbers=NUMBERS, **values).encode())
             first += self._rows[kind]
+        if first > 1000:
+            await connection.run(FILL_ALIKE.format(db=self.queries.database, numbers=NUMBERS).encode())
         await connection.run(FILL_REPORTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         await connection.run(FILL_RESULTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         tables = ", ".join(f"{self.queries.database}.{table}" for table in ("jobs", "reports", "call_results"))
@@ -134,6 +145,7 @@ COMMON = {
     "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
     "floor": 0, "first": 0,
+    "after_run_after": -ALL, "after_id": -ALL, "ahead": 0,
     "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
@@ -143,7 +155,7 @@ COMMON = {
 }  # fmt: skip
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "hold_result", "insert_jobs", "insert_results", "lock_claims",
-    "make_bucket", "make_turn", "rollback",
+    "keep_visit", "make_bucket", "make_turn", "rollback",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
@@ -156,7 +168,7 @@ BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
     "queues", "deleted_queues", "hold_queues", "is_queue", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "enter_alone", "forget_queue",
-    "bucket", "spend", "turn", "change_turn", "forget_turn", "forget_settings", "lock_version",
+    "bucket", "spend", "turn", "change_turn", "forget_turn", "forget_settings", "lock_version", "last_visit",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
 OF_REPORTS = {
@@ -242,8 +254,8 @@ def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, k
 @pytest.mark.parametrize("name", ["claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs", "next_due"])
 def test_the_index_narrows_by_all_that_it_can(filled, name):
     step = of_jobs(filled.plan(name, **COMMON))
-    by_run_after = 0 if name == "failed_jobs" else 8
-    assert int(step["key_len"]) == 4 + 1 + 1 + by_run_after, step
+    by_id = 8 if name in {"scan_jobs", "failed_jobs"} else 0  # among jobs of one run_after
+    assert int(step["key_len"]) == 4 + 1 + 1 + 8 + by_id, step
 
 
 @pytest.mark.parametrize(
@@ -273,7 +285,10 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("finished_jobs", {"state": 3, "before": 0}, 3),
         ("failed_jobs", {}, 25),
         ("scan_jobs", {"state": 0}, 25),
-        ("scan_jobs", {"last": NOW - 80_000, "before_run_after": NOW - 80_000, "before_id": 5}, 25),
+        ("scan_jobs", {"before_run_after": NOW - 80_000, "before_id": 5}, 25),
+        ("scan_jobs", {"queue": 3, "state": 3, "before_run_after": NOW, "before_id": ALIKE + 1000}, 25),
+        ("scan_jobs", {"queue": 3, "state": 0, "before_run_after": NOW, "before_id": ALIKE + 1000}, 25),
+        ("failed_jobs", {"queue": 3, "after_run_after": NOW, "after_id": ALIKE + 4000}, 25),
         ("count_jobs", {"state": 0, "first": NOW + 1, "last": NOW + 60}, 25),
         ("jobs_of_queue", {}, 25),
         ("unique_jobs", {}, 6),

@@ -110,3 +110,15 @@ def test_a_pattern_that_could_take_long_in_a_large_body_is_refused_there():
     with pytest.raises(UnknownError, match=r"too large for a body of 1000000 bytes: it has 9.. instructions where 500"):
         pattern.matches(b"a" * 1_000_000)
     assert not BodyPattern('"user_id": *42\\b', 60).matches(b"a" * 10_000_000)
+
+
+def test_the_time_of_what_is_done_between_searches_does_not_count(monkeypatch):
+    moments = [0.0]
+    monkeypatch.setattr("pinlater.server.backends.body_pattern.time.monotonic", lambda: moments[0])
+    pattern = BodyPattern("a", 1.0)
+    with pattern.paused():
+        moments[0] += 5.0
+    assert pattern.matches(b"a")
+    moments[0] += 1.0
+    with pytest.raises(UnknownError, match="took longer than 1 s"):
+        pattern.matches(b"a")

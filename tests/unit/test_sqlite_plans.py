@@ -24,13 +24,24 @@ FROM n
 """
 
 
+FILL_ALIKE = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+INSERT INTO jobs (queue_id, state, priority, run_after, created_at, updated_at, attempts_allowed, attempts_remaining,
+                  claim_expires, claim_lease, claim, body)
+SELECT 3, i % 4, 1, :now, 0, :now, 2, 2, iif(i % 4 = 1, :now + 100000, NULL), 1000,
+       iif(i % 4 = 1, 'h:1:1:worker:1', NULL), 'body'
+FROM n
+"""
+"""Jobs of one millisecond."""
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """A connection to a store with a long history and a long future; two queues share it."""
     opened = Store(tmp_path_factory.mktemp("plans") / "pinlater.db", "OFF")
     connection = opened.writer()
     connection.execute("BEGIN")
-    for name in ("emails", "thumbnails"):
+    for name in ("emails", "thumbnails", "alike"):
         connection.execute(QUERIES["create_queue"], (name, NOW))
     for kind, state, run_after in (
         ("due", PENDING, NOW - 200_000),
@@ -39,6 +50,7 @@ def store(tmp_path_factory):
         ("finished", SUCCEEDED, NOW - 100_000),
     ):
         connection.execute(FILL, {"rows": ROWS[kind], "state": state, "run_after": run_after, "now": NOW})
+    connection.execute(FILL_ALIKE, {"now": NOW})
     connection.execute("COMMIT")
     yield connection
     connection.close()
@@ -153,12 +165,14 @@ class _Steps:
         ("collect_finished", (SUCCEEDED, NOW, 10), 10, 40),
         ("collect_finished", (FAILED, 0, 10), 0, 2),
         ("failed_jobs", (1, 1, 10), 10, 10),
-        ("scan_pending", (1, 1, 0, ALL, 10, ALL, ALL, False), 10, 10),
-        ("scan_pending", (1, 1, 0, NOW + 50_000, 10, NOW + 50_000, 5, False), 10, 10),
+        ("scan_pending", (1, 1, 0, 10, ALL, ALL, False), 10, 10),
+        ("scan_pending", (1, 1, 0, 10, NOW + 50_000, 5, False), 10, 10),
+        ("scan_pending", (3, 1, 0, 10, NOW, 264_000, False), 10, 10),
         ("count_pending", (1, 1, NOW + 1, NOW + 60, 1000), 1, 10),
         ("oldest_of_queue", (1, 10), 10, 10),
         ("next_job_id", (), 1, 2),
-        ("scan_finished", (1, 1, 0, NOW - 70_000, 10, NOW - 70_000, 5, False, FAILED), 10, 10),
+        ("scan_finished", (1, 1, 0, 10, NOW - 70_000, 5, False, FAILED), 10, 10),
+        ("scan_finished", (3, 1, 0, 10, NOW, 264_000, False, FAILED), 10, 10),
         ("count_finished", (1, 1, NOW - 99_970, NOW - 99_900, 1000, FAILED), 1, 10),
         ("lookup_job", (2, 100_001, 2, True), 1, 2),
         ("unique_jobs", (1, '["key 800 0", "key 1600 1", "key 1", "none"]'), 2, 10),

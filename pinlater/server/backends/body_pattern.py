@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import re2
@@ -57,6 +59,15 @@ class BodyPattern:
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
         self._compiled = _compiled(pattern)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the time that passes within count for nothing."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._deadline += time.monotonic() - began
 
     def matches(self, body: bytes) -> bool:
         """Whether the pattern occurs in ``body``.

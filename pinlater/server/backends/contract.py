@@ -422,10 +422,14 @@ class Backend(Protocol):
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        """FAILED -> PENDING with ``attempts`` remaining, the oldest first. Return how many."""
+        """FAILED -> PENDING with ``attempts`` remaining, the oldest first. Return how many.
+
+        In steps, between which others have their turn, and each job for one call only: less than the limit means that
+        there are no more.
+        """
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
-        """Matching jobs -> gone. Return how many."""
+        """Matching jobs -> gone. Return how many; see ``retry_failed_jobs``."""
 
     async def retry_these_jobs(
         self,

@@ -139,3 +139,11 @@ def test_a_call_that_took_its_time_asks_no_further_shard(fleet, monkeypatch):
     with pytest.raises(NoHealthyShards):
         fleet.enqueue_jobs(QUEUE, [new_job()])
     assert len(fleet.asked_for("enqueue")) == 1
+
+
+def test_shards_that_take_long_to_change_many_jobs_keep_the_others_from_nothing(fleet, monkeypatch):
+    """Less than the limit would say that there are no more."""
+    fill(fleet, 2, 2, 2)
+    monkeypatch.setattr(asking.time, "monotonic", lambda: 10.0 * len(fleet.asked))
+    assert fleet.retry_failed_jobs(QUEUE, 1, 1, None, 100) == 9
+    assert fleet.delete_jobs(QUEUE, PENDING, 100) == 6

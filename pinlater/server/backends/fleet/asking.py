@@ -70,6 +70,7 @@ async def ask_in_turn(
     is_enough: Callable[[_T], bool],
     *,
     passing: type[ShardConnectionFailed] = ShardConnectionFailed,
+    is_long: bool = False,
 ) -> None:
     """Ask one after the other, until an answer is enough; for those that give none see ``ask_all``.
 
@@ -78,6 +79,7 @@ async def ask_in_turn(
         call: may ask for less and less.
         is_enough: takes an answer, and says whether it was the last one wanted.
         passing: after such a failure, the next one is asked; others are raised.
+        is_long: the call may take long, so that only the time of those that do not answer counts.
     """
     missing: QueueNotFound | None = None
     is_answered = False
@@ -95,6 +97,8 @@ async def ask_in_turn(
             is_answered = True
             if is_enough(answer):
                 break
+            if is_long:
+                deadline = time.monotonic() + PATIENCE_SECONDS
     if not is_answered:
         raise missing or no_healthy_shards()
 

@@ -48,7 +48,7 @@ async def up_to(roster: Roster, which: Limit, change: Change) -> int:
     if left > 0 or not before:
         # Who has a key is told that nobody knows, and comes again; others have no way to find out.
         passing = ShardConnectionFailed if which.once is None else ShardUnreachable
-        await ask_in_turn(roster.well(), ask, is_enough, passing=passing)
+        await ask_in_turn(roster.well(), ask, is_enough, passing=passing, is_long=True)
     return which.limit - left
 
 

@@ -13,9 +13,9 @@ from pinlater.server.backends.mysql.claim import Candidate, ClaimRequest, share_
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.steps import STEP_JOBS
 
 _BEGIN, _END = -(2**63), 2**63 - 1
-_PAGE_ROWS = 500
 _PAGE_BODIES = 50
 """Bodies may be large: so many at once, until a page has shown that they are not."""
 
@@ -61,7 +61,7 @@ class Looker:
     ) -> list[JobRecord | None]:
         """Return the records in the order of ``jobs``; None for those not there."""
         ids = sorted({job.local_id for job in jobs if job.queue in queues})
-        at_once = _PAGE_BODIES if include_body else _PAGE_ROWS
+        at_once = _PAGE_BODIES if include_body else STEP_JOBS
         found: dict[int, Any] = {}
 
         async def look(connection: Connection) -> None:
@@ -100,7 +100,7 @@ class Looker:
     async def count(self, search: Search, cap: int) -> int:
         """Return how many jobs match, at most ``cap`` per priority."""
         if search.which.body_regex:
-            return len(await self.ids_of(search, cap))
+            return len(await self._matching(search, cap))
         first, last = search.bounds
 
         async def look(connection: Connection) -> int:
@@ -157,9 +157,13 @@ class Looker:
         last = found[limit - 1][0] if 0 < limit < len(found) else None
         return Page([record for _, record in found[:limit]], last)
 
-    async def ids_of(self, search: Search, limit: int) -> list[int]:
-        """Return the ids of jobs that match, up to ``limit`` of each priority."""
-        return [row[0] for row in await self._matching(search, limit)]
+    async def ids_of(self, search: Search, pattern: BodyPattern | None, limit: int) -> AsyncIterator[list[int]]:
+        """Yield ids of jobs that match, some at a time, until nobody wants more."""
+        for priority in search.priorities:
+            async for rows in self._pages(search, priority, limit, None, has_body=pattern is not None):
+                found = rows if pattern is None else await asyncio.to_thread(_only_matching, pattern, rows)
+                if found:
+                    yield [row[0] for row in found]
 
     async def _matching(self, search: Search, wanted: int, position: Position | None = None) -> list[Any]:
         """Return rows of up to ``wanted`` jobs of each priority, latest run_after first."""
@@ -178,9 +182,9 @@ class Looker:
         self, search: Search, priority: int, wanted: int, position: Position | None, *, has_body: bool
     ) -> AsyncIterator[list[Any]]:
         """Yield rows page by page; between two pages the connection is free for others."""
-        at_once = _PAGE_BODIES if has_body else min(wanted, _PAGE_ROWS)
+        at_once = _PAGE_BODIES if has_body else min(wanted, STEP_JOBS)
         first, last = search.bounds
-        run_after, local_id, _ = position or Position(_END, _END)
+        run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
         while at_once:
             statement = self._database.queries.bind(
                 "scan_jobs",
@@ -188,7 +192,6 @@ class Looker:
                 state=search.which.state,
                 priority=priority,
                 first=first,
-                last=min(last, run_after),
                 before_run_after=run_after,
                 before_id=local_id,
                 has_body=has_body,
@@ -201,7 +204,7 @@ class Looker:
             local_id, run_after = rows[-1][0], rows[-1][7]
             if has_body:
                 is_small = sum(len(row[10]) for row in rows) < _SMALL_PAGE_BYTES
-                at_once = _PAGE_ROWS if is_small else _PAGE_BODIES
+                at_once = STEP_JOBS if is_small else _PAGE_BODIES
 
     async def _rows(self, connection: Connection, name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
         return (await connection.run(self._database.queries.bind(name, **values)))[0].rows

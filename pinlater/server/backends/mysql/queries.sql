@@ -246,19 +246,20 @@ SELECT COUNT(*) FROM (
 ) AS counted
 
 -- name: scan_jobs
--- Latest run_after first, behind a position (:before_run_after, :before_id); :last is at most the former, so that the
--- index narrows by it.
+-- Latest run_after first, behind a position (:before_run_after, :before_id). Written so that the index narrows by it, also
+-- among jobs of the same run_after: rows are not compared as a whole, since no index is used for that.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
        claim, IF(:has_body, body, NULL), unique_key, queue_id
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
-WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after BETWEEN :first AND :last
-  AND (run_after < :before_run_after OR id < :before_id)
+WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after >= :first
+  AND (run_after < :before_run_after OR (run_after = :before_run_after AND id < :before_id))
 ORDER BY run_after DESC, id DESC LIMIT :limit
 
 -- name: failed_jobs
--- Those to retry.
-SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order)
+-- Those to retry, the oldest first, behind a position; see scan_jobs.
+SELECT id, run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 3 AND priority = :priority
+  AND (run_after > :after_run_after OR (run_after = :after_run_after AND id > :after_id))
 ORDER BY run_after, id LIMIT :limit
 
 -- name: retry_jobs

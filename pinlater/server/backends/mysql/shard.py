@@ -50,6 +50,7 @@ from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, 
 from pinlater.server.backends.mysql.turns import Turns
 from pinlater.server.backends.mysql.upkeep import Upkeep
 from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.steps import change_in_steps
 from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import PENDING
 
@@ -323,8 +324,13 @@ class MysqlShard:
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
         search = await self._search(queue, which)
-        ids = await self._looker.ids_of(search, limit)
-        return await self._upkeep.delete(search.queue, which.state, ids, limit, once) if ids or once else 0
+        pattern = await asyncio.to_thread(search.pattern)
+
+        async def delete(ids: Sequence[int], so_far: int) -> int:
+            return await self._upkeep.delete(search.queue, which.state, ids, call_results.Count(once, limit, so_far))
+
+        found = self._looker.ids_of(search, pattern, limit)
+        return await change_in_steps(found, delete, limit, nothing=[], pattern=pattern)
 
     async def retry_these_jobs(
         self,

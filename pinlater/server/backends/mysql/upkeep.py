@@ -6,7 +6,7 @@ Several servers look after one shard: what one is working on, the others skip.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.server.backends.contract import Collected, Expired, IdempotencyKey
@@ -15,9 +15,11 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queues import Queues
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.search import Queue
+from pinlater.server.backends.steps import STEP_JOBS, change_in_steps
 from pinlater.wire.messages import FAILED, SUCCEEDED
 
 _IDS_AT_ONCE = 5000
+_FIRST = -(2**63)
 
 
 class Upkeep:
@@ -43,17 +45,31 @@ class Upkeep:
         once: IdempotencyKey | None,
     ) -> int:
         """FAILED -> PENDING; return how many."""
-        moved = 0
-        async with self._database.within_time():
-            while True:
-                wanted = limit - moved
-                find = self._database.queries.bind("failed_jobs", queue=queue.id, priority=priority, limit=wanted)
-                found = [row[0] for row in await self._database.rows(find)]
-                count = Count(once, limit, moved)
-                moved = await self._retry(queue, {priority: found}, attempts, run_after_ms, count)
-                if moved >= limit or len(found) < wanted:
-                    return moved
-                # Somebody else was quicker with some of them, and there may be more.
+
+        async def move(ids: Sequence[int], so_far: int) -> int:
+            return await self._retry(queue, {priority: ids}, attempts, run_after_ms, Count(once, limit, so_far))
+
+        return await change_in_steps(self._failed(queue, priority, limit), move, limit, nothing=())
+
+    async def _failed(self, queue: Queue, priority: int, limit: int) -> AsyncIterator[Sequence[int]]:
+        """Yield ids of FAILED jobs, the oldest first, some at a time."""
+        at_once = min(limit, STEP_JOBS)
+        local_id = run_after = _FIRST
+        while at_once:
+            find = self._database.queries.bind(
+                "failed_jobs",
+                queue=queue.id,
+                priority=priority,
+                after_run_after=run_after,
+                after_id=local_id,
+                limit=at_once,
+            )
+            rows = await self._database.rows(find)
+            if rows:
+                yield [row[0] for row in rows]
+            if len(rows) < at_once:
+                return
+            local_id, run_after = rows[-1]
 
     async def retry_these(
         self,
@@ -76,22 +92,20 @@ class Upkeep:
             values = {"attempts": attempts, "run_after": run_after, "now": transaction.now, "queue": queue.id}
             changed = 0
             for priority, some in ids.items():
-                changed += await _change(transaction, some[:left], "retry_jobs", priority=priority, **values)
+                changed += await _change(transaction, some, "retry_jobs", most=left, priority=priority, **values)
             return changed
 
         return await count_once(self._database, count, work)
 
-    async def delete(
-        self, queue: Queue, state: int, ids: Sequence[int], limit: int, once: IdempotencyKey | None
-    ) -> int:
-        """Remove the given jobs, as far as they are still in that state, up to a number; return how many."""
+    async def delete(self, queue: Queue, state: int, ids: Sequence[int], count: Count) -> int:
+        """Remove the given jobs, as far as they are still in that state; return how many the call has removed."""
 
         async def work(transaction: Transaction, left: int | None) -> int:
             return await _change(
-                transaction, ids[:left], "delete_jobs", state=state, queue=queue.id, is_any=True, priority=0
+                transaction, ids, "delete_jobs", most=left, state=state, queue=queue.id, is_any=True, priority=0
             )
 
-        return await count_once(self._database, Count(once, limit), work)
+        return await count_once(self._database, count, work)
 
     async def delete_these(
         self, queue: Queue, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
@@ -177,11 +191,18 @@ def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:
     return ids
 
 
-async def _change(transaction: Transaction, ids: Sequence[int], name: str, **values: int) -> int:
-    """Run a statement for the ids, in their order; return how many jobs it matched."""
-    changed = 0
-    for some in _portions(sorted(ids)):
-        changed += (await transaction.run(transaction.bind(name, ids=some, **values)))[0].matched
+async def _change(
+    transaction: Transaction, ids: Sequence[int], name: str, *, most: int | None = None, **values: int
+) -> int:
+    """Run a statement for the ids until it has matched so many jobs, the first ones; return how many it matched.
+
+    Others may have changed some of them. Jobs are locked in the order of their ids.
+    """
+    left, changed = sorted(ids) if most is None else list(ids), 0
+    while left and (most is None or changed < most):
+        at_once = _IDS_AT_ONCE if most is None else min(most - changed, _IDS_AT_ONCE)
+        some, left = left[:at_once], left[at_once:]
+        changed += (await transaction.run(transaction.bind(name, ids=sorted(some), **values)))[0].matched
     return changed
 
 

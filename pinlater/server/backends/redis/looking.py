@@ -138,14 +138,22 @@ async def matching(
     """Yield up to ``wanted`` jobs of one priority, latest run_after first."""
     if wanted <= 0:
         return
-    at_once = AT_ONCE if search.pattern else min(wanted, AT_ONCE)
-    walk = _held if search.which.state == IN_PROGRESS else _pages
-    async for some in walk(asker, search, priority, at_once, position):
-        for found in await _with_pattern(asker, search, some):
+    async for some in pages(asker, search, priority, wanted, position):
+        for found in some:
             yield found
             wanted -= 1
             if not wanted:
                 return
+
+
+async def pages(
+    asker: Asker, search: Search, priority: int, wanted: int, position: Position | None = None
+) -> AsyncIterator[list[Found]]:
+    """Yield jobs of one priority, latest run_after first, some at a time, until nobody wants more."""
+    at_once = AT_ONCE if search.pattern else min(wanted, AT_ONCE)
+    walk = _held if search.which.state == IN_PROGRESS else _pages
+    async for some in walk(asker, search, priority, at_once, position):
+        yield await _with_pattern(asker, search, some)
 
 
 async def _pages(

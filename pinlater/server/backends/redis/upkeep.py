@@ -15,9 +15,9 @@ from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.contract import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.redis.asking import Asker
-from pinlater.server.backends.redis.looking import AT_ONCE, Search, matching
-from pinlater.server.backends.redis.records import Found
+from pinlater.server.backends.redis.looking import AT_ONCE, Search, pages
 from pinlater.server.backends.redis.working import kept_as, pack
+from pinlater.server.backends.steps import change_in_steps
 
 
 class Retry(NamedTuple):
@@ -114,32 +114,31 @@ class _Doomed(NamedTuple):
 
 async def delete(asker: Asker, search: Search, limit: int, once: IdempotencyKey | None) -> int:
     """Delete jobs that match, as long as they are still in that state; return how many."""
-    deleted = 0
-    for priority in search.priorities:
-        async for ids in _chunks(matching(asker, search, priority, limit - deleted)):
-            doomed = _Doomed(search.which.state, priority, ids)
-            gone, in_all = await _delete_some(asker, search.queue, doomed, once, limit)
-            deleted = in_all if once else deleted + gone
-    return deleted
+
+    async def delete_some(doomed: _Doomed, so_far: int) -> int:
+        most = limit if once else limit - so_far
+        gone, in_all = await _delete_some(asker, search.queue, doomed, once, most)
+        return in_all if once else so_far + gone
+
+    nothing = _Doomed(search.which.state, search.priorities[0], ())
+    return await change_in_steps(
+        _found(asker, search, limit), delete_some, limit, nothing=nothing, pattern=search.pattern
+    )
 
 
-async def _chunks(found: AsyncIterator[Found]) -> AsyncIterator[list[int]]:
-    """Yield ids, as many at once as one script takes."""
-    chunk: list[int] = []
-    async for one in found:
-        chunk.append(one.local_id)
-        if len(chunk) == AT_ONCE:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+async def _found(asker: Asker, search: Search, limit: int) -> AsyncIterator[_Doomed]:
+    """Yield jobs that match, some at a time."""
+    for priority in search.priorities if limit else ():
+        async for some in pages(asker, search, priority, limit):
+            if some:
+                yield _Doomed(search.which.state, priority, [one.local_id for one in some])
 
 
 async def _delete_some(
-    asker: Asker, queue: str, doomed: _Doomed, once: IdempotencyKey | None, limit: int | None = None
+    asker: Asker, queue: str, doomed: _Doomed, once: IdempotencyKey | None, most: int | None = None
 ) -> tuple[int, int]:
     """Return how many were deleted, now and by all calls with this key; without a limit, the first one does it all."""
-    kept = (*kept_as(once), "" if limit is None or once is None else limit)
+    kept = (*kept_as(once), "" if most is None else most)
     of_jobs = (doomed.state, doomed.priority, pack(doomed.ids))
     gone, in_all = await asker.ask("delete", queue, *kept, *of_jobs, is_repeatable=once is not None)
     return gone, in_all

@@ -36,7 +36,7 @@ from pinlater.server.backends.contract import (
 )
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.shard_state import ShardState
-from pinlater.server.backends.sqlite import call_results, looking, queues, reports, upkeep
+from pinlater.server.backends.sqlite import call_results, deleting, looking, queues, reports, upkeep
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
@@ -316,15 +316,14 @@ class SqliteBackend:
         once: IdempotencyKey | None = None,
     ) -> int:
         request = upkeep.RetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
-        moved: int = await self._writer.submit(upkeep.retry, request)
-        return moved
+        while True:
+            moved, is_over = await self._writer.submit(upkeep.retry, request)
+            if is_over:
+                return int(moved)
+            request = request._replace(so_far=moved)
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
-        search = self._search(queue, which)
-        ids = await self._readers.run(looking.ids_of, search, limit)
-        request = upkeep.DeleteRequest(search.queue.id, which.state, ids, limit, once)
-        deleted: int = await self._writer.submit(upkeep.delete, request)
-        return deleted
+        return await deleting.delete(self._readers, self._writer, self._search(queue, which), limit, once)
 
     async def retry_these_jobs(
         self,

@@ -15,7 +15,7 @@ from pinlater.wire.messages import IN_PROGRESS, PENDING
 
 _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_ROWS = 500
-_PAGE_BODIES = 50
+PAGE_BODIES = 50
 """Bodies are read for searching alone, and so many at once, because they may be large."""
 
 
@@ -106,17 +106,12 @@ def _rank(entry: tuple[int, JobRecord]) -> Position:
     return Position(entry[1].run_after_ms, entry[0])
 
 
-def ids_of(connection: sqlite3.Connection, search: Search, limit: int) -> list[int]:
-    """Return the ids of jobs that match, for a deletion."""
-    return [local_id for local_id, _ in _matching(connection, search, limit)][:limit]
-
-
 def _matching(
     connection: sqlite3.Connection, search: Search, wanted: int, position: Position | None = None
 ) -> Iterator[tuple[int, JobRecord]]:
     """Yield (id, record) of up to ``wanted`` jobs of each priority, latest run_after first."""
     pattern = search.pattern()
-    rows_at_once = _PAGE_BODIES if pattern else min(wanted, _PAGE_ROWS)
+    rows_at_once = PAGE_BODIES if pattern else min(wanted, _PAGE_ROWS)
     for priority in search.priorities:
         matches = (
             (row[0], _record(search.queue, row)._replace(body=None))
@@ -130,16 +125,21 @@ def _walk(
     connection: sqlite3.Connection, search: Search, priority: int, rows_at_once: int, position: Position | None
 ) -> Iterator[Any]:
     """Yield rows page by page, so that no read transaction stays open for long."""
-    kind, more = _rows_of(search.which.state)
-    sql = QUERIES[f"scan_{kind}"]
-    wants_body = bool(search.which.body_regex)
-    first, last = search.bounds
-    run_after, local_id, _ = position or Position(_END, _END)
     while True:
-        last = min(last, run_after)
-        parameters = (search.queue.id, priority, first, last, rows_at_once, run_after, local_id, wants_body, *more)
-        rows = connection.execute(sql, parameters).fetchall()
+        rows = page(connection, search, priority, rows_at_once, position)
         yield from rows
         if len(rows) < rows_at_once:
             return
-        local_id, run_after = rows[-1][0], rows[-1][7]
+        position = Position(rows[-1][7], rows[-1][0])
+
+
+def page(
+    connection: sqlite3.Connection, search: Search, priority: int, at_once: int, position: Position | None
+) -> list[Any]:
+    """Return the next rows of a priority, latest run_after first."""
+    kind, more = _rows_of(search.which.state)
+    first, last = search.bounds
+    run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
+    wants_body = bool(search.which.body_regex)
+    parameters = (search.queue.id, priority, first, at_once, run_after, local_id, wants_body, *more)
+    return connection.execute(QUERIES[f"scan_{kind}"], parameters).fetchall()

@@ -140,32 +140,44 @@ SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_finished
     WHERE state >= 2 AND unlikely(state = ?6) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
 
 -- name: scan_pending
--- Latest run_after first, from a position on: ?2 priority, ?3 and ?4 bounds of run_after, both included, ?5 limit,
--- ?6 and ?7 the position (run_after, id) before which to go on (?4 is at most ?6, so that the index narrows by it),
--- ?8 whether the body is wanted.
+-- Latest run_after first: ?2 priority, ?3 the least run_after, ?4 limit, ?5 and ?6 the position (run_after, id) before
+-- which to go on, ?7 whether the body is wanted.
+-- Those of the same run_after are found for themselves, since no index narrows by both at once.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?8, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key
 FROM jobs INDEXED BY jobs_pending
-WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
-  AND (run_after < ?6 OR id < ?7)
-ORDER BY run_after DESC, id DESC LIMIT ?5
+WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
+UNION ALL
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, iif(?7, body, NULL), unique_key
+FROM jobs INDEXED BY jobs_pending
+WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
+ORDER BY run_after DESC, id DESC LIMIT ?4
 
 -- name: scan_claimed
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?8, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key
 FROM jobs INDEXED BY jobs_claimed
-WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
-  AND (run_after < ?6 OR id < ?7)
-ORDER BY run_after DESC, id DESC LIMIT ?5
+WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
+UNION ALL
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, iif(?7, body, NULL), unique_key
+FROM jobs INDEXED BY jobs_claimed
+WHERE state = 1 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
+ORDER BY run_after DESC, id DESC LIMIT ?4
 
 -- name: scan_finished
--- ?9 state.
+-- ?8 state.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
-       claim, iif(?8, body, NULL), unique_key
+       claim, iif(?7, body, NULL), unique_key
 FROM jobs INDEXED BY jobs_finished
-WHERE state >= 2 AND unlikely(state = ?9) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
-  AND (run_after < ?6 OR id < ?7)
-ORDER BY run_after DESC, id DESC LIMIT ?5
+WHERE state >= 2 AND unlikely(state = ?8) AND queue_id = ?1 AND priority = ?2 AND run_after = ?5 AND ?5 >= ?3 AND id < ?6
+UNION ALL
+SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
+       claim, iif(?7, body, NULL), unique_key
+FROM jobs INDEXED BY jobs_finished
+WHERE state >= 2 AND unlikely(state = ?8) AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after < ?5
+ORDER BY run_after DESC, id DESC LIMIT ?4
 
 -- name: failed_jobs
 -- Those to retry: ?2 priority, ?3 limit.

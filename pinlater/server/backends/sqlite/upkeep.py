@@ -11,11 +11,12 @@ from pinlater.server.backends.contract import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import keep, recall
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+from pinlater.server.backends.steps import STEP_JOBS
 from pinlater.wire.messages import FAILED, SUCCEEDED
 
 
 class RetryRequest(NamedTuple):
-    """FAILED -> PENDING, up to ``limit`` jobs of one priority."""
+    """FAILED -> PENDING, up to ``limit`` jobs of one priority, ``so_far`` of them before; as many as one step takes."""
 
     queue_id: int
     priority: int
@@ -23,16 +24,18 @@ class RetryRequest(NamedTuple):
     run_after_ms: int | None
     limit: int
     once: IdempotencyKey | None
+    so_far: int = 0
 
 
 class DeleteRequest(NamedTuple):
-    """The given jobs, as long as they are still in that state -> gone, up to ``limit``."""
+    """The given jobs, as long as they are still in that state -> gone, up to ``limit``, ``so_far`` of them before."""
 
     queue_id: int
     state: int
     ids: Sequence[int]
     limit: int
     once: IdempotencyKey | None
+    so_far: int = 0
 
 
 class RetryTheseRequest(NamedTuple):
@@ -71,19 +74,20 @@ class CollectRequest(NamedTuple):
     limit: int
 
 
-def retry(transaction: Transaction, requests: Sequence[RetryRequest]) -> list[int]:
-    """Carry out each request; return how many jobs it moved."""
+def retry(transaction: Transaction, requests: Sequence[RetryRequest]) -> list[tuple[int, bool]]:
+    """Make a step of each request; return how many jobs it has moved in all, and whether it was the last step."""
     return [_retry_one(transaction, request) for request in requests]
 
 
-def _retry_one(transaction: Transaction, request: RetryRequest) -> int:
-    before = recall(transaction, request.once) or 0
-    left = max(request.limit - before, 0)
-    rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, left))
+def _retry_one(transaction: Transaction, request: RetryRequest) -> tuple[int, bool]:
+    before = recall(transaction, request.once) or request.so_far
+    asked = min(max(request.limit - before, 0), STEP_JOBS)
+    rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, asked))
     run_after = transaction.now if request.run_after_ms is None else request.run_after_ms
     ids = id_list(row[0] for row in rows)
     values = (request.queue_id, transaction.now, ids, request.attempts, run_after)
-    return _kept(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
+    moved = _kept(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
+    return moved, len(rows) < asked or moved >= request.limit
 
 
 def _kept(transaction: Transaction, once: IdempotencyKey | None, number: int) -> int:
@@ -98,10 +102,12 @@ def delete(transaction: Transaction, requests: Sequence[DeleteRequest]) -> list[
 
 
 def _delete_one(transaction: Transaction, request: DeleteRequest) -> int:
-    before = recall(transaction, request.once) or 0
-    ids = id_list(request.ids[: max(request.limit - before, 0)])
-    gone = transaction.run(QUERIES["delete_jobs"], (request.queue_id, ids, request.state))
-    return _kept(transaction, request.once, before + gone)
+    before = recall(transaction, request.once) or request.so_far
+    ids, after = request.ids, before
+    while ids and after < request.limit:  # others may have removed some of them
+        some, ids = ids[: request.limit - after], ids[request.limit - after :]
+        after += transaction.run(QUERIES["delete_jobs"], (request.queue_id, id_list(some), request.state))
+    return _kept(transaction, request.once, after)
 
 
 def retry_these(transaction: Transaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
