@@ -48,3 +48,23 @@ def test_both_clients_send_keys(client, queue, shared_server):
     assert handle.descriptor == again.descriptor != other.descriptor
     assert asyncio.run(enqueue_asynchronously(address)) == handle.descriptor
     assert count(client, queue) == 2
+
+
+def test_each_of_many_jobs_has_the_key_that_is_made_of_it(client, queue, shared_server):
+    async def enqueue_asynchronously(jobs):
+        async with AsyncClient(address) as own:
+            return await own.enqueue_many(jobs, queue=queue, unique=key_of)
+
+    def key_of(job):
+        return f"account {job.account}" if job.account else None
+
+    address = f"127.0.0.1:{shared_server.port}"
+    with Client(address) as own:
+        assert own.enqueue_many([Refresh(account=at % 5) for at in range(20)], queue=queue, unique=key_of) == 20
+        assert count(client, queue) == 4 + 4
+        assert asyncio.run(enqueue_asynchronously([Refresh(account=at % 6) for at in range(12)])) == 12
+        assert count(client, queue) == 4 + 2 + 5
+        with pytest.raises(ValueError, match="unique='' is no key"):
+            own.enqueue_many([Refresh()], queue=queue, unique=lambda _: "")
+        with pytest.raises(TypeError, match="unique=7 is no key"):
+            own.enqueue_many([Refresh()], queue=queue, unique=lambda _: 7)

@@ -89,6 +89,11 @@ def test_enqueue_many(client):
     assert (stored, len(client.outcomes), client.outcomes[0].descriptor) == ([1, 2, 3], 3, "other:s1:p1:1")
 
 
+def test_each_of_many_jobs_may_have_a_key(client):
+    jobs = (Count(end=n) for n in (1, 1, 2))
+    assert client.enqueue_many(jobs, unique=lambda job: f"count to {job.end}") == 3
+
+
 def test_options_are_checked_as_a_client_checks_them(client):
     with pytest.raises(ValueError, match="attempts=0"):
         client.enqueue(Count(end=1), attempts=0)
