@@ -111,7 +111,7 @@ def idempotency_key(context: RequestContext, keep_seconds: float) -> Idempotency
     if len(value) != IDEMPOTENCY_KEY_BYTES:
         raise UnknownError(f"an idempotency key has {IDEMPOTENCY_KEY_BYTES} bytes, such as a UUID's, not {len(value)}")
     keep_ms = context.keepResultMillis
-    if keep_ms is None or keep_ms < 0:
+    if keep_ms is None or keep_ms <= 0:
         keep_ms = int(keep_seconds * 1000)
     return IdempotencyKey(value, min(keep_ms, MAX_KEEP_RESULT_MS), bool(context.isRepeat))
 

@@ -1,6 +1,7 @@
 -- Nothing -> PENDING, all jobs of a call or none.
--- ARGV[2] idempotency key or empty, [3] for how many ms its result is kept. [4]: MessagePack, a column each for priority, run_after or nil, attempts, status, unique key or nil, then how many
--- jobs; a run_after that a number would not hold is a text. ARGV[5] on: their bodies.
+-- ARGV[2] idempotency key or empty, [3] for how many ms its result is kept. [4]: MessagePack, a column each for priority,
+-- run_after or nil, attempts, status, unique key or nil, then how many jobs; a run_after that a number would not hold is a
+-- text. ARGV[5] on: their bodies.
 -- Returns the id before the first one, then for each job that was there already: its place in the call, its
 -- priority, its member.
 -- with records keys results

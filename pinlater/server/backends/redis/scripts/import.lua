@@ -1,7 +1,7 @@
 -- Nothing -> the state that a job had in another store, with its history; all jobs of a call or none.
--- ARGV[2] idempotency key or empty, [3] for how many ms its result is kept. [4]: MessagePack, a list of jobs, each {priority, state (none is claimed), attempts allowed, attempts remaining,
--- status, created, run_after, updated, unique key or nil}; a time that a number would not hold is a text.
--- ARGV[5] on: their bodies.
+-- ARGV[2] idempotency key or empty, [3] for how many ms its result is kept. [4]: MessagePack, a list of jobs, each
+-- {priority, state (none is claimed), attempts allowed, attempts remaining, status, created, run_after, updated, unique key
+-- or nil}; a time that a number would not hold is a text. ARGV[5] on: their bodies.
 -- Returns the same as enqueue.
 -- with records changes keys results
 local known = recall(ARGV[2])

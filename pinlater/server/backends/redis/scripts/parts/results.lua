@@ -9,6 +9,7 @@ local function recall(once)
   return tonumber(expires) > now and cjson.decode(answer) or nil
 end
 
+-- Comes last: should a script fail half-way, what it did not do is not remembered as done.
 local function keep(once, keep_ms, answer)
   if once ~= '' then
     local expires = string.format('%d', now + keep_ms)
