@@ -52,11 +52,13 @@ class Again(msgspec.Struct, frozen=True, omit_defaults=True):
         due_ms: epoch milliseconds that its present run was planned for.
         run: how many runs it has had before.
         schedule: of a periodic job: text of the schedule that it was planted for.
+        failures: of a periodic job: how many of the last runs have failed, one after the other.
     """
 
     due_ms: int
     run: int = 0
     schedule: str = ""
+    failures: int = 0
 
 
 class Kept(msgspec.Struct, omit_defaults=True):
@@ -89,15 +91,17 @@ class Kept(msgspec.Struct, omit_defaults=True):
         """How many runs the job has had before this one."""
         return 0 if self.again is None else self.again.run
 
-    def for_next_run(self, due_ms: int, trace: Mapping[str, str] | None = None) -> Kept:
+    def for_next_run(self, due_ms: int, trace: Mapping[str, str] | None = None, *, is_failure: bool = False) -> Kept:
         """Return what the next run begins with: nothing of this one's but that it was there, and what was enqueued.
 
         Args:
             due_ms: epoch milliseconds that it is planned for.
             trace: trace context of this run.
+            is_failure: this run has failed for good.
         """
-        schedule = "" if self.again is None else self.again.schedule
-        return Kept(policy=self.policy, again=Again(due_ms, self.run + 1, schedule), previous=trace)
+        again = self.again or Again(due_ms)
+        failures = again.failures + 1 if is_failure else 0
+        return Kept(policy=self.policy, again=Again(due_ms, self.run + 1, again.schedule, failures), previous=trace)
 
 
 _AGAIN_MARK = b'"$again"'

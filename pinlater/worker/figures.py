@@ -12,14 +12,14 @@ from itertools import accumulate
 
 from pinlater_supervisor import ChildExit
 
-from pinlater.worker.board.tally import RETURNED, SAVED, UNSAVED, UNTOLD, Counts, Key, bucket_seconds
+from pinlater.worker.board.tally import RETURNED, SAVED, TICK_FAILED, UNSAVED, UNTOLD, Counts, Key, bucket_seconds
 from pinlater.worker.exchange.batch import queue_of
 from pinlater.worker.shared import Shared
 
 _FIRST_BUCKET, _AFTER_LAST_BUCKET = 8, 23
 """From 0.13 ms to 10 hours; every bound is four times the one before."""
 
-_ALARMING = frozenset({"crashed", "poison"})
+_ALARMING = frozenset({"crashed", "poison", TICK_FAILED})
 """Endings that have a 0 from a class's first run on: an alert sees a number rise, but not come into being."""
 
 Exits = Counter[tuple[str, str]]

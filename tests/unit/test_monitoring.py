@@ -84,7 +84,7 @@ def promtool(*arguments, **options):
 def test_the_rules_and_the_configuration_are_valid():
     checked = promtool("check", "config", str(FOLDER / "prometheus.yml"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "18 rules found" in checked.stdout
+    assert "19 rules found" in checked.stdout
 
 
 RULE_TESTS = """
@@ -121,7 +121,25 @@ tests:
         values: '0x9 1x20'
       - series: 'up{{job="pinlater-worker", instance="b"}}'
         values: '1 1 0x28'
+      - series: 'pinlater_worker_jobs_total{{instance="b", queue="bills", class="Bill", ending="tick_failed"}}'
+        values: '0x9 1x20'
+      - series: 'pinlater_worker_jobs_total{{instance="new", queue="polls", class="Poll", ending="tick_failed"}}'
+        values: '_x10 1x20'
+      - series: 'pinlater_worker_jobs_total{{instance="b", queue="polls", class="Fine", ending="tick_failed"}}'
+        values: '0x30'
     alert_rule_test:
+      - {{eval_time: 9m, alertname: PinLaterPeriodicJobFails}}
+      - eval_time: 12m
+        alertname: PinLaterPeriodicJobFails
+        exp_alerts:
+          - exp_labels: {{queue: bills, class: Bill, severity: ticket}}
+            exp_annotations:
+              summary: "bills: the periodic job Bill has failed, with all attempts of its run"
+              description: "It runs again at its next time. The page Failed and pinlater periodic show the error."
+          - exp_labels: {{queue: polls, class: Poll, severity: ticket}}
+            exp_annotations:
+              summary: "polls: the periodic job Poll has failed, with all attempts of its run"
+              description: "It runs again at its next time. The page Failed and pinlater periodic show the error."
       - {{eval_time: 1m, alertname: PinLaterShardIsIll}}
       - eval_time: 5m
         alertname: PinLaterShardIsIll

@@ -15,6 +15,7 @@ from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
 from pinlater.kept import Again, Kept, kept_in
 from pinlater.testing import LocalServer
 from pinlater.wire.messages import RequestContext
+from pinlater.worker.board.tally import TICK_FAILED
 from pinlater.worker.processes import planter as planter_module
 from pinlater.worker.processes.planter import Planter, Seeds
 from pinlater.worker.running.deadlines import Deadlines
@@ -135,7 +136,24 @@ def test_the_last_failure_leads_to_the_next_tick_and_is_told():
     assert "[attempt 3/3 " in outcome.status
     assert "ValueError: dusty" in outcome.status
     assert batch.area.delays[0] == 0
-    assert kept_in(outcome.body) == Kept(again=Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE))
+    assert kept_in(outcome.body) == Kept(again=Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, failures=1))
+
+
+def test_a_tick_that_failed_is_counted_as_that_and_not_as_rescheduled():
+    endings = {how: run(planted(how), 3)[0].ending for how in ("", "fails", "discards", "is unreadable")}
+    assert endings == {"": "rescheduled", "fails": TICK_FAILED, "discards": "discarded", "is unreadable": TICK_FAILED}
+    assert run(planted(), 4)[0].ending == TICK_FAILED  # its last attempt was lost
+
+
+def test_failed_ticks_in_a_row_are_kept_count_of_until_one_succeeds():
+    def failures_after(body, attempt=3):
+        return kept_in(run(body, attempt)[0].body).again.failures
+
+    failed = run(planted("fails"), 3)[0].body
+    assert failures_after(failed) == 2
+    assert failures_after(failed.replace(b'"fails"', b'"discards"')) == 0
+    assert failures_after(failed.replace(b'"fails"', b'""')) == 0
+    assert failures_after(failed, 4) == 2  # not even run
 
 
 def test_after_failures_the_record_is_the_one_that_was_saved():

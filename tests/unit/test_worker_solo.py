@@ -4,13 +4,16 @@ import pytest
 
 from pinlater import Job
 from pinlater.client.servers import ServerSet
-from pinlater.codec import JobCodec
+from pinlater.codec import JobCodec, encode_body
+from pinlater.kept import Again, Kept
 from pinlater.worker.board.holding import ALONE
+from pinlater.worker.board.tally import Counts
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes import process as process_module
 from pinlater.worker.processes import solo as solo_module
 from pinlater.worker.processes.solo import SoloProcess
+from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from pinlater.worker.shared import Shared
 from tests.unit.worker_fakes import FakeChild, FakePipeline, names, reply
 
@@ -20,6 +23,11 @@ BODY = b'{"job":"Quick"}'
 class Quick(Job, queue="mail"):
     def run(self, context):
         pass
+
+
+class Weekly(Job, queue="mail", every=604800, attempts=2):
+    def run(self, context):
+        raise AssertionError("its attempts are spent")
 
 
 @pytest.fixture
@@ -35,7 +43,7 @@ def process(pipeline, monkeypatch):
     child, pool = FakeChild(), JobPool()
     child.kill_at = child.status = lambda *_: None
     options = Options(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,))
-    yield SoloProcess(child, options, pool, JobCodec([Quick]), Shared.for_pools([pool]))
+    yield SoloProcess(child, options, pool, JobCodec([Quick, Weekly]), Shared.for_pools([pool]))
     child.close()
 
 
@@ -93,6 +101,21 @@ def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline,
     assert sent_to == [0, 0, 2, 2], "the board says what the keeper need not tell"
     sent = [arguments.request.jobsSucceeded for method, arguments, _ in pipeline.sent if method == "ackDequeuedJobs"]
     assert [job.jobDescriptor for jobs in sent for job in jobs] == names(4)
+
+
+def test_a_tick_that_is_not_even_run_is_counted_for_its_class(process, pipeline):
+    """After a job of another class, whose place on the board it may have."""
+    schedule = Weekly.job_options.schedule
+    body = encode_body(Weekly(), Kept(again=Again(schedule.next_ms(0), schedule=schedule.text)))
+    for spent, name in ((0, "mail:s1:p1:1"), (3, "mail:s1:p1:2")):
+        assert process._fetcher.ask(0.0)
+        pipeline.answer(reply(name, bodies=[body if spent else BODY], allowed=2 + SPARE_ATTEMPTS, remaining=18 - spent))
+        process._run(process._fetcher.next_batch())
+        process._settler.flush()
+        pipeline.answer()
+    endings = {name: Counts(numbers).endings for (_, name), numbers in process._sheet.rows()}
+    assert {name: sum(endings[name].values()) for name in ("Quick", "Weekly")} == {"Quick": 1, "Weekly": 1}
+    assert endings["Weekly"]["tick_failed"] == 1
 
 
 def test_acks_do_not_wait_for_the_end_of_a_long_job(process, pipeline, monkeypatch):

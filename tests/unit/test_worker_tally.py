@@ -173,6 +173,7 @@ def test_what_alerts_watch_begins_at_zero(shared):
         ("pinlater_worker_jobs_total", "A", "q", "succeeded"): 1,
         ("pinlater_worker_jobs_total", "A", "crashed", "q"): 0,
         ("pinlater_worker_jobs_total", "A", "poison", "q"): 0,
+        ("pinlater_worker_jobs_total", "A", "q", "tick_failed"): 0,
     }
 
 

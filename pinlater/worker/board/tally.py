@@ -31,10 +31,14 @@ ENDINGS = (
     "crashed",
     "poison",
     "lost",
+    "tick_failed",
 )
 """How a run can end; their positions are the numbers in a row."""
+DISCARDED = "discarded"
 UNREADABLE = "unreadable"
 """Of a body that fits no class."""
+TICK_FAILED = "tick_failed"
+"""Of a periodic job whose last attempt at a tick has failed; it goes on with the next tick."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
 EVENTS = (SAVED, UNSAVED, RETURNED, UNTOLD) = ("saved", "unsaved", "returned", "untold")

@@ -49,16 +49,20 @@ class Interruption:
         run_after_ms: epoch milliseconds before which it does not; None leaves it its place in the queue.
         attempts: of a job that has run and does so again: attempts of its next run.
         status: text to put in front of the job's custom status.
+        failure: of a periodic job that goes on although its tick has failed: how that is counted; else empty.
     """
 
     body: bytes
     run_after_ms: int | None = None
     attempts: int | None = None
     status: str = ""
+    failure: str = ""
 
     @property
     def ending(self) -> str:
         """How it is counted; see ``tally.ENDINGS``."""
+        if self.failure:
+            return self.failure
         if self.attempts is not None:
             return "rescheduled"
         return "interrupted" if self.run_after_ms is None else "slept"

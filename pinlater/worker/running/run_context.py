@@ -350,12 +350,18 @@ class RunContext(InterruptibleContext):
         """
         return encode_body(self._job, self._for_next_run(due_ms))
 
-    def body_of_next_run_after_failure(self, due_ms: int) -> bytes:
-        """Return the same after a run that failed: with the record that another attempt would have begun with."""
-        return renewed(self._last_body, self._for_next_run(due_ms))
+    def body_of_next_run_after_failure(self, due_ms: int, *, is_failure: bool) -> bytes:
+        """Return the same after a run that did not succeed: with the record that another attempt would have begun with.
 
-    def _for_next_run(self, due_ms: int) -> Kept:
-        return self._kept.for_next_run(due_ms, None if self.run_trace is None else self.run_trace.context)
+        Args:
+            due_ms: epoch milliseconds.
+            is_failure: whether it is to be counted among the failed runs.
+        """
+        return renewed(self._last_body, self._for_next_run(due_ms, is_failure=is_failure))
+
+    def _for_next_run(self, due_ms: int, *, is_failure: bool = False) -> Kept:
+        trace = None if self.run_trace is None else self.run_trace.context
+        return self._kept.for_next_run(due_ms, trace, is_failure=is_failure)
 
     def _save_surely(self) -> bool:
         return self._save(self._patience_seconds)

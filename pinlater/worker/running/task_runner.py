@@ -54,6 +54,7 @@ class TaskRunner(Runner):
             return self._unreadable(batch, position, error)
         tick = self._tick_of(job, context, body) if context.may_have_kept else None
         if tick is not None and tick.is_over:
+            self._note(job, context, batch, position, now_ns)  # it is counted, though it does not run
             return tick.outcome
         outcome = await self._attempt_awaited(job, context, batch, position, now_ns)
         return outcome if tick is None else tick.after(outcome)

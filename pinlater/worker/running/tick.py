@@ -12,6 +12,7 @@ from pinlater.job import Job
 from pinlater.kept import Again
 from pinlater.schedule import Schedule
 from pinlater.status import place
+from pinlater.worker.board.tally import DISCARDED, TICK_FAILED
 from pinlater.worker.running.outcome import Failure, Interruption, Outcome
 from pinlater.worker.running.run_context import RunContext
 
@@ -63,13 +64,14 @@ class Tick:
         self._next = context.next_run = _TickAfter(schedule, again.due_ms)
         self.is_over = claims > options.attempts
         if self.is_over:
+            log.error("%s is not run: the attempts of this tick are spent; it goes on with the next", options.name)
             here = place(socket.gethostname(), os.getpid(), now())
             self.outcome = self._give_up(f"[{here}] not run: the attempts of this tick are spent\n")
 
     def after(self, outcome: Outcome | None) -> Outcome | None:
         """Return what is to follow an attempt that ended so; one that succeeded was rescheduled already."""
         if isinstance(outcome, Failure) and (outcome.is_final or self._context.is_last_attempt):
-            return self._give_up(outcome.status)
+            return self._give_up(outcome.status, outcome.ending)
         if isinstance(outcome, Interruption) and outcome.attempts is not None:
             return replace(outcome, attempts=self._claims_of_next)
         return outcome
@@ -78,8 +80,12 @@ class Tick:
     def _claims_of_next(self) -> int:
         return self._job.job_options.attempts + SPARE_ATTEMPTS
 
-    def _give_up(self, status: str) -> Interruption:
-        """Leave this tick without a success; the error stays in the status, and the next tick comes."""
+    def _give_up(self, status: str, ending: str = TICK_FAILED) -> Interruption:
+        """Leave this tick without a success; the error stays in the status, and the next tick comes.
+
+        A tick that the job itself has discarded is no failure.
+        """
         due_ms = self._next.due_ms(self._now())
-        body = self._context.body_of_next_run_after_failure(due_ms)
-        return Interruption(body, due_ms, self._claims_of_next, status)
+        is_discarded = ending == DISCARDED
+        body = self._context.body_of_next_run_after_failure(due_ms, is_failure=not is_discarded)
+        return Interruption(body, due_ms, self._claims_of_next, status, DISCARDED if is_discarded else TICK_FAILED)
