@@ -20,6 +20,7 @@ from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
 from pinlater.client.retrying import policy, worth_repeating
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
+from pinlater.descriptor import JobDescriptor
 from pinlater.errors import PinLaterError, ProtocolError
 from pinlater.job import Job
 
@@ -163,6 +164,10 @@ class AsyncClient(AsyncVerbs):
                 await bulk.finish()
             sending.stored(batcher.queues, bulk.stored)
         return bulk.stored
+
+    def handle(self, descriptor: str) -> AsyncJobHandle:
+        """Do what ``Client.handle`` does."""
+        return AsyncJobHandle(self, str(JobDescriptor.parse(descriptor)))
 
     async def _execute(self, call: Call[T]) -> T:
         deadline = time.monotonic() + self._timeout + call.wait

@@ -20,6 +20,7 @@ from pinlater.client.retrying import policy, worth_repeating
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
 from pinlater.client.verbs import Verbs
+from pinlater.descriptor import JobDescriptor
 from pinlater.errors import PinLaterError, ProtocolError
 from pinlater.job import Job
 
@@ -221,6 +222,17 @@ class Client(Verbs):
                 bulk.finish()
             sending.stored(batcher.queues, bulk.stored)
         return bulk.stored
+
+    def handle(self, descriptor: str) -> JobHandle:
+        """Return the handle of a job that was enqueued before, by this program or another; asks no server.
+
+        Args:
+            descriptor: of the job, as ``JobHandle.descriptor`` and ``pinlater lookup`` have it.
+
+        Raises:
+            UnknownError: it is malformed.
+        """
+        return JobHandle(self, str(JobDescriptor.parse(descriptor)))
 
     def _execute(self, call: Call[T]) -> T:
         deadline = time.monotonic() + self._timeout + call.wait

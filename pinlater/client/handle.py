@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.records import JobInfo
 from pinlater.client.verbs import Verbs
+from pinlater.descriptor import JobDescriptor
 from pinlater.errors import CallTimeout
 from pinlater.state import JobState
 
@@ -17,7 +18,7 @@ _SLOWEST_POLL_SECONDS = 2.0
 
 
 class JobHandle:
-    """A job that was enqueued.
+    """A job that was enqueued; ``Client.enqueue`` and ``Client.handle`` return it.
 
     Attributes:
         descriptor: its address; enough to look it up from anywhere.
@@ -57,9 +58,22 @@ class JobHandle:
             time.sleep(_bounded(pause, deadline, info))
         raise AssertionError  # the pauses never end
 
+    def cancel(self) -> bool:
+        """Delete the job if it is PENDING: not due yet, waiting for a worker or for its next attempt.
+
+        A worker and a cancellation never both get the job. One that runs, or has ended, is left alone.
+
+        Returns:
+            Whether it was deleted, so that no attempt begins any more.
+
+        Raises:
+            QueueNotFound: its queue is not there.
+        """
+        return self._client.delete_these(_queue(self.descriptor), [self.descriptor], JobState.PENDING) > 0
+
 
 class AsyncJobHandle:
-    """A job that was enqueued by an ``AsyncClient``.
+    """A job that was enqueued; ``AsyncClient.enqueue`` and ``AsyncClient.handle`` return it.
 
     Attributes:
         descriptor: its address; enough to look it up from anywhere.
@@ -86,6 +100,14 @@ class AsyncJobHandle:
                 return info
             await asyncio.sleep(_bounded(pause, deadline, info))
         raise AssertionError  # the pauses never end
+
+    async def cancel(self) -> bool:
+        """Do what ``JobHandle.cancel`` does."""
+        return await self._client.delete_these(_queue(self.descriptor), [self.descriptor], JobState.PENDING) > 0
+
+
+def _queue(descriptor: str) -> str:
+    return JobDescriptor.parse(descriptor).queue
 
 
 def _pick(found: dict[str, JobInfo], descriptor: str) -> JobInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -122,6 +123,7 @@ class InlineClient(Client):
         self.outcomes: list[Outcome] = []
         self._most_runs = most_runs
         self._attempts = Attempts(kinds, self._save, self._enqueue_follow_up, middleware=middleware)
+        self._numbers = itertools.count(1)
         self._jobs: dict[str, _Kept] = {}
         self._keyed: dict[tuple[str, str], _Kept] = {}
         self._due: deque[_Kept] = deque()
@@ -192,8 +194,9 @@ class InlineClient(Client):
             "createQueue": lambda _: None,
             "enqueueJobs": self._enqueue,
             "lookupJobs": self._lookup,
+            "deleteJobs": self._delete,
         }.get(call.method)
-        if answer is None:
+        if answer is None or (call.method == "deleteJobs" and call.arguments.request.jobDescriptors is None):
             raise RuntimeError(f"run_inline keeps no queues, so there is no {call.method}; use pinlater_server")
         return call.convert(answer(call.arguments))
 
@@ -211,7 +214,7 @@ class InlineClient(Client):
     def _keep(self, queue: str, job: PinLaterJob) -> _Kept:
         body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, int(time.time() * 1000)
         self._attempts.codec.decode(queue, body)
-        descriptor = f"{queue}:s1:p{job.priority}:{len(self._jobs) + 1}"
+        descriptor = f"{queue}:s1:p{job.priority}:{next(self._numbers)}"
         kept = _Kept(
             descriptor, body, allowed, allowed, job.runAfterTimestampMillis or now_ms, job.customStatus, now_ms
         )
@@ -228,6 +231,15 @@ class InlineClient(Client):
             for descriptor in asked.jobDescriptors
             if descriptor in self._jobs
         }
+
+    def _delete(self, arguments: Any) -> int:
+        known, state = self._jobs, arguments.request.jobState
+        gone = [name for name in arguments.request.jobDescriptors if name in known and known[name].state == state]
+        for name in gone:
+            del known[name]
+        self._due = deque(job for job in self._due if job.descriptor in known)
+        self._keyed = {key: job for key, job in self._keyed.items() if job.descriptor in known}
+        return len(gone)
 
     def _enqueue_follow_up(self, queue: str, job: PinLaterJob) -> str:
         return self._execute(self._calls.enqueue_structs(queue, [job]))[0]

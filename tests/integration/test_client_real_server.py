@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -59,6 +60,41 @@ def test_the_life_of_a_job(client):
     assert handle.status().state is JobState.IN_PROGRESS
     client.ack("pings", succeeded=[Ack(again.descriptor, again.claim)])
     assert handle.wait(5).state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize("delay", [None, 600])
+def test_a_job_that_has_not_begun_can_be_cancelled(client, delay):
+    handle = client.handle(client.enqueue(Ping(number=1), delay=delay).descriptor)
+    assert handle.status().state is JobState.PENDING
+    assert handle.cancel()
+    assert not handle.cancel(), "it is gone"
+    with pytest.raises(LookupError):
+        handle.status()
+    assert client.dequeue_jobs("pings", 10) == []
+
+
+def test_a_job_that_has_begun_or_ended_is_not_cancelled(client):
+    handle = client.enqueue(Ping(number=1))
+    (job,) = client.dequeue_jobs("pings", 1)
+    assert not handle.cancel()
+    client.ack("pings", succeeded=[Ack(job.descriptor, job.claim)])
+    assert not handle.cancel()
+    assert handle.status().state is JobState.SUCCEEDED
+
+
+def test_a_job_is_either_cancelled_or_handed_out(client):
+    handles = [client.enqueue(Ping(number=number)) for number in range(200)]
+    with ThreadPoolExecutor(2) as threads:
+        claiming = threads.submit(lambda: [job for _ in range(40) for job in client.dequeue_jobs("pings", 5)])
+        cancelled = {handle.descriptor for handle in reversed(handles) if handle.cancel()}
+        claimed = {job.descriptor for job in claiming.result()}
+    assert not cancelled & claimed
+    assert cancelled | claimed == {handle.descriptor for handle in handles}
+
+
+def test_a_handle_needs_a_descriptor(client):
+    with pytest.raises(UnknownError, match="malformed job descriptor"):
+        client.handle("pings")
 
 
 def test_acks_ride_on_a_dequeue_and_final_failures_stay(client):
@@ -161,6 +197,9 @@ def test_the_asyncio_client(server):
             await mine.ack("pings", [Ack(job.descriptor, job.claim)])
             stored = await mine.enqueue_many(Ping(number=number) for number in range(1000))
             infos = [info async for info in mine.scan_all("pings", JobState.PENDING)]
+            late = await mine.enqueue(Ping(number=1), delay=600)
+            assert await mine.handle(late.descriptor).cancel()
+            assert not await late.cancel()
             state = (await next(handle for handle in handles if handle.descriptor == job.descriptor).wait(5)).state
             return stored, len(infos), state
 

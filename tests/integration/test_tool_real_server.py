@@ -51,6 +51,19 @@ def test_a_walk_through_all_commands(tool):
     assert tool("count", "email")[0] == 1
 
 
+def test_jobs_that_have_not_begun_are_cancelled(tool):
+    tool("create-queue", "early")
+    first, second = (tool("enqueue", "early", "x", *words)[1].strip() for words in ([], ["--delay", "600"]))
+    assert tool("dequeue", "early")[0] == 0
+    status, out, err = tool("cancel", second, first)
+    assert (status, out, err) == (1, "1 job cancelled\n", f"pinlater: {first} is IN_PROGRESS\n")
+    status, out, err = tool("cancel", second, "--json")
+    assert (status, json.loads(out)) == (1, {"cancelled": [], "left": [second]})
+    assert err == f"pinlater: {second} is not there\n"
+    assert tool("cancel", "early")[0] == 1, "this is no descriptor"
+    tool("delete-queue", "early")
+
+
 def test_pause_limit_and_resume(tool):
     tool("create-queue", "held")
     assert json.loads(tool("pause", "held", "--json")[1])["held"]["is_paused"] is True

@@ -208,3 +208,17 @@ def test_files_for_tls_in_the_environment_are_not_its_business(monkeypatch):
     with run_inline(Count) as client:
         client.enqueue(Count(end=3))
         client.assert_succeeded()
+
+
+def test_a_job_that_has_not_begun_can_be_cancelled():
+    class Cancelling(Job, queue="counts"):
+        def run(self, context):
+            follow_up = context.enqueue(Count(end=1), name="count", unique="only one")
+            assert client.handle(follow_up).cancel(), "it waits for this one to end"
+            assert not client.handle(context.descriptor).cancel(), "it runs"
+
+    with run_inline(Cancelling, Count) as client:
+        client.enqueue(Cancelling())
+        assert [type(outcome.job) for outcome in client.outcomes] == [Cancelling]
+        client.enqueue(Count(end=1), unique="only one")
+        assert [outcome.descriptor for outcome in client.outcomes] == ["counts:s1:p1:1", "counts:s1:p1:3"]
