@@ -61,6 +61,15 @@ class Again(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: int = 0
 
 
+PLANTED_KEY = r"\S+ (?:every|cron) "
+"""How the unique keys of planted jobs begin, as a pattern: the name of the class, and the schedule."""
+
+
+def planted_key(name: str, schedule: str) -> str:
+    """Return the unique key of the job that is planted for a class, by the schedule's text: there is one at a time."""
+    return f"{name} {schedule}"
+
+
 class Kept(msgspec.Struct, omit_defaults=True):
     """Written into the body under names that no field can have.
 

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
 from pinlater.client.calls import Call, Calls
+from pinlater.client.fair_scan import FairScan, Part, fair_scan
 from pinlater.client.moving import Move, carry_out_async
+from pinlater.client.periodic import PeriodicJobs, find_periodic
 from pinlater.client.records import (
     Ack,
     Acks,
@@ -165,6 +167,16 @@ class AsyncVerbs(ABC):
             continuation = page.continuation
             if continuation is None:
                 return
+
+    async def scan_fairly(self, queues: Iterable[str], state: JobState, *, limit: int = 5000) -> FairScan:
+        """Do what ``Verbs.scan_fairly`` does."""
+        parts = [Part(queue, state) for queue in queues]
+        return await carry_out_async(fair_scan(self._calls, parts, limit), self._execute)
+
+    async def periodic_jobs(self, queues: Iterable[str] = ()) -> PeriodicJobs:
+        """Do what ``Verbs.periodic_jobs`` does."""
+        names = list(queues) or sorted(await self.queue_names())
+        return await carry_out_async(find_periodic(self._calls, names), self._execute)
 
     async def retry_failed(
         self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000

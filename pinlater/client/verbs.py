@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pinlater.client.calls import Call, Calls
+from pinlater.client.fair_scan import FairScan, Part, fair_scan
 from pinlater.client.moving import Move, carry_out
+from pinlater.client.periodic import PeriodicJobs, find_periodic
 from pinlater.client.records import (
     Ack,
     Acks,
@@ -239,6 +241,21 @@ class Verbs(ABC):
             continuation = page.continuation
             if continuation is None:
                 return
+
+    def scan_fairly(self, queues: Iterable[str], state: JobState, *, limit: int = 5000) -> FairScan:
+        """Return jobs of several queues in a state, up to ``limit`` in all: of each queue those due latest.
+
+        Deep queues do not hide the others: each gives the same number, as far as it has so many.
+        """
+        return carry_out(fair_scan(self._calls, [Part(queue, state) for queue in queues], limit), self._execute)
+
+    def periodic_jobs(self, queues: Iterable[str] = ()) -> PeriodicJobs:
+        """Return the periodic jobs of some queues, or of all: when each runs next, and whether its last run failed.
+
+        They are found among the waiting and running jobs, of which 5,000 are looked at, fairly over the queues.
+        """
+        names = list(queues) or sorted(self.queue_names())
+        return carry_out(find_periodic(self._calls, names), self._execute)
 
     def retry_failed(
         self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000

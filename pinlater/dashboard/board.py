@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.periodic import PeriodicJobs
 from pinlater.client.records import WorkerReport
 from pinlater.dashboard.census import Census
 from pinlater.dashboard.crews import Claims, claims_of
@@ -20,9 +21,6 @@ from pinlater.dashboard.options import Options
 from pinlater.dashboard.plans import Plans
 from pinlater.dashboard.sessions import Doorkeeper, Role, Sessions
 from pinlater.dashboard.watch import Watch
-
-MOST_QUEUES = 200
-"""Queues that a page over all queues looks into; of more, the first in the alphabet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,7 @@ class Board:
         sessions: who has logged in.
         doorkeeper: checks passwords.
         failures: failed jobs by queue; the empty name is all queues.
+        periodic: periodic jobs, likewise.
         claims: those of running jobs, likewise.
         reports: what workers say of themselves, whatever is asked for.
         search: held by the one search of bodies that may run.
@@ -57,6 +56,7 @@ class Board:
     sessions: Sessions
     doorkeeper: Doorkeeper
     failures: Fresh[Failures]
+    periodic: Fresh[PeriodicJobs]
     claims: Fresh[Claims]
     reports: Fresh[list[WorkerReport]]
     search: asyncio.Lock
@@ -73,10 +73,13 @@ def make_board(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> Bo
     census, sightings, history = Census(client), Sightings(), History(options.look)
 
     async def chosen(queue: str) -> list[str]:
-        return [queue] if queue else sorted(await client.queue_names())[:MOST_QUEUES]
+        return [queue] if queue else sorted(await client.queue_names())
 
     async def failures(queue: str) -> Failures:
         return await failures_of(client, await chosen(queue))
+
+    async def periodic(queue: str) -> PeriodicJobs:
+        return await client.periodic_jobs(await chosen(queue))
 
     async def claims(queue: str) -> Claims:
         return await claims_of(client, sightings, await chosen(queue))
@@ -103,6 +106,7 @@ def make_board(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> Bo
         Sessions(),
         Doorkeeper({role: stored for role, stored in hashes.items() if stored}),
         fresh_failures,
+        Fresh(periodic),
         Fresh(claims),
         Fresh(reports),
         asyncio.Lock(),

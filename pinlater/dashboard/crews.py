@@ -9,13 +9,10 @@ from typing import NamedTuple
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.records import JobInfo
 from pinlater.dashboard.holders import Holder, Sightings, holder_of
-from pinlater.errors import QueueNotFound
 from pinlater.state import JobState
 
 MOST_JOBS = 2000
 """Running jobs looked at for one page."""
-
-_PAGE = 500
 
 
 class Running(NamedTuple):
@@ -63,23 +60,14 @@ async def claims_of(client: AsyncVerbs, sightings: Sightings, queues: Iterable[s
     Raises:
         PinLaterError: the server does not answer.
     """
+    scan = await client.scan_fairly(queues, JobState.IN_PROGRESS, limit=MOST_JOBS)
     crews: dict[Holder, Crew] = {}
-    scanned, has_more = 0, False
-    for queue in queues:
-        try:
-            page = await client.scan(queue, JobState.IN_PROGRESS, limit=min(_PAGE, MOST_JOBS - scanned))
-        except QueueNotFound:
-            continue
-        for info in page.jobs:
+    for queue, jobs in scan.jobs.items():
+        for info in jobs:
             holder = _whole(holder_of(info.claim or ""))
             crew = crews.setdefault(holder, Crew(holder))
             crew.jobs.append(Running(queue, info.descriptor, sightings.since_ms(info), info=info))
-        scanned += len(page.jobs)
-        has_more = has_more or page.continuation is not None
-        if scanned >= MOST_JOBS:
-            has_more = True
-            break
-    return Claims(crews, scanned, has_more)
+    return Claims(crews, scan.scanned, bool(scan.left_out))
 
 
 def _whole(holder: Holder) -> Holder:

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.records import JobInfo
-from pinlater.errors import QueueNotFound
 from pinlater.state import JobState
 from pinlater.status import failed_attempts_in
 
 MOST_SCANNED = 5000
-"""Jobs looked at for one page; the newest of each queue."""
+"""Jobs looked at for one page."""
 
-_PAGE = 200
 _LONGEST_ERROR = 240
 _VARYING = re.compile(
     r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}|0x[0-9a-fA-F]+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\d+"
@@ -67,12 +65,12 @@ class Failures:
     Attributes:
         groups: the largest first.
         scanned: how many jobs were looked at.
-        has_more: whether there are others.
+        left_out: queues that have further failed jobs, by name.
     """
 
     groups: list[Group]
     scanned: int
-    has_more: bool
+    left_out: list[str]
 
     def group(self, key: str) -> Group | None:
         """Return a group by its key."""
@@ -80,31 +78,18 @@ class Failures:
 
 
 async def failures_of(client: AsyncVerbs, queues: Iterable[str]) -> Failures:
-    """Look at the failed jobs of some queues.
+    """Look at the failed jobs of some queues: of each those due latest, and of deep ones as many as there is room for.
 
     Raises:
         PinLaterError: the server does not answer.
     """
+    scan = await client.scan_fairly(queues, JobState.FAILED, limit=MOST_SCANNED)
     found: dict[tuple[str, str], Group] = {}
-    scanned, has_more = 0, False
-    for queue in queues:
-        continuation: str | None = None
-        while scanned < MOST_SCANNED:
-            try:
-                page = await client.scan(queue, JobState.FAILED, limit=_PAGE, continuation=continuation)
-            except QueueNotFound:
-                break
-            for info in page.jobs:
-                _put(found, queue, info)
-            scanned += len(page.jobs)
-            continuation = page.continuation
-            if continuation is None:
-                break
-        else:
-            has_more = True
-            break
+    for queue, jobs in scan.jobs.items():
+        for info in jobs:
+            _put(found, queue, info)
     groups = sorted(found.values(), key=lambda group: (-len(group.jobs), group.queue, group.error))
-    return Failures(groups, scanned, has_more)
+    return Failures(groups, scan.scanned, sorted(scan.left_out))
 
 
 def _put(found: dict[tuple[str, str], Group], queue: str, info: JobInfo) -> None:

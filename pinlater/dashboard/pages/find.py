@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.client.records import JobInfo
-from pinlater.dashboard.board import MOST_QUEUES, Board, board_of
+from pinlater.dashboard.board import Board, board_of
 from pinlater.dashboard.census import STANDINGS, Standing
 from pinlater.dashboard.failures import error_line
 from pinlater.dashboard.forms import Refused, asked
@@ -56,7 +56,7 @@ async def find(request: Request) -> Response:
         raise Refused(429, "another search is under way; try again in a few seconds")
     close = sorted(name for name in names if text.lower() in name.lower())[:20]
     async with board.search:
-        found = await _search(board, sorted(names)[:MOST_QUEUES], re.escape(text))
+        found = await _search(board, sorted(names), re.escape(text))
     return page(request, "find.html", text=text, close=close, found=found, seconds=_SEARCH_SECONDS)
 
 

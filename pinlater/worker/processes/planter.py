@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from pinlater.codec import encode_body
 from pinlater.errors import ConfigError, ServiceError
 from pinlater.job import Job
-from pinlater.kept import Again, Kept
+from pinlater.kept import Again, Kept, planted_key
 from pinlater.wire.messages import PinLaterEnqueueRequest, PinLaterJob, RequestContext, arguments_of
 from pinlater.worker.exchange.pipeline import Pipeline
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
@@ -67,7 +67,7 @@ def _seed(job: Job, now_ms: int) -> PinLaterJob:
     text = options.schedule.text
     due_ms = options.schedule.next_ms(now_ms)
     body = encode_body(job, Kept(again=Again(due_ms, schedule=text)))
-    key = f"{options.name} {text}"
+    key = planted_key(options.name, text)
     return PinLaterJob(body, options.priority, due_ms, options.attempts + SPARE_ATTEMPTS, uniqueKey=key)
 
 

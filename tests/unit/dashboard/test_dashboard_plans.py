@@ -2,6 +2,7 @@
 
 import asyncio
 import html
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,19 @@ def test_failures_are_grouped_and_a_group_is_retried_after_its_number_was_seen(b
     assert "150 jobs retried" in carried_out(browser, csrf, path, attempts="2")
     states = {descriptor: info.state for descriptor, info in client.lookup(descriptors).items()}
     assert [descriptor for descriptor, state in states.items() if state is JobState.FAILED] == [descriptors[-1]]
+
+
+def test_a_queue_with_very_many_failures_hides_no_other(browser, client, monkeypatch):
+    monkeypatch.setattr("pinlater.dashboard.failures.MOST_SCANNED", 60)
+    client.create_queue("zebra")
+    fail(client, *["OSError: full"] * 100)
+    fail(client, "KeyError: 'stripes'", queue="zebra")
+    page = browser.get("/failed")
+    assert "stripes" in page.text
+    assert re.search(
+        r'More failed jobs than were looked at are in\s+<a href="/failed\?queue=pins">pins</a>\.', page.text
+    )
+    assert "More failed jobs" not in browser.get("/failed?queue=zebra").text
 
 
 def test_failures_that_differ_in_numbers_ids_or_addresses_are_one_group(browser, client):

@@ -1,0 +1,102 @@
+"""Periodic jobs whose runs fail: people see them, by the client, the tool and the dashboard."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from pinlater import Constant, Job, JobState
+from pinlater.client.records import NewJob
+from pinlater.client.tool.program import tool
+from pinlater.testing import LocalServer
+from tests.unit.dashboard.app import dashboard
+
+
+class Bill(Job, queue="bills", every=60, attempts=2, backoff=Constant(1)):
+    def run(self, context):
+        if broken:
+            raise ValueError("no rate for EUR")
+
+
+class Poll(Job, queue="polls", every=60, attempts=1):
+    def run(self, context):
+        pass
+
+
+broken = []
+
+
+@pytest.fixture
+def server(tmp_path):
+    broken[:] = [True]
+    with LocalServer(tmp_path) as server:
+        server.advance(62 - server.now.second)  # two seconds after a tick
+        yield server
+
+
+def let_pass(server, ticks):
+    server.run_worker(Bill, Poll)
+    for _ in range(ticks):
+        server.advance(60)
+        server.run_worker(Bill, Poll)
+        server.advance(1)
+        server.run_worker(Bill, Poll)
+
+
+def run_tool(server, *words):
+    done = CliRunner().invoke(tool, ["--server", server.address, *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_the_client_tells_which_periodic_jobs_fail(server):
+    let_pass(server, 3)
+    client = server.client()
+    client.enqueue_jobs("bills", [NewJob(b"{}", unique="Bill with a key of its own")])
+    bill, poll = client.periodic_jobs().jobs
+    assert (bill.queue, bill.name, bill.schedule) == ("bills", "Bill", "every 60.0")
+    assert (bill.runs, bill.failures) == (3, 3)
+    assert bill.last_failure.error == "ValueError: no rate for EUR"
+    assert 0 < bill.due_ms - server.now.timestamp() * 1000 <= 60_000
+    assert (poll.name, poll.runs, poll.failures, poll.last_failure) == ("Poll", 3, 0, None)
+    assert [job.name for job in client.periodic_jobs(["polls"]).jobs] == ["Poll"]
+    assert client.count("bills", JobState.FAILED) == 0  # which is why the list of failed jobs does not show it
+
+
+def test_a_success_ends_the_row_of_failures(server):
+    let_pass(server, 2)
+    broken.clear()
+    let_pass(server, 1)
+    [bill] = server.client().periodic_jobs(["bills"]).jobs
+    assert (bill.runs, bill.failures) == (3, 0)
+    assert bill.last_failure.error == "ValueError: no rate for EUR"
+
+
+def test_the_text_of_the_last_failure_is_there_however_many_there_were(server):
+    let_pass(server, 40)
+    [bill] = server.client().periodic_jobs(["bills"]).jobs
+    assert (bill.failures, bill.last_failure.error) == (40, "ValueError: no rate for EUR")
+    newest = max(failed.at_ms for failed in bill.info.failed_attempts)
+    assert bill.last_failure.at_ms == newest
+
+
+def test_the_tool_lists_them(server):
+    let_pass(server, 2)
+    lines = run_tool(server, "periodic").stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [["QUEUE", "JOB"], ["bills", "Bill"], ["polls", "Poll"]]
+    assert "no rate for EUR" in lines[1]
+    assert len(run_tool(server, "periodic", "--failed").stdout.splitlines()) == 2
+    assert "no periodic job has failed" in run_tool(server, "periodic", "polls", "--failed").stderr
+    [bill] = json.loads(run_tool(server, "periodic", "--failed", "--json").stdout)
+    assert (bill["name"], bill["failures"], bill["last_failure"]["error"]) == ("Bill", 2, "ValueError: no rate for EUR")
+
+
+def test_the_page_of_failures_shows_them(server):
+    let_pass(server, 2)
+    with dashboard(server.address) as browser:
+        page = browser.get("/failed").text
+        assert "Periodic jobs whose last run failed" in page
+        assert "<b>Bill</b>" in page
+        assert "no rate for EUR" in page
+        assert "Poll" not in page
+        assert "Periodic jobs" not in browser.get("/failed?queue=polls").text
