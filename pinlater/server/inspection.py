@@ -12,11 +12,11 @@ from pinlater.errors import UnknownError
 from pinlater.server import rules
 from pinlater.server.aside import aside
 from pinlater.server.backends.body_pattern import check_pattern
-from pinlater.server.backends.contract import (
+from pinlater.server.backends.contract import Backend
+from pinlater.server.backends.records import (
     JOB_OVERHEAD_BYTES,
     MAX_STATUS_CHARACTERS,
     MAX_UNIQUE_KEY_CHARACTERS,
-    Backend,
     IdempotencyKey,
     JobFilter,
     JobRecord,

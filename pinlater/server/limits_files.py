@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from pinlater.server.backends.contract import QueueSettings
+from pinlater.server.backends.records import QueueSettings
 from pinlater.server.limits_formats import count_servers, queue_rates
 from pinlater.server.rate_limits import RateLimits
 from pinlater.server.settings import Settings

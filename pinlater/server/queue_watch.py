@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import Backend, JobFilter
+from pinlater.server.backends.contract import Backend
+from pinlater.server.backends.records import JobFilter
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.recent import RecentRates
 from pinlater.wire.messages import IN_PROGRESS, PENDING

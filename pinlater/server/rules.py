@@ -16,7 +16,7 @@ from pinlater.errors import (
     QueueNameTooLong,
     UnknownError,
 )
-from pinlater.server.backends.contract import (
+from pinlater.server.backends.records import (
     IDEMPOTENCY_KEY_BYTES,
     MAX_QUEUE_NAME_CHARACTERS,
     MAX_STATUS_CHARACTERS,

@@ -13,7 +13,8 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError, Sta
 from pinlater.server import rules
 from pinlater.server.admin_password import AdminPassword
 from pinlater.server.aside import aside
-from pinlater.server.backends.contract import Backend, Claim, ClaimedJob, IdempotencyKey, covered
+from pinlater.server.backends.contract import Backend
+from pinlater.server.backends.records import Claim, ClaimedJob, IdempotencyKey, covered
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.handing_out import DequeueOrder, HandedOut
 from pinlater.server.calls import CallRefused, missing, require

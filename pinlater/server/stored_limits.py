@@ -7,7 +7,8 @@ import logging
 from typing import NamedTuple
 
 from pinlater.errors import NoHealthyShards, ServerError
-from pinlater.server.backends.contract import Backend, QueueChange, QueueSettings
+from pinlater.server.backends.contract import Backend
+from pinlater.server.backends.records import QueueChange, QueueSettings
 from pinlater.server.limits_files import LimitsFiles
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 from pinlater.errors import ConfigError
 from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.contract import LOOK_OFTEN, Backend, CommitStats, LookPauses
+from pinlater.server.backends.contract import LOOK_OFTEN, Backend, LookPauses
 from pinlater.server.backends.fleet import FleetBackend, Shard, ShardSpec, StoreClock
+from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.backends.tokens import TakeTokens

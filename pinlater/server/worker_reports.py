@@ -9,7 +9,8 @@ from typing import Any
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
-from pinlater.server.backends.contract import MAX_WORKER_ID_CHARACTERS, Backend, KeptReport
+from pinlater.server.backends.contract import Backend
+from pinlater.server.backends.records import MAX_WORKER_ID_CHARACTERS, KeptReport
 from pinlater.server.calls import require
 from pinlater.server.rules import check_queue_name
 from pinlater.server.turnstile import Turnstile

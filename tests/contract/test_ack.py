@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.server.backends.contract import MAX_STATUS_CHARACTERS
+from pinlater.server.backends.records import MAX_STATUS_CHARACTERS
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import LEASE_MS, QUEUE, ack_of, new_job
 

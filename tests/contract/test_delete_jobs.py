@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import JobFilter
+from pinlater.server.backends.records import JobFilter
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, STATES, new_job
 

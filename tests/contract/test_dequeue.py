@@ -3,7 +3,7 @@
 import itertools
 import random
 
-from pinlater.server.backends.contract import Dequeued
+from pinlater.server.backends.records import Dequeued
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 

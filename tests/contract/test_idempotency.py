@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import IdempotencyKey, JobFilter
+from pinlater.server.backends.records import IdempotencyKey, JobFilter
 from pinlater.wire.messages import FAILED, PENDING, SUCCEEDED
 from tests.contract.test_import import record
 from tests.support.bench import QUEUE, new_job

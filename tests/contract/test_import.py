@@ -3,7 +3,7 @@
 import pytest
 
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import JobRecord
+from pinlater.server.backends.records import JobRecord
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, START_MS, new_job
 

@@ -4,7 +4,7 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import MAX_QUEUE_NAME_CHARACTERS, JobFilter
+from pinlater.server.backends.records import MAX_QUEUE_NAME_CHARACTERS, JobFilter
 from pinlater.wire.messages import FAILED, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 

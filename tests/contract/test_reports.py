@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.server.backends.contract import MAX_WORKER_ID_CHARACTERS
+from pinlater.server.backends.records import MAX_WORKER_ID_CHARACTERS
 
 ANY_BYTES = bytes(range(256)) * 2
 

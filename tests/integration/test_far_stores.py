@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pinlater.server.backends.contract import Claim
+from pinlater.server.backends.records import Claim
 from pinlater.server.metrics import Metrics
 from pinlater.server.setting_loader import load_settings
 from pinlater.server.stores import open_store

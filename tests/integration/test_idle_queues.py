@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from pinlater.server.backends.contract import Claim, LookPauses
+from pinlater.server.backends.contract import LookPauses
 from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.handing_out import DequeueOrder

@@ -10,11 +10,11 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
-from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, Connection
 from pinlater.server.backends.mysql.faults import Conflict, Refused, Unreached
 from pinlater.server.backends.mysql.place import Place
 from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.lossy_proxy import LossyProxy

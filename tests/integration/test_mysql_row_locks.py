@@ -6,11 +6,11 @@ import itertools
 import pytest
 
 from pinlater.errors import UnknownError
-from pinlater.server.backends.contract import Claim, JobFilter
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.faults import Unreached
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.wire.messages import IN_PROGRESS
 from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.mariadb_service import shared_service

@@ -11,10 +11,10 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import Ack, Checkpoint, Claim, JobFilter
 from pinlater.server.backends.fleet import ShardClock, StoreClock
 from pinlater.server.backends.mysql import connection, database, faults
 from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.records import Ack, Checkpoint, Claim, JobFilter
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.mariadb_service import shared_service

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from pinlater.server.backends.contract import Claim
 from pinlater.server.backends.fleet import ShardClock
+from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import asking
 from pinlater.server.backends.redis.scripts import Script, scripts
 from pinlater.server.clock import elapsed_seconds

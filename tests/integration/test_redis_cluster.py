@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from pinlater.server.backends.contract import JobFilter
 from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.records import JobFilter
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_bench import RedisBench

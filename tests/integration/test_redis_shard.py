@@ -13,8 +13,8 @@ import pytest
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.contract import Claim, JobFilter, QueueChange, QueueSettings
 from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.records import Claim, JobFilter, QueueChange, QueueSettings
 from pinlater.server.backends.redis import Place, link
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.place import Tls

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.contract import Claim
+from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import Place, RedisShard
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.redis_service import RedisService

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import Ack, Claim, JobFilter
+from pinlater.server.backends.records import Ack, Claim, JobFilter
 from pinlater.wire.messages import IN_PROGRESS
 from tests.support.bench import QUEUE, new_job
 from tests.support.fleets import mysql_fleets, redis_fleets

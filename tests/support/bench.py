@@ -4,7 +4,7 @@ import asyncio
 import itertools
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import Ack, Checkpoint, Claim, JobFilter, NewJob
+from pinlater.server.backends.records import Ack, Checkpoint, Claim, JobFilter, NewJob
 from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 
 START_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from pinlater.errors import ShardConnectionFailed
-from pinlater.server.backends.contract import Claim, JobFilter
+from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import Place, RedisShard
 from pinlater.wire.messages import PENDING
 from tests.support.bench import QUEUE

@@ -9,7 +9,7 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ServiceError
-from pinlater.server.backends.contract import Ack, Claim, JobFilter
+from pinlater.server.backends.records import Ack, Claim, JobFilter
 from pinlater.server.clock import SteadyClock
 from pinlater.wire.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, new_job

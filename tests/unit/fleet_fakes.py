@@ -5,7 +5,8 @@ import itertools
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import (
+from pinlater.server.backends.fleet import CallResult, FleetBackend, Front, ShardSpec
+from pinlater.server.backends.records import (
     ClaimedJob,
     Collected,
     Dequeued,
@@ -17,7 +18,6 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import CallResult, FleetBackend, Front, ShardSpec
 from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from pinlater.server.backends.contract import LOOK_OFTEN, Capabilities, Claim, ClaimedJob, Dequeued
+from pinlater.server.backends.contract import LOOK_OFTEN, Capabilities
+from pinlater.server.backends.records import Claim, ClaimedJob, Dequeued
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.handing_out import DequeueOrder
 from pinlater.server.rate_limits import RateLimits

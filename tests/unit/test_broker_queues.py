@@ -6,7 +6,8 @@ import time
 import pytest
 
 from pinlater.errors import NoHealthyShards, QueueNotFound
-from pinlater.server.backends.contract import Capabilities, Claim, ClaimedJob, Dequeued, LookPauses
+from pinlater.server.backends.contract import Capabilities, LookPauses
+from pinlater.server.backends.records import Claim, ClaimedJob, Dequeued
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.handing_out import DequeueOrder
 from pinlater.server.rate_limits import RateLimits

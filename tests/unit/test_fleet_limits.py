@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
-from pinlater.server.backends.contract import Backend, Claim, QueueChange, QueueSettings
+from pinlater.server.backends.contract import Backend
 from pinlater.server.backends.fleet import FleetBackend, turns
+from pinlater.server.backends.records import Claim, QueueChange, QueueSettings
 from tests.support.bench import QUEUE, new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
-from pinlater.server.backends.contract import Ack, Claim, CommitStats, JobFilter, NewJob
+from pinlater.server.backends.records import Ack, Claim, CommitStats, JobFilter, NewJob
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.broker import Broker, Caller, handing_out
 from pinlater.server.broker.handing_out import DequeueOrder

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pinlater.server.backends.contract import JobRecord, Page, Position
+from pinlater.server.backends.records import JobRecord, Page, Position
 from pinlater.server.inspection import Inspection
 from pinlater.wire import messages as wire
 

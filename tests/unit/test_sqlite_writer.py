@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater.errors import ConfigError, QueueNotFound, UnknownError
-from pinlater.server.backends.contract import JobFilter
+from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.wire.messages import PENDING
 from tests.support.bench import QUEUE, Bench, new_job

@@ -7,7 +7,7 @@ import pytest
 
 from pinlater.errors import NoHealthyShards, UnknownError
 from pinlater.server import stored_limits
-from pinlater.server.backends.contract import QueueSettings
+from pinlater.server.backends.records import QueueSettings
 from pinlater.server.stored_limits import StoredLimits
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import JobFilter
+from pinlater.server.backends.records import JobFilter
 
 _BEGIN, _END = -(2**63), 2**63 - 1
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound
-from pinlater.server.backends.contract import (
+from pinlater.server.backends.contract import Backend
+from pinlater.server.backends.records import (
     Ack,
-    Backend,
     Checkpoint,
     ClaimedJob,
     Expired,

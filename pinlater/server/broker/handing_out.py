@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
-from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Backend, Claim, ClaimedJob, Dequeued
+from pinlater.server.backends.contract import Backend
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued
 from pinlater.server.broker.looking import Looker
 from pinlater.server.broker.parking import Caller, Parking, Wait
 from pinlater.server.clock import elapsed_seconds

@@ -8,7 +8,7 @@ from functools import partial
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ServiceError
-from pinlater.server.backends.contract import Checkpoint, ClaimedJob, Settled
+from pinlater.server.backends.records import Checkpoint, ClaimedJob, Settled
 from pinlater.server.seldom import Seldom
 from pinlater.server.unfinished import Unfinished
 

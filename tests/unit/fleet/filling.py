@@ -3,7 +3,7 @@
 from pinlater.errors import (
     ShardConnectionFailed,
 )
-from pinlater.server.backends.contract import Claim, JobFilter
+from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, new_job
 
 CLAIM = Claim("host:1:1:worker:1", 1000)

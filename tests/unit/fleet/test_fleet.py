@@ -10,8 +10,8 @@ from pinlater.errors import (
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.contract import JobFilter, Settled, covered
 from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.records import JobFilter, Settled, covered
 from pinlater.wire.messages import FAILED, PENDING
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.unit.fleet.filling import CLAIM, fill

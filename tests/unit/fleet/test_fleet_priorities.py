@@ -6,8 +6,8 @@ import pytest
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
-from pinlater.server.backends.contract import Claim
 from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.records import Claim
 from tests.support.bench import QUEUE, new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
 

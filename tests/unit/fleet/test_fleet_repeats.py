@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
-from pinlater.server.backends.contract import IdempotencyKey
 from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.records import IdempotencyKey
 from tests.support.bench import new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
 

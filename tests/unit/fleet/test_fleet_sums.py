@@ -9,9 +9,9 @@ from pinlater.errors import (
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.contract import Position
 from pinlater.server.backends.fleet import ShardUnreachable, asking, storing
 from pinlater.server.backends.fleet.health import WINDOW
+from pinlater.server.backends.records import Position
 from pinlater.server.rules import read_continuation, write_continuation
 from pinlater.wire.messages import FAILED
 from tests.support.bench import QUEUE, ack_of, new_job

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, UnknownError
-from pinlater.server.backends.contract import Ack, Checkpoint, JobRecord, Settled
 from pinlater.server.backends.fleet.asking import Call
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard
+from pinlater.server.backends.records import Ack, Checkpoint, JobRecord, Settled
 
 _I = TypeVar("_I", Ack, Checkpoint)
 

@@ -10,11 +10,17 @@ from typing import TypeVar
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
-from pinlater.server.backends.contract import (
-    LOOK_OFTEN,
+from pinlater.server.backends.contract import LOOK_OFTEN, Capabilities, LookPauses
+from pinlater.server.backends.fleet import addressed, changing, limits, reports, scanning, storing
+from pinlater.server.backends.fleet.asking import Call, ask_all
+from pinlater.server.backends.fleet.claiming import Claiming, Wanted
+from pinlater.server.backends.fleet.member import Member, OnCall
+from pinlater.server.backends.fleet.roster import Roster
+from pinlater.server.backends.fleet.shard import Shard, ShardSpec
+from pinlater.server.backends.fleet.store_clock import StoreClock
+from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Ack,
-    Capabilities,
     Checkpoint,
     Claim,
     ClaimedJob,
@@ -25,7 +31,6 @@ from pinlater.server.backends.contract import (
     JobFilter,
     JobRecord,
     KeptReport,
-    LookPauses,
     NewJob,
     Page,
     Position,
@@ -33,13 +38,6 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import addressed, changing, limits, reports, scanning, storing
-from pinlater.server.backends.fleet.asking import Call, ask_all
-from pinlater.server.backends.fleet.claiming import Claiming, Wanted
-from pinlater.server.backends.fleet.member import Member, OnCall
-from pinlater.server.backends.fleet.roster import Roster
-from pinlater.server.backends.fleet.shard import Shard, ShardSpec
-from pinlater.server.backends.fleet.store_clock import StoreClock
 from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS, PENDING

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
-from pinlater.server.backends.contract import IdempotencyKey
 from pinlater.server.backends.fleet.asking import ask_in_turn
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard, ShardUnreachable
+from pinlater.server.backends.records import IdempotencyKey
 
 
 class Limit(NamedTuple):

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
-from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
 from pinlater.server.backends.fleet import asking
 from pinlater.server.backends.fleet.asking import ask_all, ask_in_turn, no_healthy_shards
 from pinlater.server.backends.fleet.fronts import Fronts, Seen
@@ -19,6 +18,7 @@ from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard
 from pinlater.server.backends.fleet.turns import AskOwner, Turns
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
 from pinlater.server.seldom import Seldom
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 
 
 class Gathered:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
-from pinlater.server.backends.contract import JobFilter, QueueChange, QueueSettings
 from pinlater.server.backends.fleet.asking import ask_all, ask_in_turn
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.storing import rank
+from pinlater.server.backends.records import JobFilter, QueueChange, QueueSettings
 from pinlater.server.backends.tokens import Tokens
 from pinlater.wire.messages import IN_PROGRESS
 

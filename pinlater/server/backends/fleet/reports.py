@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 from pinlater.errors import ShardConnectionFailed
-from pinlater.server.backends.contract import MAX_REPORTS, KeptReport
 from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.storing import rank
+from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 
 _MOST_TRIES = 4
 

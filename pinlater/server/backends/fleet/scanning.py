@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import JobRecord, Page, Position
+from pinlater.server.backends.records import JobRecord, Page, Position
 
 _BEHIND_ALL = 2**63 - 1
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ShardConnectionFailed
-from pinlater.server.backends.contract import (
+from pinlater.server.backends.records import (
     Ack,
     Checkpoint,
     Claim,

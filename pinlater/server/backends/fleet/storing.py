@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.contract import IdempotencyKey
 from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard, ShardUnreachable
+from pinlater.server.backends.records import IdempotencyKey
 
 _J = TypeVar("_J")
 

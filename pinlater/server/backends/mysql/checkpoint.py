@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import Checkpoint, Settled
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.lane import Batch
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.records import Checkpoint, Settled
 from pinlater.server.backends.search import Queue
 from pinlater.server.claims import source_of
 

@@ -13,13 +13,13 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from pinlater.errors import UnknownError
-from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.floors import NONE, Floors
 from pinlater.server.backends.mysql.lane import Batch
 from pinlater.server.backends.mysql.lost_claims import LostClaims
 from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 from pinlater.server.backends.search import Queue
 from pinlater.server.seldom import Seldom
 

@@ -15,7 +15,6 @@ from itertools import compress
 from typing import Any, Generic, TypeVar
 
 from pinlater.errors import ServiceError, UnknownError
-from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.mysql.faults import (
     Blocked,
     Conflict,
@@ -26,6 +25,7 @@ from pinlater.server.backends.mysql.faults import (
     pause_seconds,
     unreachable,
 )
+from pinlater.server.backends.records import CommitStats
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import ClaimedJob, JobRecord, Page, Position
 from pinlater.server.backends.mysql.claim import Candidate, ClaimRequest, share_out
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.records import ClaimedJob, JobRecord, Page, Position
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.steps import STEP_JOBS
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.search import Queue
 from pinlater.server.seldom import Seldom
 from pinlater.server.unfinished import Unfinished

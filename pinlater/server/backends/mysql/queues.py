@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import QueueChange, QueueSettings
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.records import QueueChange, QueueSettings
 from pinlater.server.backends.search import Queue
 
 FRESH_SECONDS = 1.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pinlater.server.backends.contract import MAX_REPORTS, KeptReport
 from pinlater.server.backends.mysql.connection import Connection, Result
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 
 _FORGOTTEN_AT_ONCE = 100
 

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.contract import Ack, Settled
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.lane import Batch
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.records import Ack, Settled
 from pinlater.server.backends.search import Queue
 
 _LAST_MS = 2**63 - 1

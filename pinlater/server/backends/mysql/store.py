@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import IdempotencyKey, JobRecord, NewJob
 from pinlater.server.backends.fleet import CallResult
 from pinlater.server.backends.mysql.call_results import keep_new, recall
 from pinlater.server.backends.mysql.database import Database
@@ -17,6 +16,7 @@ from pinlater.server.backends.mysql.lane import Batch
 from pinlater.server.backends.mysql.queries import blob, text
 from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.records import IdempotencyKey, JobRecord, NewJob
 from pinlater.server.backends.search import Queue
 from pinlater.wire.messages import IN_PROGRESS, PENDING
 

@@ -9,11 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.mysql.call_results import Count, count_once
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queues import Queues
 from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.steps import STEP_JOBS, change_in_steps
 from pinlater.wire.messages import FAILED, SUCCEEDED

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import IdempotencyKey, JobRecord
+from pinlater.server.backends.records import IdempotencyKey, JobRecord
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.records import time_argument
 from pinlater.server.backends.redis.working import kept_as, pack, result_of

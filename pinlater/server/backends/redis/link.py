@@ -17,8 +17,8 @@ from redis.asyncio import Connection
 from redis.exceptions import RedisError, ResponseError
 
 from pinlater.errors import ServiceError, ShardConnectionFailed
-from pinlater.server.backends.contract import CommitStats
 from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.redis.place import Place
 
 log = logging.getLogger(__name__)

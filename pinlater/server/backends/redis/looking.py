@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import JobFilter, JobRecord, Page, Position
+from pinlater.server.backends.records import JobFilter, JobRecord, Page, Position
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.records import KINDS, Found, read_job
 from pinlater.server.backends.redis.working import due_times, ids_of, pack

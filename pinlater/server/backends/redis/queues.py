@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import QueueChange, QueueSettings
+from pinlater.server.backends.records import QueueChange, QueueSettings
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.link import Command
 

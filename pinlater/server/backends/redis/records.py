@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pinlater.server.backends.contract import JobRecord
+from pinlater.server.backends.records import JobRecord
 from pinlater.wire.messages import FAILED, PENDING, SUCCEEDED
 
 KINDS = {PENDING: "p", SUCCEEDED: "s", FAILED: "f"}

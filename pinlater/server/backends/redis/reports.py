@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.backends.contract import MAX_REPORTS, KeptReport
+from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 from pinlater.server.backends.redis.asking import Asker
 
 PLACE = "reports"

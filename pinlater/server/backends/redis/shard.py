@@ -15,7 +15,8 @@ from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import (
+from pinlater.server.backends.fleet import CallResult, Front, ShardClock, ShardUnreachable, Visit
+from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Ack,
     Checkpoint,
@@ -36,7 +37,6 @@ from pinlater.server.backends.contract import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.fleet import CallResult, Front, ShardClock, ShardUnreachable, Visit
 from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.cluster import elsewhere

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ServiceError
-from pinlater.server.backends.contract import Claim, CommitStats
+from pinlater.server.backends.records import Claim, CommitStats
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.working import ids_of, release
 

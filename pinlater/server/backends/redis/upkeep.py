@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.contract import Collected, Expired, IdempotencyKey
+from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.looking import AT_ONCE, Search, pages
 from pinlater.server.backends.redis.working import kept_as, pack

@@ -13,7 +13,8 @@ import msgspec
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
-from pinlater.server.backends.contract import (
+from pinlater.server.backends.fleet import CallResult, Front
+from pinlater.server.backends.records import (
     JOB_OVERHEAD_BYTES,
     Ack,
     Checkpoint,
@@ -24,7 +25,6 @@ from pinlater.server.backends.contract import (
     NewJob,
     Settled,
 )
-from pinlater.server.backends.fleet import CallResult, Front
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.records import MOST_EXACT, due_of, time_argument
 from pinlater.server.backends.tokens import Tokens, interval_us, most_saved_us

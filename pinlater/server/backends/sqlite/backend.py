@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, UnknownError
-from pinlater.server.backends.contract import (
+from pinlater.server.backends.contract import Capabilities, LookPauses
+from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Ack,
-    Capabilities,
     Checkpoint,
     Claim,
     ClaimedJob,
@@ -26,7 +26,6 @@ from pinlater.server.backends.contract import (
     JobFilter,
     JobRecord,
     KeptReport,
-    LookPauses,
     NewJob,
     Page,
     Position,

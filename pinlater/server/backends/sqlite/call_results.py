@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.contract import IdempotencyKey
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_results
 from pinlater.server.backends.sqlite.transaction import Transaction
 

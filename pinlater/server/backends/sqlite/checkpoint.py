@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import Checkpoint, Settled
+from pinlater.server.backends.records import Checkpoint, Settled
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list
 from pinlater.server.claims import source_of

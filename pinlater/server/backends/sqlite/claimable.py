@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pinlater.server.backends.contract import JOB_OVERHEAD_BYTES, ClaimedJob
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import id_list
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.contract import IdempotencyKey, Position
+from pinlater.server.backends.records import IdempotencyKey, Position
 from pinlater.server.backends.search import Search
 from pinlater.server.backends.sqlite import upkeep
 from pinlater.server.backends.sqlite.looking import PAGE_BODIES, page

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.contract import IdempotencyKey, NewJob
+from pinlater.server.backends.records import IdempotencyKey, NewJob
 from pinlater.server.backends.sqlite.call_results import NewNumber, Place, keep, keep_new, recall_places
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
 from pinlater.server.backends.sqlite.transaction import Transaction

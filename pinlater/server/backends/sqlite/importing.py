@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import IdempotencyKey, JobRecord
+from pinlater.server.backends.records import IdempotencyKey, JobRecord
 from pinlater.server.backends.sqlite.call_results import Place, keep, recall_places
 from pinlater.server.backends.sqlite.enqueue import places_of_keys
 from pinlater.server.backends.sqlite.queries import QUERIES

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from pinlater.server.backends.contract import ClaimedJob, JobRecord, Page, Position
+from pinlater.server.backends.records import ClaimedJob, JobRecord, Page, Position
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES

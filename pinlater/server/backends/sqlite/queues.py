@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.contract import QueueChange, QueueSettings
+from pinlater.server.backends.records import QueueChange, QueueSettings
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction
 

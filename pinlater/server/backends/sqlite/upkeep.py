@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.server.backends.contract import IdempotencyKey
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import keep, recall
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
-from pinlater.server.backends.contract import CommitStats, Dequeued
+from pinlater.server.backends.records import CommitStats, Dequeued
 from pinlater.server.backends.sqlite.transaction import IdBlock, Transaction
 from pinlater.server.seldom import Seldom
 
