@@ -265,10 +265,11 @@ class Comparison(RuleBasedStateMachine):
         settled = self.bench.checkpoint(name, claim=claim, source=source, **changes)
         assert (settled.changed, settled.stale) == ((1, 0) if job else (0, 1))
         if job:
-            self._apply(job, **changes)
+            self._apply(job, has_claim=claim is not None, **changes)
 
-    def _apply(self, job, *, run_after_ms, body=None, attempts=None, status="", move_to_pending=False):
-        run_after = self.now if run_after_ms is None else run_after_ms
+    def _apply(self, job, *, has_claim, run_after_ms, body=None, attempts=None, status="", move_to_pending=False):
+        unchanged = job.run_after if has_claim else self.now  # a job given back by its claim keeps its place
+        run_after = unchanged if run_after_ms is None else run_after_ms
         job.body = job.body if body is None else body
         job.allowed, job.remaining = (job.allowed, job.remaining) if attempts is None else (attempts, attempts)
         job.status = status + job.status
@@ -297,7 +298,7 @@ class Comparison(RuleBasedStateMachine):
             return
         alike = [(name, twin) for name, twin in self.of(job.state) if twin.priority == job.priority]
         gone = [name for name, twin in alike if twin.body == job.body or not by_body]
-        pattern = "^" + "".join(f"\\x{byte:02x}" for byte in job.body) + r"\Z" if by_body else None
+        pattern = "^" + "".join(f"\\x{byte:02x}" for byte in job.body) + r"\z" if by_body else None
         assert self.bench.delete(job.state, priority=job.priority, body_regex=pattern) == len(gone)
         for name in gone:
             del self.jobs[name]

@@ -93,6 +93,9 @@ def test_the_monitor_asks_anew_before_each_look(monkeypatch):
         async def collect_finished(self, *_):
             return []
 
+        async def forget_results(self, *_):
+            return 0
+
     class Given(Standstill):
         def respite(self):
             return Respite(len(asked), 7)

@@ -128,7 +128,7 @@ def test_while_the_disk_is_full_work_goes_on_that_needs_no_room(store):
         lambda: store.backend.enqueue_jobs(QUEUE, big), lambda: store.backend.ack_dequeued_jobs(QUEUE, [], [])
     )
     assert isinstance(results[0], UnknownError)
-    assert results[1] == (0, 0, None)
+    assert (results[1].changed, results[1].stale) == (0, 0)
     assert store.ack(name).changed == 1
 
 
