@@ -113,6 +113,26 @@ class Kept(msgspec.Struct, omit_defaults=True):
         return Kept(policy=self.policy, again=Again(due_ms, self.run + 1, again.schedule, failures), previous=trace)
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """Of a job that a worker could not read and gave back.
+
+    Attributes:
+        since_ms: epoch milliseconds since which nobody reads it.
+        until_ms: when it is due again; one that has become due at another time has met with something else since.
+    """
+
+    since_ms: int
+    until_ms: int
+
+
+_UNREAD_FIELD = f"{_PREFIX}unread"
+
+
+class _Unreadable(msgspec.Struct):
+    unread: Unread | None = msgspec.field(name=_UNREAD_FIELD, default=None)
+
+
+_unreadable_decoder = msgspec.json.Decoder(_Unreadable)
 _AGAIN_MARK = b'"$again"'
 _kept_decoder = msgspec.json.Decoder(Kept)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -170,6 +190,22 @@ def with_policy(body: bytes, policy: Policy) -> bytes:
         raise BodyInvalid(
             f"only a body that is a JSON object has a place for a backoff or time limit: {error}"
         ) from error
+
+
+def unread_in(body: bytes) -> Unread | None:
+    """Return what is kept of a job that nobody could read; None if nothing is."""
+    try:
+        return _unreadable_decoder.decode(body).unread
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def with_unread(body: bytes, unread: Unread) -> bytes | None:
+    """Return a body with nothing changed but that; None if it is no JSON object, and has no place for it."""
+    try:
+        return _with(body, _UNREAD_FIELD, unread)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _with(body: bytes, name: str, value: object) -> bytes:

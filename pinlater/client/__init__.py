@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Page,
         QueueSettings,
         RunningJob,
+        UnknownJobs,
         WorkerProcess,
         WorkerReport,
     )
@@ -51,6 +52,7 @@ _HOMES = {
     "RunningJob": "records",
     "ServerSet": "servers",
     "TlsFiles": "tls",
+    "UnknownJobs": "records",
     "WorkerProcess": "records",
     "WorkerReport": "records",
 }
@@ -77,6 +79,7 @@ __all__ = [
     "RunningJob",
     "ServerSet",
     "TlsFiles",
+    "UnknownJobs",
     "WorkerProcess",
     "WorkerReport",
 ]

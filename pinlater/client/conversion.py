@@ -14,6 +14,7 @@ from pinlater.client.records import (
     Page,
     QueueSettings,
     RunningJob,
+    UnknownJobs,
     WorkerProcess,
     WorkerReport,
 )
@@ -97,6 +98,7 @@ def worker_struct(report: WorkerReport) -> messages.PinLaterWorker:
         startedAtTimestampMillis=report.started_ms,
         isDraining=report.is_draining,
         processes=[_process_struct(process) for process in report.processes],
+        unknownJobs=[messages.PinLaterUnknownJobs(*jobs) for jobs in report.unknown] or None,
     )
 
 
@@ -226,6 +228,12 @@ def _worker_report(struct: messages.PinLaterWorker) -> WorkerReport:
         bool(struct.isDraining),
         [_worker_process(process) for process in struct.processes or ()],
         struct.reportedAtTimestampMillis,
+        [
+            UnknownJobs(
+                _there(jobs.queueName), _there(jobs.className), jobs.timesReturned, jobs.lastReturnedAtTimestampMillis
+            )
+            for jobs in struct.unknownJobs or ()
+        ],
     )
 
 

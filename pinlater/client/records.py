@@ -219,6 +219,22 @@ class WorkerProcess(NamedTuple):
     jobs: Sequence[RunningJob] = ()
 
 
+class UnknownJobs(NamedTuple):
+    """Jobs that a worker has given back within the last minutes, since no class of its own reads them.
+
+    Attributes:
+        queue: where they are.
+        name: of their class, as their bodies say; ``(unreadable)`` if they name none.
+        returned: how often the worker has given one back; the same job comes again and again.
+        last_ms: when it did so last, epoch milliseconds by the worker's clock.
+    """
+
+    queue: str
+    name: str
+    returned: int | None = None
+    last_ms: int | None = None
+
+
 class WorkerReport(NamedTuple):
     """What a worker, one supervisor with its job processes, tells of itself; what it does not tell is None.
 
@@ -232,6 +248,7 @@ class WorkerReport(NamedTuple):
         is_draining: it takes no more jobs, and ends when those that run have ended.
         processes: its job processes.
         reported_ms: when the report came, epoch milliseconds by the store's clock; None in one that is to be sent.
+        unknown: jobs that it gets and does not know.
     """
 
     id: str
@@ -243,6 +260,7 @@ class WorkerReport(NamedTuple):
     is_draining: bool = False
     processes: Sequence[WorkerProcess] = ()
     reported_ms: int | None = None
+    unknown: Sequence[UnknownJobs] = ()
 
 
 class Page(NamedTuple):

@@ -112,6 +112,10 @@ def _check_worker(worker: PinLaterWorker) -> None:
     _check_text("pythonVersion", worker.pythonVersion)
     for process in worker.processes or ():
         _check_process(process)
+    for jobs in worker.unknownJobs or ():
+        require(jobs, "request.worker.unknownJobs[]")
+        check_queue_name(jobs.queueName or "")
+        _check_text("className", jobs.className, fewest=1)
 
 
 def _check_process(process: PinLaterWorkerProcess) -> None:

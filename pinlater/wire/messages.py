@@ -44,6 +44,7 @@ PinLaterQueueSettings = idl.PinLaterQueueSettings
 PinLaterChangeQueueSettingsRequest = idl.PinLaterChangeQueueSettingsRequest
 PinLaterRunningJob = idl.PinLaterRunningJob
 PinLaterWorkerProcess = idl.PinLaterWorkerProcess
+PinLaterUnknownJobs = idl.PinLaterUnknownJobs
 PinLaterWorker = idl.PinLaterWorker
 PinLaterReportWorkerRequest = idl.PinLaterReportWorkerRequest
 PinLaterException = idl.PinLaterException

@@ -359,6 +359,19 @@ class PinLaterWorkerProcess:
         runningJobs: list[PinLaterRunningJob] | None = ...,
     ) -> None: ...
 
+class PinLaterUnknownJobs:
+    queueName: str | None
+    className: str | None
+    timesReturned: int | None
+    lastReturnedAtTimestampMillis: int | None
+    def __init__(
+        self,
+        queueName: str | None = ...,
+        className: str | None = ...,
+        timesReturned: int | None = ...,
+        lastReturnedAtTimestampMillis: int | None = ...,
+    ) -> None: ...
+
 class PinLaterWorker:
     workerId: str | None
     host: str | None
@@ -369,6 +382,7 @@ class PinLaterWorker:
     isDraining: bool | None
     processes: list[PinLaterWorkerProcess] | None
     reportedAtTimestampMillis: int | None
+    unknownJobs: list[PinLaterUnknownJobs] | None
     def __init__(
         self,
         workerId: str | None = ...,
@@ -380,6 +394,7 @@ class PinLaterWorker:
         isDraining: bool | None = ...,
         processes: list[PinLaterWorkerProcess] | None = ...,
         reportedAtTimestampMillis: int | None = ...,
+        unknownJobs: list[PinLaterUnknownJobs] | None = ...,
     ) -> None: ...
 
 class PinLaterReportWorkerRequest:

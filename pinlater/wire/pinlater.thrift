@@ -269,6 +269,16 @@ struct PinLaterWorkerProcess {
   8: optional list<PinLaterRunningJob> runningJobs,
 }
 
+// Addition: jobs that a worker has given back of late, since it knows no class for them or cannot read their bodies.
+struct PinLaterUnknownJobs {
+  1: required string queueName,
+  // "(unreadable)" where the body names no class.
+  2: required string className,
+  // How often it gave one back; the same job comes again and again.
+  3: optional i64 timesReturned,
+  4: optional i64 lastReturnedAtTimestampMillis,
+}
+
 // Addition: a worker, that is one supervisor with its job processes, as it tells of itself.
 struct PinLaterWorker {
   // Tells it from all others, also from those before it on the same host. At most 200 characters.
@@ -283,6 +293,7 @@ struct PinLaterWorker {
   8: optional list<PinLaterWorkerProcess> processes,
   // Of an answer: set by the server.
   9: optional i64 reportedAtTimestampMillis,
+  10: optional list<PinLaterUnknownJobs> unknownJobs,
 }
 
 // Addition: what a worker tells again and again.

@@ -11,6 +11,7 @@ from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool
 
 from pinlater.worker.board.holding import ALONE, read_holding, team_layout
 from pinlater.worker.board.notices import Facts
+from pinlater.worker.board.tally import UNKNOWN
 from pinlater.worker.boot import run_job_process
 from pinlater.worker.endpoint import listen
 from pinlater.worker.figures import Figures
@@ -47,7 +48,7 @@ def run_worker(options: Options) -> int:
     pools = [*(_job_pool(pool, options, shared) for pool in options.pools), _keeper_pool(options, shared)]
     if options.reload:
         pools.append(_reload_pool(options))
-    return Supervisor(
+    status = Supervisor(
         pools,
         name="pinlater-worker",
         drain_seconds=options.drain_seconds,
@@ -57,6 +58,18 @@ def run_worker(options: Options) -> int:
         listener=listener,
         unready=shared.board.why_out_of_contact,
     ).run()
+    if options.burst:
+        _say_unknown(shared)
+    return status
+
+
+def _say_unknown(shared: Shared) -> None:
+    """Say which jobs a burst has left in their queues, though they were due."""
+    for (queue, name), counts in sorted(shared.tally.counts(()).items()):
+        if name and counts.endings[UNKNOWN]:
+            log.warning(
+                "jobs of class %s were left in queue %s: no worker here knows them; their status says why", name, queue
+            )
 
 
 def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:

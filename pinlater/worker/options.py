@@ -35,6 +35,7 @@ class Options:
         threads: jobs that each process runs at once, in threads; None: not in threads.
         concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
         middleware: ``MODULE:NAME`` of what surrounds each run, outermost first.
+        unknown_seconds: for how long jobs that no class here reads are given back, before they fail.
     """
 
     modules: tuple[str, ...]
@@ -52,6 +53,7 @@ class Options:
     threads: int | None = None
     concurrency: int | None = None
     middleware: tuple[str, ...] = ()
+    unknown_seconds: float = 3 * 86400.0
 
     @property
     def queues(self) -> tuple[str, ...]:

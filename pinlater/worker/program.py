@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from pinlater import __version__
+from pinlater.client.tool.durations import DURATION, parse_duration
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.worker.sizes import size
 
@@ -155,6 +156,14 @@ def main() -> None:
     help="What surrounds each run of a job, see pinlater.Middleware; may be repeated, the first is the outermost.",
 )
 @click.option(
+    "--unknown-after",
+    type=parse_duration,
+    default="3d",
+    metavar=DURATION,
+    help="For how long a job goes back to its queue, no attempt spent, while no worker knows its class or can read its "
+    "body, such as 12h or 7d; then it has failed. 0: at once.  [default: 3d]",
+)
+@click.option(
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
 )
 @click.option(
@@ -184,6 +193,7 @@ def worker(  # noqa: PLR0917 - click calls it
     threads: int | None,
     concurrency: int | None,
     middleware: tuple[str, ...],
+    unknown_after: float,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -208,6 +218,7 @@ def worker(  # noqa: PLR0917 - click calls it
             health=health,
             reload=reload,
             middleware=middleware,
+            unknown_seconds=unknown_after,
         )
         status = _run(options, log_level.upper(), log_format)
     except ConfigError as error:

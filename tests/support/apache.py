@@ -33,7 +33,8 @@ QueueSettings     1 isPaused bool, 2 maxJobsPerSecond double, 3 maxRunning i32, 
 ChangeRequest     1 queueName string, 2 isPaused bool, 3 maxJobsPerSecond double, 4 maxRunning i32
 RunningJob        1 jobDescriptor string, 2 startedAtTimestampMillis i64
 WorkerProcess     1 pid i32, 2 pool string, 3 queueNames list<string>, 4 startedAtTimestampMillis i64, 5 memoryBytes i64, 6 jobsAtOnce i32, 7 jobsEnded i64, 8 runningJobs list<RunningJob>
-Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64
+UnknownJobs       1 queueName string, 2 className string, 3 timesReturned i64, 4 lastReturnedAtTimestampMillis i64
+Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64, 10 unknownJobs list<UnknownJobs>
 ReportRequest     1 worker Worker, 2 keepMillis i32
 Failure           1 errorCode i32, 2 message string, 100 jobDescriptors list<string>
 """  # noqa: E501 - a table

@@ -174,10 +174,23 @@ def test_a_process_that_a_job_forks_does_not_become_a_worker(start, client, fold
     assert {info.state for info in client.lookup(jobs).values()} == {JobState.SUCCEEDED}
 
 
-def test_bodies_that_cannot_be_read_fail_and_harm_nobody(start, client):
+def test_bodies_that_cannot_be_read_go_back_unspent(start, client):
     bodies = [b"\xff\x00", b'{"job": "Unheard"}', b'{"job": "Touch", "number": "x"}', b'{"job": "Touch", "number": 7}']
     jobs = client.enqueue_jobs("touch", [NewJob(body, attempts=1) for body in bodies])
-    worker = start("--burst", "--processes", 1)
+    worker = start("--burst", "--processes", 2)
+    assert worker.wait() == 0, worker.log
+    infos = client.lookup(jobs)
+    assert [infos[job].state for job in jobs] == [JobState.PENDING] * 3 + [JobState.SUCCEEDED]
+    assert {infos[job].attempts_remaining for job in jobs} == {1}
+    assert "no worker knows it: no job class is named 'Unheard'" in infos[jobs[1]].status
+    assert "no worker knows it: the body of a Touch does not fit its class" in infos[jobs[2]].status
+    assert "jobs of class Unheard were left in queue touch" in worker.log
+
+
+def test_bodies_that_cannot_be_read_fail_in_the_end_and_harm_nobody(start, client):
+    bodies = [b"\xff\x00", b'{"job": "Unheard"}', b'{"job": "Touch", "number": "x"}', b'{"job": "Touch", "number": 7}']
+    jobs = client.enqueue_jobs("touch", [NewJob(body, attempts=1) for body in bodies])
+    worker = start("--burst", "--processes", 1, "--unknown-after", "0")
     assert worker.wait() == 0, worker.log
     infos = client.lookup(jobs)
     assert [infos[job].state for job in jobs] == [JobState.FAILED] * 3 + [JobState.SUCCEEDED]

@@ -29,7 +29,7 @@ def figures(worker):
 
 @pytest.mark.parametrize("several", [(), ("--threads", 2)])
 def test_what_becomes_of_jobs_is_counted_over_deaths_and_recycling(start, client, several):
-    worker = start("--processes", 1, "--max-jobs", 3, "--health", "0", *several)
+    worker = start("--processes", 1, "--max-jobs", 3, "--health", "0", "--unknown-after", "0", *several)
     for number in range(7):
         await_state(client, put(client, "Touch", "touch", number=number), JobState.SUCCEEDED)
     for how in ("raise", "retry", "discard", "give up", "kill"):

@@ -102,7 +102,8 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterScanJobsRequest": 7, "PinLaterScanJobsResponse": 2, "PinLaterRetryFailedJobsRequest": 5,
         "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2, "PinLaterReleaseClaimsRequest": 2,
         "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 4, "PinLaterChangeQueueSettingsRequest": 4,
-        "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 8, "PinLaterWorker": 9, "PinLaterReportWorkerRequest": 2,
+        "PinLaterUnknownJobs": 4,
+        "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 8, "PinLaterWorker": 10, "PinLaterReportWorkerRequest": 2,
     }  # fmt: skip
     assert set(original) == set(STRUCTS)
     for name, highest in original.items():

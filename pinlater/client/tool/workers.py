@@ -38,7 +38,8 @@ def workers(session: Session, /, *, queue: str | None) -> int:
 
     WORKER is the process id of the whole worker, PROCESS that of a job process, ENDED how many jobs have ended in it.
     RUNS is what it runs and for how long, the longest first. Workers say so themselves every few seconds; one that
-    died without a word is shown as silent for half a minute, then it is forgotten. Exit status 1 when there is none.
+    died without a word is shown as silent for half a minute, then it is forgotten. Classes of jobs that a worker has
+    got within ten minutes and does not know are named below. Exit status 1 when there is no worker.
     """
     with session.client() as client:
         try:
@@ -52,6 +53,8 @@ def workers(session: Session, /, *, queue: str | None) -> int:
     elif shown:
         now_ms = time.time() * 1000
         Table(_HEADERS, _NUMBERS).print([row for report in shown for row in _rows(report, now_ms)])
+        for line in _unknown(found, queue, now_ms):
+            click.echo(line, err=True)
     else:
         click.echo(_nobody(queue, is_any=bool(found)), err=True)
     return 0 if shown else 1
@@ -99,6 +102,18 @@ def _rows(report: WorkerReport, now_ms: float) -> Iterator[list[str]]:
         yield [*worker, *["-"] * (len(_HEADERS) - len(worker))]
 
 
+def _unknown(reports: Sequence[WorkerReport], queue: str | None, now_ms: float) -> Iterator[str]:
+    """Yield a line for each class that workers get jobs of and do not know."""
+    from pinlater.client.unknown_classes import unknown_classes
+
+    for jobs in unknown_classes(reports, queue):
+        ago = duration(max(now_ms - (jobs.last_ms or 0), 0) / 1000)
+        yield (
+            f"no worker knows it: class {visible(jobs.name)} in queue {visible(jobs.queue)}, "
+            f"given back {jobs.returned} times, the last time {ago} ago"
+        )
+
+
 def _state(report: WorkerReport, now_ms: float) -> str:
     from pinlater.client.records import SILENT_SECONDS
 
@@ -134,4 +149,4 @@ def _number(value: int | None, form: str = "") -> str:
 
 def _json(report: WorkerReport) -> dict[str, Any]:
     processes = [{**process._asdict(), "jobs": [job._asdict() for job in process.jobs]} for process in report.processes]
-    return {**report._asdict(), "processes": processes}
+    return {**report._asdict(), "processes": processes, "unknown": [jobs._asdict() for jobs in report.unknown]}

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pinlater.client.records import SILENT_SECONDS
+from pinlater.client.unknown_classes import unknown_classes
 from pinlater.dashboard.board import board_of, known_queue
 from pinlater.dashboard.crews import MOST_JOBS
 from pinlater.dashboard.figures import PARKED
@@ -60,6 +61,7 @@ async def workers(request: Request) -> Response:
         most_processes=_MOST_PROCESSES,
         most_shown=_MOST_SHOWN,
         most_jobs=MOST_JOBS,
+        unknown=unknown_classes(reports, queue or None),
         silent_ms=int((time.time() - SILENT_SECONDS) * 1000),
         parked=None if recent is None else int(recent[2].gauges.get(PARKED, 0)),
     )

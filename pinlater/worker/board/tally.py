@@ -32,13 +32,16 @@ ENDINGS = (
     "poison",
     "lost",
     "tick_failed",
+    "unknown",
 )
 """How a run can end; their positions are the numbers in a row."""
 DISCARDED = "discarded"
 UNREADABLE = "unreadable"
-"""Of a body that fits no class."""
+"""Of a body that fits no class, in the end."""
 TICK_FAILED = "tick_failed"
 """Of a periodic job whose last attempt at a tick has failed; it goes on with the next tick."""
+UNKNOWN = "unknown"
+"""Of a job that went back, for a worker that knows its class."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
 EVENTS = (SAVED, UNSAVED, RETURNED, UNTOLD) = ("saved", "unsaved", "returned", "untold")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from pinlater.errors import BodyTooLarge, CallUnsendable, EnqueueRejected, QueueNotFound, ServiceError
@@ -24,7 +25,7 @@ from pinlater.worker.board.holding import FAILED
 from pinlater.worker.board.tally import RETURNED, UNTOLD, CountEvent, count_nothing
 from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.pipeline import OnReply, Pipeline
-from pinlater.worker.running.outcome import Failure, Interruption, in_words
+from pinlater.worker.running.outcome import Failure, GivenBack, Interruption, in_words
 
 _FIRST_HOLD_SECONDS = 0.1
 _LONGEST_HOLD_SECONDS = 2.0
@@ -272,21 +273,27 @@ class Settler:
             for part in bundle.parts():
                 self._say(part)
             return
-        unstorable = [(place, interruption) for place, interruption in bundle.returned if interruption is not None]
+        unstorable = [(place, told) for place, told in bundle.returned if told is not None and told.body is not None]
         if unstorable:
             for (batch, position), interruption in unstorable:
-                self._fail_instead(batch, position, interruption, error)
+                self._return_otherwise(batch, position, interruption, error)
             self.flush()
             return
         for batch, position in bundle.places():
             log.error("%s ends with its claim, since its end cannot be told: %s", batch.descriptors[position], error)
         self._give_up(bundle)
 
-    def _fail_instead(
+    def _return_otherwise(
         self, batch: Batch, position: int, interruption: Interruption, error: CallUnsendable | EnqueueRejected
     ) -> None:
-        """Fail a job that cannot be given back with its body, which no server takes."""
-        why = BodyTooLarge(f"what it goes on with, {len(interruption.body)} bytes, cannot be stored: {error}")
+        """Fail a job that no server takes back with its body; one that nobody reads goes back without."""
+        if isinstance(interruption, GivenBack):
+            self._bundle(queue_of(batch.descriptors[position])).returned.append(
+                ((batch, position), replace(interruption, body=None))
+            )
+            return
+        size = len(interruption.body or b"")
+        why = BodyTooLarge(f"what it goes on with, {size} bytes, cannot be stored: {error}")
         log.error("%s fails: %s", batch.descriptors[position], why)
         metadata = batch.metadata[position]
         allowed = metadata.attemptsAllowed

@@ -10,7 +10,7 @@ from itertools import accumulate
 from pinlater_supervisor import rss_bytes
 
 from pinlater import __version__
-from pinlater.client.records import RunningJob, WorkerProcess, WorkerReport
+from pinlater.client.records import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.worker.board.slot import Slot
 from pinlater.worker.shared import Shared
 
@@ -22,11 +22,12 @@ _MOST_POOL_CHARACTERS = 100
 _JOB_OVERHEAD_BYTES, _QUEUE_OVERHEAD_BYTES = 20, 4
 
 
-def report_of(shared: Shared) -> WorkerReport:
+def report_of(shared: Shared, unknown: Sequence[UnknownJobs] = ()) -> WorkerReport:
     """Return what there is to say now of a worker and its job processes; those that still load code are not among them.
 
     Args:
         shared: what the processes have in common.
+        unknown: jobs that they get and do not know.
     """
     origin = shared.origin
     return WorkerReport(
@@ -38,6 +39,7 @@ def report_of(shared: Shared) -> WorkerReport:
         origin.started_ms,
         is_draining=shared.stopping.is_set,
         processes=_bounded(list(_processes(shared))),
+        unknown=unknown,
     )
 
 

@@ -15,6 +15,7 @@ from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import PinLaterError, ProtocolError, ServerUnavailable
 from pinlater.worker.keeper.report import pids_of, report_of
+from pinlater.worker.keeper.unknown_watch import UnknownWatch
 from pinlater.worker.latch import Latch
 from pinlater.worker.shared import Shared
 
@@ -54,6 +55,7 @@ class Reporter:
         self._due_at = 0.0
         self._seen: tuple[list[int], bool] = ([], False)  # processes, and whether the worker stops
         self._is_listed = False
+        self._unknown = UnknownWatch(shared)
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
 
     def __enter__(self) -> Self:
@@ -101,7 +103,7 @@ class Reporter:
 
     def _say(self, keep_seconds: float, patience_seconds: float) -> float:
         """Send a report; return after how many seconds the next one is due."""
-        call = self._calls.report_worker(report_of(self._shared), keep_seconds)
+        call = self._calls.report_worker(report_of(self._shared, self._unknown.look()), keep_seconds)
         try:
             self._connected().call(call.method, call.arguments, patience_seconds)
         except ProtocolError as error:

@@ -32,7 +32,7 @@ from pinlater.worker.exchange.turns import Turns
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.planter import Planter, Seeds
-from pinlater.worker.running.outcome import Failure, Lost, Outcome
+from pinlater.worker.running.outcome import Failure, GivenBack, Lost, Outcome
 from pinlater.worker.shared import Shared
 
 POLL_SECONDS = 10.0
@@ -42,6 +42,7 @@ HOLD_NS = 200_000_000
 _LEAVE_SECONDS = 5.0
 """How long a process that stops looks for a server; what it cannot settle then is left to the keeper."""
 _RETRY_SLACK_MS = 5
+_MOST_UNKNOWN_NAMES = 16
 _SHORTEST_BURST_WAIT_SECONDS = 0.05
 _LONGEST_BURST_WAIT_SECONDS = 1.0
 
@@ -99,6 +100,7 @@ class JobProcess(ABC):
         self._codec = codec
         self._complaint = Complaint(log, "%s")
         self._jobs_done = 0
+        self._unknown_names: set[str] = set()
         self._most_jobs = _spread(options.max_jobs)
         self._fetcher.misses_queue = True  # for all we know
 
@@ -181,6 +183,10 @@ class JobProcess(ABC):
             batch.area.states[position] = SUCCEEDED
             self._settler.succeeded(queue, (batch, position))
             return
+        if isinstance(outcome, GivenBack):
+            self._sheet.note_named(queue, self._unknown_name(outcome.name), outcome.ending, nanoseconds)
+            self._settler.give_back(batch, [position], outcome)
+            return  # it can wait for the others: were this process to die now, the job would only be due at once
         if outcome.ending == UNREADABLE:
             self._sheet.note_named(queue, f"({UNREADABLE})", UNREADABLE, nanoseconds)
         else:
@@ -194,6 +200,12 @@ class JobProcess(ABC):
         else:
             self._settler.give_back(batch, [position], outcome)
             self._settler.flush()  # were this process to die now, the job would be due at once instead of when it said
+
+    def _unknown_name(self, name: str) -> str:
+        """Return the name by which an unknown class is counted: whoever enqueues may invent any number of them."""
+        if len(self._unknown_names) < _MOST_UNKNOWN_NAMES:
+            self._unknown_names.add(name)
+        return name if name in self._unknown_names else f"({UNREADABLE})"
 
     # Stopping
 

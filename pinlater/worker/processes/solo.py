@@ -13,6 +13,7 @@ from pinlater.worker.exchange.saver import Saver
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
+from pinlater.worker.running.outcome import GivenBack
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.shared import Shared
 
@@ -27,7 +28,10 @@ class SoloProcess(JobProcess):
         super().__init__(child, options, pool, codec, shared)
         self._saver = saver = Saver(self._pipeline, self._connector, self._context, child, self._sheet.note_event)
         self._runner = Runner(
-            codec, self._identity.kinds, saver, self._lease_seconds, kill_at=child.kill_at, middleware=self._middleware
+            *(codec, self._identity.kinds, saver, self._lease_seconds),
+            kill_at=child.kill_at,
+            middleware=self._middleware,
+            unknown_seconds=options.unknown_seconds,
         )
 
     def work(self) -> None:
@@ -89,7 +93,7 @@ class SoloProcess(JobProcess):
             if now >= flush_at and (told := area.told):
                 self._settler.leave_out(batch, told)
             self._note(batch, position, outcome, now - since)
-            if outcome is not None or now >= flush_at:
+            if now >= flush_at or not (outcome is None or isinstance(outcome, GivenBack)):
                 # After a failure at once: the next job may kill the process, and the board has no room for the reason.
                 self._settler.flush()
                 area.note_sent(position + 1)

@@ -52,12 +52,20 @@ class TeamProcess(JobProcess):
 
     def _new_team(self, options: Options) -> Team:
         common = (self._codec, self._identity.kinds, self._saver, self._lease_seconds)
+        unknown_seconds = options.unknown_seconds
 
         def for_thread(running: logs.Running, limits: ThreadLimits, coroutines: LimitedCoroutines) -> Runner:
-            return Runner(*common, running=running, limits=limits, coroutines=coroutines, middleware=self._middleware)
+            return Runner(
+                *common,
+                running=running,
+                limits=limits,
+                coroutines=coroutines,
+                middleware=self._middleware,
+                unknown_seconds=unknown_seconds,
+            )
 
         def for_tasks(deadlines: Deadlines) -> TaskRunner:
-            return TaskRunner(*common, deadlines, middleware=self._middleware)
+            return TaskRunner(*common, deadlines, middleware=self._middleware, unknown_seconds=unknown_seconds)
 
         if options.concurrency is not None:
             return TaskTeam(options.places, self._bell, for_tasks, self._child.kill_at)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pinlater import middleware
 from pinlater.status import block, place, room_of
+from pinlater.worker.board.tally import UNKNOWN
 
 _HOST = socket.gethostname()
 _MOST_FRAMES = 8
@@ -45,14 +46,14 @@ class Interruption:
     """The job goes on elsewhere, no attempt spent.
 
     Attributes:
-        body: what it goes on from.
+        body: what it goes on from; None: as it is.
         run_after_ms: epoch milliseconds before which it does not; None leaves it its place in the queue.
         attempts: of a job that has run and does so again: attempts of its next run.
         status: text to put in front of the job's custom status.
         failure: of a periodic job that goes on although its tick has failed: how that is counted; else empty.
     """
 
-    body: bytes
+    body: bytes | None
     run_after_ms: int | None = None
     attempts: int | None = None
     status: str = ""
@@ -66,6 +67,22 @@ class Interruption:
         if self.attempts is not None:
             return "rescheduled"
         return "interrupted" if self.run_after_ms is None else "slept"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack(Interruption):
+    """The job could not be read, and waits for a worker that knows it; no attempt spent.
+
+    Attributes:
+        name: of its class, as it is counted.
+    """
+
+    name: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it is counted; see ``tally.ENDINGS``."""
+        return UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

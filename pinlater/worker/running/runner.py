@@ -16,7 +16,6 @@ from time import monotonic_ns, time
 from types import CoroutineType
 from typing import Any, NoReturn
 
-from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.codec import JobCodec
 from pinlater.delays import bounded_ms, delay_ms
 from pinlater.errors import (
@@ -37,7 +36,6 @@ from pinlater.kept import again_in
 from pinlater.middleware import Middleware, run_within, within
 from pinlater.next_run import Plan
 from pinlater.worker import logs
-from pinlater.worker.board.tally import UNREADABLE
 from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.saver import Saver
 from pinlater.worker.running.allowance import Allowance
@@ -46,6 +44,7 @@ from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kil
 from pinlater.worker.running.outcome import Failure, Interruption, Lost, Outcome, in_words, said_by, text_of
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.tick import Tick
+from pinlater.worker.running.unknown import UnknownJobs
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +63,7 @@ class Runner:
         coroutines: runs those of jobs; None: one that needs no care.
         limits: runs jobs within their limits; None: those of the main thread.
         middleware: what surrounds each run, outermost first.
+        unknown_seconds: for how long jobs that cannot be read are given back; None: they fail at once.
     """
 
     def __init__(
@@ -79,8 +79,11 @@ class Runner:
         coroutines: Coroutines | None = None,
         limits: Limits | None = None,
         middleware: Sequence[Middleware] = (),
+        unknown_seconds: float | None = None,
     ) -> None:
+        self._codec = codec
         self._decode = codec.decode
+        self._unknown = UnknownJobs(unknown_seconds)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._saver = saver
         self._patience_seconds = patience_seconds
@@ -248,12 +251,8 @@ class Runner:
         log.debug("%s runs again in %.1f s", job.job_options.name, max(due_ms / 1000 - self._now(), 0.0))
         return Interruption(body, due_ms, context.attempts_allowed)
 
-    def _unreadable(self, batch: Batch, position: int, error: BodyInvalid) -> Failure:
-        metadata = batch.metadata[position]
-        attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
-        log.error("%s cannot be run: %s", batch.descriptors[position], error)
-        status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False)
-        return Failure(status, delay_ms(DEFAULT_BACKOFF, attempt), ending=UNREADABLE)
+    def _unreadable(self, batch: Batch, position: int, error: BodyInvalid) -> Outcome:
+        return self._unknown.outcome(batch, position, error, int(self._now() * 1000))
 
 
 def _words(context: RunContext, error: BaseException, seconds: float, **how: Any) -> str:

@@ -26,7 +26,7 @@ class TaskRunner(Runner):
     """As ``Runner``, for jobs that are awaited.
 
     Args:
-        codec, names, saver, patience_seconds, middleware: as of ``Runner``.
+        codec, names, saver, patience_seconds, middleware, unknown_seconds: as of ``Runner``.
         deadlines: hard limits of all jobs.
     """
 
@@ -39,8 +39,9 @@ class TaskRunner(Runner):
         deadlines: Deadlines,
         *,
         middleware: Sequence[Middleware] = (),
+        unknown_seconds: float | None = None,
     ) -> None:
-        super().__init__(codec, names, saver, patience_seconds, middleware=middleware)
+        super().__init__(codec, names, saver, patience_seconds, middleware=middleware, unknown_seconds=unknown_seconds)
         self._deadlines = deadlines
         self._is_plain: dict[type[Job], bool] = {}
 
@@ -49,6 +50,7 @@ class TaskRunner(Runner):
         body = batch.bodies[position]
         try:
             job = self._decode(queue_of(batch.descriptors[position]), body)
+            self._refuse_plain(job)
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
             return self._unreadable(batch, position, error)
@@ -90,6 +92,14 @@ class TaskRunner(Runner):
                 self._deadlines.remove(number)
 
     async def _call_awaited(self, job: Job, context: RunContext) -> None:
+        await (run_within(self._middleware, job, context) if self._middleware else job.run(context))
+
+    def _refuse_plain(self, job: Job) -> None:
+        """Return if a job can be awaited.
+
+        Raises:
+            BodyInvalid: it cannot.
+        """
         kind = type(job)
         is_plain = self._is_plain.get(kind)
         if is_plain is None:
@@ -99,4 +109,3 @@ class TaskRunner(Runner):
                 f"{job.job_options.name} has a plain run, which would block the other jobs of a worker with "
                 "--concurrency; enqueue it to a queue that another worker serves"
             )
-        await (run_within(self._middleware, job, context) if self._middleware else job.run(context))

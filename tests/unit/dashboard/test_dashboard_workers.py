@@ -7,7 +7,7 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.client.records import JobInfo, NewJob, RunningJob, WorkerProcess, WorkerReport
+from pinlater.client.records import JobInfo, NewJob, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.dashboard.crews import Claims, Crew, Running
 from pinlater.dashboard.holders import Holder
 from pinlater.dashboard.workforce import run_of, workforce_of
@@ -168,6 +168,16 @@ def test_workers_and_their_processes_are_shown(browser, client):
     assert browser.get("/workers?worker=nobody").status_code == 404
     assert "Worker 50" not in text_of(browser.get("/workers?queue=pins"))
     assert "%3Cc%3E" in browser.get("/workers").text
+
+
+def test_classes_that_no_worker_knows_are_named(browser, client):
+    unknown = [UnknownJobs("pins", "<New>", 12, ago_ms(1)), UnknownJobs("ads", "Newer", 1, ago_ms(1))]
+    client.report_worker(report("a", unknown=unknown), 30)
+    text = text_of(browser.get("/workers"))
+    assert "No worker knows it: class <New> in queue pins . Its jobs are given back unspent" in text
+    assert "12 returns" in text
+    assert "Newer" in text
+    assert "Newer" not in text_of(browser.get("/workers?queue=pins"))
 
 
 def test_a_running_job_says_since_when_exactly_and_what_its_process_holds(browser, client):

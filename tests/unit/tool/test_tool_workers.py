@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pinlater.wire.messages import PinLaterRunningJob, PinLaterWorker, PinLaterWorkerProcess
+from pinlater.wire.messages import PinLaterRunningJob, PinLaterUnknownJobs, PinLaterWorker, PinLaterWorkerProcess
 
 
 def process(pid, *jobs, queues=("email",), **fields):
@@ -113,3 +113,16 @@ def test_a_server_of_the_original(tool_run, server):
     status, _, err = tool_run("workers")
     assert status == 69
     assert "keeps no reports of workers" in err
+
+
+def test_classes_that_no_worker_knows_are_named(tool_run, server):
+    unknown = [PinLaterUnknownJobs("email", "New\x1b", 12, int((time.time() - 5) * 1000))]
+    server.answer = lambda _: [worker("a", process(1), unknownJobs=unknown), worker("b", unknownJobs=unknown)]
+    status, _, err = tool_run("workers")
+    assert status == 0
+    assert err.startswith("no worker knows it: class New")
+    assert "\x1b" not in err
+    assert "in queue email, given back 24 times, the last time 5" in err
+    assert tool_run("workers", "--queue", "sms")[2].count("knows") == 0
+    _, out, _ = tool_run("workers", "--json")
+    assert json.loads(out)[0]["unknown"][0]["returned"] == 12

@@ -1,0 +1,23 @@
+"""Which classes of jobs some worker gets and does not know, by what the workers report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pinlater.client.records import UnknownJobs, WorkerReport
+
+
+def unknown_classes(reports: Iterable[WorkerReport], queue: str | None = None) -> list[UnknownJobs]:
+    """Return them once each, with the returns of all workers together, by queue and name.
+
+    Args:
+        reports: of the workers.
+        queue: only those of this one; None: of all.
+    """
+    found: dict[tuple[str, str], UnknownJobs] = {}
+    for jobs in (jobs for report in reports for jobs in report.unknown):
+        if queue in {None, jobs.queue}:
+            known = found.get(jobs[:2], UnknownJobs(*jobs[:2], 0, 0))
+            returned = (known.returned or 0) + (jobs.returned or 0)
+            found[jobs[:2]] = UnknownJobs(*jobs[:2], returned, max(known.last_ms or 0, jobs.last_ms or 0))
+    return [found[key] for key in sorted(found)]

@@ -1,0 +1,117 @@
+"""Jobs that this worker cannot read: they go back to their queue, no attempt spent, until a worker knows them.
+
+While a new version is rolled out, workers of the old one get jobs of classes that they have not heard of. So nothing is
+wrong with such a job for as long as days, and then it has failed. Since when nobody reads it is kept in its body, since
+the next worker that gets it is another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable
+from time import monotonic
+
+from pinlater.backoff import DEFAULT_BACKOFF
+from pinlater.codec import name_in
+from pinlater.delays import delay_ms
+from pinlater.errors import BodyInvalid
+from pinlater.kept import Unread, unread_in, with_unread
+from pinlater.status import place
+from pinlater.worker.board.tally import UNREADABLE
+from pinlater.worker.exchange.batch import Batch, queue_of
+from pinlater.worker.running.outcome import Failure, GivenBack, in_words
+
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
+"""Until the next worker may get it."""
+_MOST_BODY_BYTES = 64 * 1024
+"""Larger bodies are left as they are: to write them again and again would cost more than it tells."""
+_MOST_NAME_CHARACTERS = 100
+_MOST_NAMES = 16
+"""Of classes that are told one by one: whoever enqueues may invent any number."""
+_SAY_AGAIN_SECONDS = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class UnknownJobs:
+    """Decides what becomes of jobs that cannot be read.
+
+    Args:
+        give_up_seconds: for how long one is given back; None: never, each try is a failed attempt.
+        chance: spreads the delays, so that jobs which came together do not come back together.
+    """
+
+    def __init__(self, give_up_seconds: float | None, chance: Callable[[], float] = random.random) -> None:
+        self._give_up_seconds = give_up_seconds
+        self._chance = chance
+        self._say_at: dict[tuple[str, str], float] = {}
+
+    def outcome(self, batch: Batch, position: int, error: BodyInvalid, now_ms: int) -> Failure | GivenBack:
+        """Return what becomes of one.
+
+        Args:
+            batch: where it came from.
+            position: its place there.
+            error: why it cannot be read.
+            now_ms: epoch milliseconds, as the server has them.
+        """
+        if self._give_up_seconds is None:
+            return _failure(batch, position, error, is_final=False)
+        known = _known_since(batch, position)
+        since_ms = now_ms if known is None else known
+        age_seconds = max(now_ms - since_ms, 0) / 1000
+        if age_seconds >= self._give_up_seconds:
+            return _failure(batch, position, error, is_final=True)
+        seconds = min(max(age_seconds / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS) * (0.75 + self._chance() / 2)
+        return self._given_back(batch, position, error, Unread(since_ms, now_ms + int(seconds * 1000)))
+
+    def _given_back(self, batch: Batch, position: int, error: BodyInvalid, unread: Unread) -> GivenBack:
+        body = batch.bodies[position]
+        self._say(batch.descriptors[position], label_of(body), error)
+        marked = with_unread(body, unread) if len(body) <= _MOST_BODY_BYTES else None
+        is_news = marked is not None and _known_since(batch, position) is None
+        here = place(socket.gethostname(), os.getpid(), unread.since_ms / 1000)
+        status = f"[{here}] no worker knows it: {error}\n" if is_news else ""
+        return GivenBack(marked, unread.until_ms, status=status, name=label_of(body))
+
+    def _say(self, descriptor: str, name: str, error: BodyInvalid) -> None:
+        """Log why a job goes back; once a minute for each class of a queue, since there may be thousands of jobs."""
+        key = (queue_of(descriptor), name)
+        now = monotonic()
+        if now < self._say_at.get(key, 0.0):
+            return
+        if len(self._say_at) >= _MOST_NAMES:
+            self._say_at.clear()
+        self._say_at[key] = now + _SAY_AGAIN_SECONDS
+        log.warning("%s goes back unspent, for a worker that knows it: %s", descriptor, error)
+
+
+def label_of(body: bytes) -> str:
+    """Return the name of the class that a body says it is for, if that can be shown; otherwise what stands for none."""
+    name = name_in(body)
+    return name if name and len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() else f"({UNREADABLE})"
+
+
+def _known_since(batch: Batch, position: int) -> int | None:
+    """Return since when nobody reads a job, in epoch milliseconds; None if this is the first time.
+
+    What its body says counts if it has become due at the moment that it says, too: otherwise somebody has run or
+    retried it since. Of a body that has no room for that, the time counts from its enqueue.
+    """
+    body, metadata = batch.bodies[position], batch.metadata[position]
+    if len(body) > _MOST_BODY_BYTES or with_unread(body, Unread(0, 0)) is None:
+        created_ms: int | None = metadata.createdAtTimestampMillis
+        return created_ms
+    unread = unread_in(body)
+    return unread.since_ms if unread is not None and unread.until_ms == metadata.runAfterTimestampMillis else None
+
+
+def _failure(batch: Batch, position: int, error: BodyInvalid, *, is_final: bool) -> Failure:
+    metadata = batch.metadata[position]
+    attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
+    log.error("%s cannot be run: %s", batch.descriptors[position], error)
+    status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False, is_final=is_final)
+    return Failure(status, 0 if is_final else delay_ms(DEFAULT_BACKOFF, attempt), is_final, UNREADABLE)
