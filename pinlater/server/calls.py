@@ -1,10 +1,18 @@
-"""What is wrong with a call, below the level of PinLater's own error codes."""
+"""Answers and refusals of calls, below the level of PinLater's own error codes."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 from pinlater.wire.codec import PROTOCOL_ERROR
+
+
+class Answer(NamedTuple):
+    """What a call answers, and what to do when nobody is there to read it."""
+
+    success: Any
+    undo: Callable[[], Awaitable[None]] | None = None
 
 
 class CallRefused(Exception):

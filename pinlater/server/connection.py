@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
 from pinlater.server.broker import Caller
-from pinlater.server.calls import CallRefused
+from pinlater.server.calls import Answer, CallRefused
 from pinlater.server.room import FREE_BYTES
 from pinlater.server.secure import HandshakeFailed, SecureTransport, speaks_tls
 from pinlater.server.seldom import Seldom
-from pinlater.server.service import Answer
 from pinlater.wire import messages as wire
 from pinlater.wire.codec import PROTOCOL_ERROR, Call, CallTooLarge, Codec, TakesLong
 from pinlater.wire.framing import FrameSplitter, FrameTooLarge

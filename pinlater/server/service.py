@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError, StaleClaims, UnknownError
+from pinlater.errors import QueueNotFound, ServiceError, StaleClaims, UnknownError
 from pinlater.server import rules
+from pinlater.server.ack_call import AckCall
 from pinlater.server.admin_password import AdminPassword
 from pinlater.server.aside import aside
 from pinlater.server.backends.contract import Backend
-from pinlater.server.backends.records import Claim, ClaimedJob, IdempotencyKey, covered
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.handing_out import DequeueOrder, HandedOut
-from pinlater.server.calls import CallRefused, missing, require
+from pinlater.server.calls import Answer, CallRefused, missing, require
 from pinlater.server.claims import ClaimNames
+from pinlater.server.dequeue_call import DequeueCall
 from pinlater.server.inspection import Inspection
 from pinlater.server.metrics import Metrics
 from pinlater.server.overload import Overload
@@ -31,18 +31,8 @@ from pinlater.wire.codec import UNKNOWN_METHOD
 
 log = logging.getLogger(__name__)
 
-MAX_DEQUEUE_JOBS = 5000
-"""A dequeue is served up to this many jobs, whatever its limit."""
-
 _ANSWER_RESERVE_BYTES = 4096
-"""Of a dequeue's answer, for what is not jobs."""
-
-
-class Answer(NamedTuple):
-    """What a call answers, and what to do when nobody is there to read it."""
-
-    success: Any
-    undo: Callable[[], Awaitable[None]] | None = None
+"""Of an answer, for what is not jobs."""
 
 
 class Service:
@@ -76,22 +66,31 @@ class Service:
         self._limits = limits
         self._overload = overload
         self._settings = settings
-        self._claims = claims
         self._metrics = metrics
-        self._now_ms = now_ms
         self._password = AdminPassword(settings.admin_password_hash)
         max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
-        self._calls = self._handlers(
-            Inspection(backend, settings.priority_levels, max_bytes), WorkerReports(backend, max_bytes)
+        inspection = Inspection(backend, settings.priority_levels, max_bytes)
+        acks = AckCall(broker, metrics)
+        dequeues = DequeueCall(
+            backend,
+            broker,
+            acks,
+            limits,
+            overload=overload,
+            settings=settings,
+            claims=claims,
+            metrics=metrics,
+            now_ms=now_ms,
+            max_bytes=max_bytes,
         )
+        self._calls = self._handlers(inspection, WorkerReports(backend, max_bytes))
+        self._calls |= {"dequeueJobs": dequeues.answer, "ackDequeuedJobs": acks.answer}
 
     def _handlers(self, inspection: Inspection, reports: WorkerReports) -> dict[str, Callable[..., Awaitable[Answer]]]:
         return {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
             "enqueueJobs": self._enqueue,
-            "dequeueJobs": self._dequeue,
-            "ackDequeuedJobs": self._ack,
             "checkpointJobs": self._checkpoint,
             "lookupJobs": _plain(inspection.lookup),
             "getJobCount": _plain(inspection.count),
@@ -105,7 +104,7 @@ class Service:
             "changeQueueSettings": self._change_queue_settings,
             "reportWorker": _plain(reports.keep),
             "getWorkers": _plain(reports.read),
-            "keepsResults": _plain(_nothing),
+            "keepsResults": _plain(_answer_nothing),
             "getOldestDueTimestamps": _plain(partial(oldest_due, self._backend)),
         }
 
@@ -217,130 +216,6 @@ class Service:
         log.info("queue %s is created for its first jobs", queue)
         return await store()
 
-    async def _dequeue(self, arguments: Any, caller: Caller) -> Answer:
-        acking = await self._ride(arguments.request.jobAckRequest, caller)
-        try:
-            found = await self._hand_out(arguments, caller)
-        except BaseException as error:
-            if isinstance(error, DequeueRateLimited):
-                self._metrics.dequeues_rate_limited.add(arguments.request.queueName)
-            if acking is not None:
-                await asyncio.wait([acking])
-                acking.exception()  # the dequeue's own error is the one to answer
-            raise
-        if acking is not None:
-            try:
-                await acking
-            except Exception:  # also a refusal below the level of error codes
-                await self._broker.give_back(found)
-                raise
-        if found.claim is None:  # looking is not asking for work
-            return self._dequeue_answer(found)
-        if found.jobs and found.is_overdue:
-            log.warning("what a dequeue of queue %s claimed came too late; given back", arguments.request.queueName)
-            await self._broker.give_back(found)
-            found = found._replace(jobs={})
-        self._metrics.dequeues.add(arguments.request.queueName)
-        if not found.jobs:
-            self._metrics.empty_dequeues.add(arguments.request.queueName)
-        return self._dequeue_answer(found)
-
-    async def _ride(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
-        """Start what the acks on board ask for; if one cannot be understood, say so before anything is claimed."""
-        if request is None or not (request.jobsSucceeded or request.jobsFailed):
-            return None
-        acks = await _read_acks(request)
-        request.jobsSucceeded = request.jobsFailed = None  # the call may wait for long, and there may be many like it
-        if acks.faults:
-            await self._settle(acks)
-        acking = asyncio.ensure_future(self._settle(acks))
-        # A wait for jobs would only delay the news that the acks went wrong.
-        acking.add_done_callback(lambda done: caller.interrupt() if done.cancelled() or done.exception() else None)
-        return acking
-
-    async def _hand_out(self, arguments: Any, caller: Caller) -> HandedOut:
-        """Return the jobs of a dequeue."""
-        request = arguments.request
-        queue = request.queueName
-        others = request.otherQueueNames or ()
-        queues = await aside(len(others), rules.queues_of, queue, others)
-        if request.limit < 1:
-            raise UnknownError(f"a dequeue's limit has to be at least 1, not {request.limit}")
-        coverage = rules.any_of(request.coverage, 1.0)
-        if not 0.0 <= coverage <= 1.0:
-            raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
-        if not covered(coverage, self._backend.shards):
-            return HandedOut({})
-        self._overload.check_dequeue()
-        self._limits.check_known()
-        limit = min(request.limit, MAX_DEQUEUE_JOBS)
-        claims_bytes = limit * len(arguments.context.source.encode())  # each job comes with its claim
-        max_bytes = max(self._settings.max_frame_bytes - _ANSWER_RESERVE_BYTES - claims_bytes, 0)
-        if request.dryRun:
-            return HandedOut({queue: await self._broker.peek(queue, limit, max_bytes)})
-        lease_ms = self._lease_ms(request.claimTimeoutMillis)
-        source = arguments.context.source
-
-        def new_claim() -> Claim:
-            return Claim(self._claims.new(source), lease_ms, coverage)
-
-        wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
-        order = DequeueOrder(queues, limit, max_bytes, new_claim, wait_ms / 1000)
-        started = time.perf_counter()
-        found = await self._broker.dequeue(order, caller)
-        if wait_ms:
-            self._metrics.dequeue_wait_seconds.observe(queue, time.perf_counter() - started)
-        return found
-
-    def _lease_ms(self, asked_ms: int | None) -> int:
-        settings = self._settings
-        if not asked_ms or asked_ms < 0:
-            return int(settings.claim_timeout_seconds * 1000)
-        return min(asked_ms, int(settings.max_claim_timeout_seconds * 1000))
-
-    def _dequeue_answer(self, found: HandedOut) -> Answer:
-        claim = None if found.claim is None else found.claim.descriptor
-        bodies: dict[str, bytes] = {}
-        metadata: dict[str, wire.PinLaterDequeueMetadata] = {}
-        new_metadata = wire.PinLaterDequeueMetadata
-        for queue, claimed in found.jobs.items():
-            self._count_handed_out(queue, claimed)
-            retries = 0
-            for descriptor, body, allowed, remaining, created_at_ms, run_after_ms in claimed:
-                retries += remaining < allowed
-                bodies[descriptor] = body
-                metadata[descriptor] = new_metadata(allowed, remaining, claim, created_at_ms, run_after_ms)
-            if retries:
-                self._metrics.retries_dequeued.add(queue, retries)
-        if not bodies:
-            return Answer(wire.PinLaterDequeueResponse())
-        undo = None if claim is None else partial(self._broker.give_back, found)
-        return Answer(wire.PinLaterDequeueResponse(jobs=bodies, jobMetadata=metadata), undo)
-
-    def _count_handed_out(self, queue: str, claimed: list[ClaimedJob]) -> None:
-        if not claimed:
-            return
-        first, count, now = claimed[0], len(claimed), self._now_ms()
-        self._metrics.jobs_dequeued.add(queue, count)
-        self._metrics.dequeue_delay_ms.observe(queue, now - first.run_after_ms, count)
-        if first.attempts_remaining == first.attempts_allowed:
-            self._metrics.first_dequeue_delay_ms.observe(queue, now - first.created_at_ms, count)
-
-    async def _ack(self, arguments: Any, _: Caller) -> Answer:
-        if arguments.request.jobsSucceeded or arguments.request.jobsFailed:
-            await self._settle(await _read_acks(arguments.request))
-        return Answer(None)
-
-    async def _settle(self, acks: rules.Acks) -> None:
-        """Carry out the acks that can be understood, then complain of the first that cannot."""
-        settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
-        self._metrics.acks_succeeded.add(acks.queue, len(acks.succeeded))
-        self._metrics.acks_failed.add(acks.queue, len(acks.failed))
-        if settled.stale:
-            self._metrics.stale_acks.add(acks.queue, settled.stale)
-        if acks.faults:
-            raise acks.faults[0]
-
     async def _checkpoint(self, arguments: Any, _: Caller) -> Answer:
         request = arguments.request
         rules.check_queue_name(request.queueName)
@@ -384,11 +259,6 @@ class Service:
         return Answer(await inspection.delete(arguments, self._once(arguments)))
 
 
-async def _read_acks(request: wire.PinLaterJobAckRequest) -> rules.Acks:
-    count = len(request.jobsSucceeded or ()) + len(request.jobsFailed or ())
-    return await aside(count, rules.read_acks, request)
-
-
 def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Answer]]:
     """Return a call whose answer nobody has to undo, whoever made it."""
 
@@ -398,8 +268,8 @@ def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], 
     return call
 
 
-async def _nothing(_: Any) -> None:
-    """Answer by answering."""
+async def _answer_nothing(_: Any) -> None:
+    """Answer ``keepsResults``: servers that keep none do not know the call."""
 
 
 _WITH_REQUEST = {method for method in wire.METHODS if hasattr(wire.arguments_of(method)(), "request")}

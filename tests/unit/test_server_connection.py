@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from pinlater.server.aside import aside
+from pinlater.server.calls import Answer
 from pinlater.server.connection import LARGE_FRAME_BYTES, Connection
 from pinlater.server.metrics import Metrics
-from pinlater.server.service import Answer
 from pinlater.server.settings import Settings
 from pinlater.server.transport import Transport
 from pinlater.wire import messages as wire
