@@ -139,6 +139,10 @@ class JobCodec:
         """The names of all classes, sorted."""
         return sorted(self._kinds)
 
+    def kind_named(self, name: str | None) -> type[Job] | None:
+        """Return the class of that name; None if there is none."""
+        return None if name is None else self._kinds.get(name)
+
     def decode(self, queue: str, body: bytes) -> Job:
         """Return the job that a body of ``queue`` holds.
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
 _SHORTEST_SECONDS = 1.0
 _LONGEST_SECONDS = 366 * 86400.0
+_DAY = 86400
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of the wall clock, wherever that is
 _NEVER_MS = 10**14
 """Of the year 5138; cronsim looks fifty years ahead."""
 
@@ -46,29 +48,84 @@ class Every(Schedule):
 
 
 class Cron(Schedule):
-    """The ticks of a cron expression on the wall clock of a time zone, as ``cronsim`` finds them."""
+    """The ticks of a cron expression on the wall clock of a time zone.
+
+    ``cronsim`` finds the times of the wall clock; here is decided when these are. An expression that is for each of the
+    24 hours goes by the time that passes: it has ticks in both runs of an hour that comes twice, and none in one that
+    the clock leaves out. Any other names times of the day, and each comes once: in the first run of an hour that comes
+    twice, and at the moment at which the clock goes on, where it leaves the time out.
+    """
 
     def __init__(self, expression: str, timezone: str) -> None:
         self._expression = " ".join(expression.split())
         self.zone = _zone(timezone)
         self.text = f"cron {self._expression} {timezone}"
         try:
-            next(self._ticks(datetime.now(self.zone)))
+            ticks = self._ticks(0)
+            next(ticks)
         except (CronSimError, StopIteration) as error:
             raise ValueError(
                 f"cron={expression!r} has no tick: {error or 'no such day'}; write minute, hour, day of the month, "
                 "month and day of the week, such as '0 3 * * *'"
             ) from error
-
-    def _ticks(self, moment: datetime) -> CronSim:
-        return CronSim(self._expression, moment)
+        self._is_hourly = len(ticks.hours) == 24
 
     def next_ms(self, after_ms: int) -> int:
-        for tick in self._ticks(datetime.fromtimestamp(after_ms // 1000, self.zone)):
-            tick_ms = round(tick.timestamp() * 1000)
-            if tick_ms > after_ms:  # in an hour that comes twice, cronsim tells of ticks in its first run only
-                return tick_ms
-        return _NEVER_MS
+        after = after_ms // 1000
+        try:
+            return 1000 * (self._next_of_each_hour(after) if self._is_hourly else self._next_of_day(after))
+        except StopIteration:
+            return _NEVER_MS
+
+    def _ticks(self, local: int) -> CronSim:
+        """Return the times after one, all as seconds on the wall clock."""
+        return CronSim(self._expression, _EPOCH + timedelta(seconds=local))
+
+    def _next_of_day(self, after: int) -> int:
+        for tick in self._ticks(after + self._offset(after)):
+            moment = self._first(tick)
+            if moment > after:  # in the second run of an hour, its times have been there
+                return moment
+        raise StopIteration
+
+    def _first(self, tick: datetime) -> int:
+        """Return the first moment at which the wall clock shows a time, or goes beyond it."""
+        local = round((tick - _EPOCH).total_seconds())
+        found = round(tick.replace(tzinfo=self.zone).timestamp())
+        if found + self._offset(found) == local:
+            return found
+        return self._change(found - _DAY, found + _DAY, local)
+
+    def _next_of_each_hour(self, after: int) -> int:
+        offset = self._offset(after)
+        while True:
+            found = round((next(self._ticks(after + offset)) - _EPOCH).total_seconds()) - offset
+            near = min(found, after + _DAY)
+            if self._offset(near) != offset:
+                change = self._change(after, near)
+                after, offset = change - 1, self._offset(change)
+            elif near == found:
+                return found
+            else:
+                after = found - _DAY
+                offset = self._offset(after)
+
+    def _offset(self, moment: int) -> int:
+        """Return how many seconds the wall clock is ahead of UTC."""
+        shift = datetime.fromtimestamp(moment, self.zone).utcoffset()
+        return 0 if shift is None else round(shift.total_seconds())
+
+    def _change(self, before: int, after: int, local: int | None = None) -> int:
+        """Return the first moment with another offset than ``before``; or with a wall clock beyond ``local``."""
+        offset = self._offset(before)
+        while after - before > 1:
+            middle = (before + after) // 2
+            shift = self._offset(middle)
+            if (shift != offset) if local is None else (middle + shift > local):
+                after = middle
+            else:
+                before = middle
+        return after
 
 
 def _zone(name: str) -> tzinfo:

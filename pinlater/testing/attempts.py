@@ -192,6 +192,7 @@ class _WatchedCodec(JobCodec):
         except Exception as error:
             self.error = error
             raise
+        self.error = None  # a periodic job may have begun anew
         return self.job
 
 

@@ -389,3 +389,50 @@ def test_the_record_goes_from_tick_to_tick(server):
         server.advance(60)
         [outcome] = server.run_worker(Tidy)
         assert msgspec.json.decode(outcome.body)["runs"] == run_number
+
+
+# Deployments
+
+
+def test_one_whose_class_has_moved_to_another_queue_ends_without_a_run(server):
+    server.run_worker(Tidy)
+
+    class Moved(Job, name="Tidy", queue="tidy_moved", every=60):
+        def run(self, context):
+            seen.append(context.scheduled_for)
+
+    server.run_worker(Moved)
+    for _ in range(3):
+        server.advance(60)
+        server.run_worker(Moved, Plain)
+        server.run_worker(Moved, Plain, queues=["tidy"])
+    assert len(seen) == len(set(seen)) == 3
+    client = server.client()
+    assert (client.count("tidy", JobState.PENDING, future=True), client.count("tidy", JobState.SUCCEEDED)) == (0, 1)
+
+
+@pytest.mark.parametrize("body", [b'{"job":"Tidy","runs":"many"', b'{"job":"Tidy","how":7'])
+def test_a_body_of_an_older_form_is_run_with_the_defaults_of_the_class(body):
+    outcome, _ = run(body + b',"$again":{"due_ms":%d,"run":4,"schedule":"every 60.0"}}' % TICK_MS)
+    assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert record_of(outcome) == Tidy(runs=1)
+    assert kept_in(outcome.body).again == Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE)
+
+
+def test_only_the_planted_jobs_of_a_periodic_class_begin_anew():
+    for body in (
+        b'{"job":"Tidy","runs":"many"}',
+        b'{"job":"Tidy","runs":"many","$again":{"due_ms":5}}',
+        b'{"job":"Nobody","$again":{"due_ms":5,"schedule":"every 60.0"}}',
+        b'{"job":"Plain","$steps":5,"$again":{"due_ms":5,"schedule":"every 60.0"}}',
+    ):
+        outcome, _ = run(body)
+        assert outcome is None or isinstance(outcome, Failure)
+    assert seen == []
+
+
+def test_awaited_jobs_begin_anew_as_well():
+    again = b'"$again":{"due_ms":%d,"schedule":"every 60.0"}' % TICK_MS
+    assert run_awaited(b'{"job":"Tidy","how":7,' + again + b"}").attempts == 3 + SPARE_ATTEMPTS
+    assert len(seen) == 1

@@ -1,7 +1,8 @@
 """Ticks of schedules, also where a time zone leaves out an hour or has it twice."""
 
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
+import itertools
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
@@ -142,3 +143,84 @@ def test_an_ordinary_class_has_none():
         number: int
 
     assert Plain.job_options.schedule is None
+
+
+# Where the clock is changed, in all time zones
+
+
+def changes_of_2026():
+    """Return a time zone and a moment for each of the changes of this year; zones that change alike have one."""
+    found = {}
+    begin = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+    for name in sorted(available_timezones()):
+        zone = ZoneInfo(name)
+        days = [(day, wall(begin + day * 86400, zone)) for day in range(366)]
+        for (day, local), (_, later) in itertools.pairwise(days):
+            if later - local != timedelta(days=1):
+                found.setdefault((day, local, later), (name, begin + day * 86400))
+    assert len(found) >= 10
+    return list(found.values())
+
+
+def wall(moment, zone):
+    return datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
+
+
+def ticks_between(cron, begin, end):
+    found, at = [], begin
+    while (at := cron.next_ms(at * 1000) // 1000) <= end:
+        found.append(at)
+    return found
+
+
+@pytest.mark.parametrize("change", changes_of_2026(), ids=lambda change: change[0])
+def test_every_change_of_the_clock(change):
+    name, begin = change
+    zone, end = ZoneInfo(name), begin + 2 * 86400
+    minutes = range(begin + 60, end + 1, 60)
+    hourly = [moment for moment in minutes if wall(moment, zone).minute in {0, 20, 40}]
+    assert ticks_between(Cron("*/20 * * * *", name), begin, end) == hourly
+    assert ticks_between(Cron("*/20 0-23 * * *", name), begin, end) == hourly
+    daily, latest = [], wall(begin, zone)
+    for moment in minutes:
+        now = wall(moment, zone)
+        passed = [latest + timedelta(minutes=n) for n in range(1, int((now - latest).total_seconds()) // 60 + 1)]
+        if any(time.minute in {0, 20, 40} and time.hour != 22 for time in passed):
+            daily.append(moment)
+        latest = max(latest, now)
+    assert ticks_between(Cron("*/20 0-21,23 * * *", name), begin, end) == daily, "each time of the day once"
+
+
+def test_there_are_changes_of_half_an_hour():
+    lord_howe = "Australia/Lord_Howe"
+    autumn, spring = datetime(2026, 4, 4, 14, tzinfo=UTC), datetime(2026, 10, 3, 14, tzinfo=UTC)
+    assert ticks(Cron("*/30 * * * *", lord_howe), autumn, 3) == [
+        "2026-04-05T01:30:00+11:00",
+        "2026-04-05T01:30:00+10:30",
+        "2026-04-05T02:00:00+10:30",
+    ]
+    assert ticks(Cron("45 1 * * *", lord_howe), autumn, 2) == ["2026-04-05T01:45:00+11:00", "2026-04-06T01:45:00+10:30"]
+    assert ticks(Cron("15 2 * * *", lord_howe), spring, 2) == ["2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"]
+
+
+def test_some_hours_of_the_day_do_not_come_twice():
+    """Every second hour is no step of two hours, but a list of times: 00:30, 02:30 and so on."""
+    autumn = datetime(2026, 10, 25, 0, 0, tzinfo=BERLIN)
+    assert ticks(Cron("30 */2 * * *", "Europe/Berlin"), autumn, 3) == [
+        "2026-10-25T00:30:00+02:00",
+        "2026-10-25T02:30:00+02:00",
+        "2026-10-25T04:30:00+01:00",
+    ]
+    assert ticks(Cron("*/30 2 * * *", "Europe/Berlin"), autumn, 3) == [
+        "2026-10-25T02:00:00+02:00",
+        "2026-10-25T02:30:00+02:00",
+        "2026-10-26T02:00:00+01:00",
+    ]
+
+
+def test_one_that_is_for_a_day_far_off():
+    cron = Cron("59 * 24 10 *", "America/Asuncion")
+    found = ticks(cron, datetime(2026, 1, 1, tzinfo=UTC), 25)
+    assert [moment[:16] for moment in found] == [f"2026-10-24T{hour:02}:59" for hour in range(24)] + [
+        "2027-10-24T00:59"
+    ]

@@ -43,7 +43,7 @@ from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
 from pinlater.worker.running.outcome import Failure, Interruption, Lost, Outcome, in_words, said_by, text_of
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.running.tick import Tick
+from pinlater.worker.running.tick import Tick, body_begun_anew
 from pinlater.worker.running.unknown import UnknownJobs
 
 log = logging.getLogger(__name__)
@@ -109,6 +109,8 @@ class Runner:
             job = self._decode(queue_of(batch.descriptors[position]), body)
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
+            if self._begins_anew(batch, position):
+                return self.run(batch, position, now_ns)
             return self._unreadable(batch, position, error)
         tick = self._tick_of(job, context, body) if context.may_have_kept else None
         if tick is not None and tick.is_over:
@@ -116,6 +118,13 @@ class Runner:
             return tick.outcome
         outcome = self._attempt(job, context, batch, position, now_ns)
         return outcome if tick is None else tick.after(outcome)
+
+    def _begins_anew(self, batch: Batch, position: int) -> bool:
+        """Give a periodic job that cannot be read a body that can; return whether it is one."""
+        body = body_begun_anew(self._codec, batch.bodies[position])
+        if body is not None:
+            batch.bodies[position] = body
+        return body is not None
 
     def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | None:
         """Return the tick that a job was claimed for; None unless a schedule has planted it."""

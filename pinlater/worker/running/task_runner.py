@@ -43,17 +43,20 @@ class TaskRunner(Runner):
     ) -> None:
         super().__init__(codec, names, saver, patience_seconds, middleware=middleware, unknown_seconds=unknown_seconds)
         self._deadlines = deadlines
-        self._is_plain: dict[type[Job], bool] = {}
+        self._plain: dict[type[Job], bool] = {}
 
     async def run_awaited(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; see ``run``. To be called in a task of its own."""
         body = batch.bodies[position]
         try:
             job = self._decode(queue_of(batch.descriptors[position]), body)
-            self._refuse_plain(job)
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
+            if self._begins_anew(batch, position):
+                return await self.run_awaited(batch, position, now_ns)
             return self._unreadable(batch, position, error)
+        if self._is_plain(type(job)):
+            return self._unreadable(batch, position, _plain(job))
         tick = self._tick_of(job, context, body) if context.may_have_kept else None
         if tick is not None and tick.is_over:
             self._note(job, context, batch, position, now_ns)  # it is counted, though it does not run
@@ -94,18 +97,15 @@ class TaskRunner(Runner):
     async def _call_awaited(self, job: Job, context: RunContext) -> None:
         await (run_within(self._middleware, job, context) if self._middleware else job.run(context))
 
-    def _refuse_plain(self, job: Job) -> None:
-        """Return if a job can be awaited.
-
-        Raises:
-            BodyInvalid: it cannot.
-        """
-        kind = type(job)
-        is_plain = self._is_plain.get(kind)
+    def _is_plain(self, kind: type[Job]) -> bool:
+        is_plain = self._plain.get(kind)
         if is_plain is None:
-            is_plain = self._is_plain[kind] = not inspect.iscoroutinefunction(kind.run)
-        if is_plain:
-            raise BodyInvalid(
-                f"{job.job_options.name} has a plain run, which would block the other jobs of a worker with "
-                "--concurrency; enqueue it to a queue that another worker serves"
-            )
+            is_plain = self._plain[kind] = not inspect.iscoroutinefunction(kind.run)
+        return is_plain
+
+
+def _plain(job: Job) -> BodyInvalid:
+    return BodyInvalid(
+        f"{job.job_options.name} has a plain run, which would block the other jobs of a worker with "
+        "--concurrency; enqueue it to a queue that another worker serves"
+    )

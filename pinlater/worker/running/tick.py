@@ -8,8 +8,9 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
+from pinlater.codec import JobCodec, encode_body, name_in
 from pinlater.job import Job
-from pinlater.kept import Again
+from pinlater.kept import Again, Kept, again_in
 from pinlater.schedule import Schedule
 from pinlater.status import place
 from pinlater.worker.board.tally import DISCARDED, TICK_FAILED
@@ -21,6 +22,25 @@ SPARE_ATTEMPTS = 16
 the job pending, and whoever claims it next can send it on to the next tick."""
 
 log = logging.getLogger(__name__)
+
+
+def body_begun_anew(codec: JobCodec, body: bytes) -> bytes | None:
+    """Return the body of a periodic job with the defaults of its class, in place of one that does not fit the class.
+
+    Otherwise a job that was planted before a field got another type would wait for days, and its unique key with it.
+
+    Args:
+        codec: of the job classes.
+        body: as it is on the queue; of a job that no schedule has planted, the result is None.
+    """
+    kind, again = codec.kind_named(name_in(body)), again_in(body)
+    if kind is None or kind.job_options.schedule is None or again is None or not again.schedule:
+        return None
+    anew = encode_body(kind(), Kept(again=again))
+    if anew == body:
+        return None
+    log.warning("%s begins anew with the defaults of its class, whose fields have changed", kind.job_options.name)
+    return anew
 
 
 class _TickAfter:
@@ -56,6 +76,9 @@ class Tick:
         self.is_over, self.outcome = True, None
         if schedule is None or schedule.text != again.schedule:
             log.info("%s with the schedule %r of another deployment ends", options.name, again.schedule)
+            return
+        if context.queue != options.queue:  # there is another one where the class is now
+            log.info("%s ends in queue %s: its class belongs to %s now", options.name, context.queue, options.queue)
             return
         if claims > options.attempts + SPARE_ATTEMPTS // 2:
             log.error("%s has lost too many claims, or was retried by hand; it ends, and is planted anew", options.name)
