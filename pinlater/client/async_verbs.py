@@ -196,6 +196,10 @@ class AsyncVerbs(ABC):
             self._calls.retry_these(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms)
         )
 
+    async def run_now(self, queue: str, descriptors: Iterable[str]) -> int:
+        """Do what ``Verbs.run_now`` does."""
+        return await self._execute(self._calls.run_now(queue, descriptors))
+
     async def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> int:
         """Do what ``Verbs.delete_these`` does."""
         return await self._execute(self._calls.delete_these(queue, descriptors, state))

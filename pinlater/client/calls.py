@@ -240,6 +240,10 @@ class Calls:
         )
         return self._change("retryFailedJobs", request)
 
+    def run_now(self, queue: str, descriptors: Iterable[str]) -> Call[int]:
+        request = messages.PinLaterRunJobsNowRequest(queueName=queue, jobDescriptors=_several(descriptors))
+        return self._change("runJobsNow", request)
+
     def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Call[int]:
         request = messages.PinLaterDeleteJobsRequest(
             queueName=queue,

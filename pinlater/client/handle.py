@@ -71,6 +71,20 @@ class JobHandle:
         """
         return self._client.delete_these(_queue(self.descriptor), [self.descriptor], JobState.PENDING) > 0
 
+    def run_now(self) -> bool:
+        """Make the job due if it is PENDING and is not: enqueued for later, asleep, or waiting for its next attempt.
+
+        It keeps the attempts that it has left. A sleep that it is in counts as over.
+
+        Returns:
+            Whether it has become due by this; False: it was due already, runs, has ended or is not there.
+
+        Raises:
+            QueueNotFound: its queue is not there.
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return self._client.run_now(_queue(self.descriptor), [self.descriptor]) > 0
+
 
 class AsyncJobHandle:
     """A job that was enqueued; ``AsyncClient.enqueue`` and ``AsyncClient.handle`` return it.
@@ -104,6 +118,10 @@ class AsyncJobHandle:
     async def cancel(self) -> bool:
         """Do what ``JobHandle.cancel`` does."""
         return await self._client.delete_these(_queue(self.descriptor), [self.descriptor], JobState.PENDING) > 0
+
+    async def run_now(self) -> bool:
+        """Do what ``JobHandle.run_now`` does."""
+        return await self._client.run_now(_queue(self.descriptor), [self.descriptor]) > 0
 
 
 def _queue(descriptor: str) -> str:

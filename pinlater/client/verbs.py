@@ -288,6 +288,21 @@ class Verbs(ABC):
         """
         return self._execute(self._calls.retry_these(queue, descriptors, attempts=attempts, run_after_ms=run_after_ms))
 
+    def run_now(self, queue: str, descriptors: Iterable[str]) -> int:
+        """Make those of the given jobs due now that are PENDING and not due yet; return how many.
+
+        These are jobs that were enqueued for later, sleep, or wait for their next attempt; whether they have begun or
+        not, they go on from where they are, with the attempts that they have left.
+
+        Args:
+            queue: that all of them are in.
+            descriptors: the jobs.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
+        return self._execute(self._calls.run_now(queue, descriptors))
+
     def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> int:
         """Delete those of the given jobs that are in ``state``; return how many. All are of one queue."""
         return self._execute(self._calls.delete_these(queue, descriptors, state))

@@ -50,6 +50,7 @@ _ROUTES = [
     Route("/job", job.job),
     Route("/job/body", job.reveal, methods=["POST"]),
     Route("/job/retry", job.retry, methods=["POST"]),
+    Route("/job/run-now", job.run_now, methods=["POST"]),
     Route("/job/delete", job.delete, methods=["POST"]),
     Route("/failed", failed.failed),
     Route("/plans", plans.make, methods=["POST"]),

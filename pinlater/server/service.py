@@ -20,6 +20,7 @@ from pinlater.server.calls import Answer, CallRefused, missing, require
 from pinlater.server.claims import ClaimNames
 from pinlater.server.dequeue_call import DequeueCall
 from pinlater.server.inspection import Inspection
+from pinlater.server.manual_changes import ManualChanges
 from pinlater.server.metrics import Metrics
 from pinlater.server.overload import Overload
 from pinlater.server.settings import Settings
@@ -83,10 +84,13 @@ class Service:
             now_ms=now_ms,
             max_bytes=max_bytes,
         )
-        self._calls = self._handlers(inspection, WorkerReports(backend, max_bytes))
+        changes = ManualChanges(broker, settings.priority_levels)
+        self._calls = self._handlers(inspection, changes, WorkerReports(backend, max_bytes))
         self._calls |= {"dequeueJobs": dequeues.answer, "ackDequeuedJobs": acks.answer}
 
-    def _handlers(self, inspection: Inspection, reports: WorkerReports) -> dict[str, Callable[..., Awaitable[Answer]]]:
+    def _handlers(
+        self, inspection: Inspection, changes: ManualChanges, reports: WorkerReports
+    ) -> dict[str, Callable[..., Awaitable[Answer]]]:
         return {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
@@ -96,8 +100,9 @@ class Service:
             "getJobCount": _plain(inspection.count),
             "getQueueNames": self._queue_names,
             "scanJobs": _plain(inspection.scan),
-            "retryFailedJobs": self._retry_failed,
-            "deleteJobs": partial(self._delete, inspection),
+            "retryFailedJobs": partial(self._change, changes.retry_failed),
+            "runJobsNow": partial(self._change, changes.run_now),
+            "deleteJobs": partial(self._change, inspection.delete),
             "releaseClaims": self._release_claims,
             "importJobs": self._import_jobs,
             "getQueueSettings": self._queue_settings,
@@ -239,24 +244,11 @@ class Service:
         self._metrics.claims_released.add(request.queueName, released)
         return Answer(released)
 
-    # Repair by hand
-
-    async def _retry_failed(self, arguments: Any, _: Caller) -> Answer:
-        request = arguments.request
-        rules.check_queue_name(request.queueName)
-        priority, attempts = rules.any_of(request.priority, 1), rules.any_of(request.attemptsToAllow, 1)
-        rules.check_priority(priority, self._settings.priority_levels)
-        limit = rules.any_of(request.limit, 1000)
-        rules.check_limit(limit)
-        queue, run_after_ms, once = request.queueName, request.runAfterTimestampMillis, self._once(arguments)
-        if request.jobDescriptors is not None:
-            names = request.jobDescriptors
-            jobs = await aside(len(names), rules.jobs_of, queue, names)
-            return Answer(await self._broker.retry_these(queue, jobs, attempts, run_after_ms, once=once))
-        return Answer(await self._broker.retry_failed(queue, priority, attempts, run_after_ms, limit, once=once))
-
-    async def _delete(self, inspection: Inspection, arguments: Any, _: Caller) -> Answer:
-        return Answer(await inspection.delete(arguments, self._once(arguments)))
+    async def _change(
+        self, change: Callable[[Any, IdempotencyKey | None], Awaitable[int]], arguments: Any, _: Caller
+    ) -> Answer:
+        """Let somebody change jobs by hand, once, however often the call is sent."""
+        return Answer(await change(arguments, self._once(arguments)))
 
 
 def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Answer]]:

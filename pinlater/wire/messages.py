@@ -38,6 +38,7 @@ PinLaterScanJobsRequest = idl.PinLaterScanJobsRequest
 PinLaterScanJobsResponse = idl.PinLaterScanJobsResponse
 PinLaterRetryFailedJobsRequest = idl.PinLaterRetryFailedJobsRequest
 PinLaterDeleteJobsRequest = idl.PinLaterDeleteJobsRequest
+PinLaterRunJobsNowRequest = idl.PinLaterRunJobsNowRequest
 PinLaterReleaseClaimsRequest = idl.PinLaterReleaseClaimsRequest
 PinLaterImportJobsRequest = idl.PinLaterImportJobsRequest
 PinLaterQueueSettings = idl.PinLaterQueueSettings

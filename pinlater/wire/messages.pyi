@@ -285,6 +285,15 @@ class PinLaterDeleteJobsRequest:
         jobDescriptors: list[str] | None = ...,
     ) -> None: ...
 
+class PinLaterRunJobsNowRequest:
+    queueName: str | None
+    jobDescriptors: list[str] | None
+    def __init__(
+        self,
+        queueName: str | None = ...,
+        jobDescriptors: list[str] | None = ...,
+    ) -> None: ...
+
 class PinLaterReleaseClaimsRequest:
     queueName: str | None
     claimSource: str | None

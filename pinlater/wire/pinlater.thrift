@@ -41,8 +41,8 @@ struct RequestContext {
   1: required string source,
   // For logs only.
   2: optional string requestId = "",
-  // Idempotency key of an enqueueJobs, importJobs, retryFailedJobs or deleteJobs: 16 bytes that no other call has, best
-  // with the time first (UUID version 7). The store keeps the result under it for a while, so that the same call sent
+  // Idempotency key of an enqueueJobs, importJobs, retryFailedJobs, runJobsNow or deleteJobs: 16 bytes that no other call
+  // has, best with the time first (UUID version 7). The store keeps the result under it for a while, so that the same call sent
   // again finds that instead of being carried out again.
   100: optional binary idempotencyKey,
   // The call with this key may have been carried out before: it was sent already, and its answer did not come.
@@ -214,6 +214,12 @@ struct PinLaterDeleteJobsRequest {
   100: optional list<string> jobDescriptors,
 }
 
+// Addition: these jobs, as far as they are PENDING and not due yet, become due now; nothing else of them changes.
+struct PinLaterRunJobsNowRequest {
+  1: required string queueName,
+  2: required list<string> jobDescriptors,
+}
+
 // Addition: gives back, no attempt spent, every claim that one source still holds.
 struct PinLaterReleaseClaimsRequest {
   1: required string queueName,
@@ -335,6 +341,9 @@ service PinLater {
   i32 retryFailedJobs(1: RequestContext context, 2: PinLaterRetryFailedJobsRequest request)
     throws (1: PinLaterException e),
   i32 deleteJobs(1: RequestContext context, 2: PinLaterDeleteJobsRequest request)
+    throws (1: PinLaterException e),
+  // Addition: returns how many jobs it made due.
+  i32 runJobsNow(1: RequestContext context, 2: PinLaterRunJobsNowRequest request)
     throws (1: PinLaterException e),
   // Addition.
   i32 releaseClaims(1: RequestContext context, 2: PinLaterReleaseClaimsRequest request)

@@ -198,6 +198,8 @@ def test_the_asyncio_client(server):
             stored = await mine.enqueue_many(Ping(number=number) for number in range(1000))
             infos = [info async for info in mine.scan_all("pings", JobState.PENDING)]
             late = await mine.enqueue(Ping(number=1), delay=600)
+            assert await mine.handle(late.descriptor).run_now()
+            assert not await late.run_now()
             assert await mine.handle(late.descriptor).cancel()
             assert not await late.cancel()
             state = (await next(handle for handle in handles if handle.descriptor == job.descriptor).wait(5)).state

@@ -33,6 +33,7 @@ QUEUE_CALLS = {
     "getJobCount": {"jobState": 0},
     "scanJobs": {"jobState": 0},
     "retryFailedJobs": {},
+    "runJobsNow": {"jobDescriptors": []},
     "deleteJobs": {"jobState": 0},
     "releaseClaims": {"claimSource": "x"},
     "importJobs": {"jobs": []},

@@ -98,12 +98,14 @@ def test_it_wakes_when_a_retry_falls_due(client, waiter, queue):
     assert jobs_of(waiter) == [name]
 
 
-@pytest.mark.parametrize("way", ["release", "checkpoint", "retry", "expiry"])
+@pytest.mark.parametrize("way", ["release", "checkpoint", "retry", "expiry", "run now"])
 def test_it_wakes_when_a_job_comes_back(client, waiter, queue, way):
     (name,) = put(client, queue, numAttemptsAllowed=3)
     client.dequeueJobs(queueName=queue, limit=1, **({"claimTimeoutMillis": 200} if way == "expiry" else {}))
     if way == "retry":
         client.ackDequeuedJobs(queueName=queue, jobsFailed=[{"jobDescriptor": name, "isFinal": True}])
+    if way == "run now":
+        client.ackDequeuedJobs(queueName=queue, jobsFailed=[{"jobDescriptor": name, "retryDelayMillis": 3_600_000}])
     park(waiter, queue)
     if way == "release":
         client.releaseClaims(queueName=queue, claimSource="apache")
@@ -111,6 +113,8 @@ def test_it_wakes_when_a_job_comes_back(client, waiter, queue, way):
         client.checkpointJobs(queueName=queue, requests=[{"jobDescriptor": name, "moveToPending": True}])
     elif way == "retry":
         client.retryFailedJobs(queueName=queue)
+    elif way == "run now":
+        assert client.runJobsNow(queueName=queue, jobDescriptors=[name]) == 1
     assert jobs_of(waiter) == [name]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater import Client, JobState, Retry
+from pinlater import Client, Job, JobState, Retry
 from pinlater.errors import ServerUnavailable
 from pinlater.testing import LocalServer, plugin, run_inline
 from tests.unit.testing_jobs import Count, Lines, Once, Polite, Report
@@ -100,6 +100,24 @@ def test_retries_fall_due_after_their_backoff_and_keep_their_steps(pinlater_serv
     pinlater_server.advance(6)
     [outcome] = pinlater_server.run_worker(Report)
     assert (outcome.attempt, outcome.ending, outcome.job.log[-1]) == (2, "succeeded", "total 6")
+
+
+class Nap(Job, queue="naps"):
+    def run(self, context):
+        context.sleep_for(DAY, name="night")
+
+
+def test_a_job_that_sleeps_or_waits_can_be_run_now(pinlater_server, client):
+    asleep = client.enqueue(Nap())
+    [outcome] = pinlater_server.run_worker(Nap)
+    assert outcome.runs_again
+    assert asleep.run_now()
+    assert not asleep.run_now(), "it is due already"
+    assert endings(pinlater_server.run_worker(Nap)) == [(1, "succeeded")]
+    retried = client.enqueue(Polite(word="retry"))
+    pinlater_server.run_worker(Polite)
+    assert client.run_now("polite", [retried.descriptor]) == 1
+    assert endings(pinlater_server.run_worker(Polite)) == [(2, "failed")]
 
 
 def test_retry_and_discard(pinlater_server, client):

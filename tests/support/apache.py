@@ -27,6 +27,7 @@ ScanRequest       1 queueName string, 2 jobState i32, 3 priority byte, 4 scanFut
 ScanResponse      1 scannedJobs list<JobInfo>, 2 continuation string
 RetryRequest      1 queueName string, 2 priority byte, 3 attemptsToAllow i32, 4 runAfterTimestampMillis i64, 5 limit i32, 100 jobDescriptors list<string>
 DeleteRequest     1 queueName string, 2 jobState i32, 3 priority byte, 4 bodyRegexToMatch string, 5 limit i32, 100 jobDescriptors list<string>
+RunNowRequest     1 queueName string, 2 jobDescriptors list<string>
 ReleaseRequest    1 queueName string, 2 claimSource string
 ImportRequest     1 queueName string, 2 jobs list<JobInfo>
 QueueSettings     1 isPaused bool, 2 maxJobsPerSecond double, 3 maxRunning i32, 4 isFromFile bool
@@ -52,6 +53,7 @@ getQueueNames                                            -> set<string>
 scanJobs        2 request ScanRequest                    -> ScanResponse
 retryFailedJobs 2 request RetryRequest                   -> i32
 deleteJobs      2 request DeleteRequest                  -> i32
+runJobsNow      2 request RunNowRequest                  -> i32
 releaseClaims   2 request ReleaseRequest                 -> i32
 importJobs      2 request ImportRequest                  -> EnqueueResponse
 getQueueSettings                                         -> map<string,QueueSettings>

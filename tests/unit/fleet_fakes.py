@@ -214,6 +214,10 @@ class MemoryShard:
         await self._called("retry these", queue)
         return len(jobs)
 
+    async def run_jobs_now(self, queue, jobs, *, once=None):
+        await self._called("run now", queue)
+        return len(jobs)
+
     async def delete_these_jobs(self, queue, jobs, state, *, once=None):
         await self._called("delete these", queue)
         return len(jobs)

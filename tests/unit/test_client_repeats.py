@@ -99,6 +99,7 @@ def test_what_was_certainly_not_done_is_no_repeat(serve, client_of):
 CHANGES = {
     "retry_failed": lambda client: client.retry_failed("q"),
     "retry_these": lambda client: client.retry_these("q", ["q:s1:p1:1"]),
+    "run_now": lambda client: client.run_now("q", ["q:s1:p1:1"]),
     "delete_jobs": lambda client: client.delete_jobs("q", 3),
     "delete_these": lambda client: client.delete_these("q", ["q:s1:p1:1"], 3),
 }

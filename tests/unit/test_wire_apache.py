@@ -20,6 +20,7 @@ THRIFT_NAMES = {
     "ScanResponse": "PinLaterScanJobsResponse",
     "RetryRequest": "PinLaterRetryFailedJobsRequest",
     "DeleteRequest": "PinLaterDeleteJobsRequest",
+    "RunNowRequest": "PinLaterRunJobsNowRequest",
     "ReleaseRequest": "PinLaterReleaseClaimsRequest",
     "ChangeRequest": "PinLaterChangeQueueSettingsRequest",
     "ImportRequest": "PinLaterImportJobsRequest",

@@ -82,8 +82,8 @@ def test_the_stub_has_the_fields_of_the_idl_in_their_order(name):
 
 def test_the_methods_are_the_original_twelve_and_our_additions():
     additions = {
-        "releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings", "reportWorker", "getWorkers",
-        "getOldestDueTimestamps", "keepsResults",
+        "runJobsNow", "releaseClaims", "importJobs", "getQueueSettings", "changeQueueSettings", "reportWorker",
+        "getWorkers", "getOldestDueTimestamps", "keepsResults",
     }  # fmt: skip
     assert ORIGINAL_METHODS | additions == METHODS
 
@@ -102,7 +102,7 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterScanJobsRequest": 7, "PinLaterScanJobsResponse": 2, "PinLaterRetryFailedJobsRequest": 5,
         "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2, "PinLaterReleaseClaimsRequest": 2,
         "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 4, "PinLaterChangeQueueSettingsRequest": 4,
-        "PinLaterUnknownJobs": 4,
+        "PinLaterUnknownJobs": 4, "PinLaterRunJobsNowRequest": 2,
         "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 8, "PinLaterWorker": 10, "PinLaterReportWorkerRequest": 2,
     }  # fmt: skip
     assert set(original) == set(STRUCTS)

@@ -1,4 +1,4 @@
-"""``pinlater cancel``: jobs that have not begun, by their descriptors."""
+"""``pinlater cancel`` and ``run-now``: jobs that wait, by their descriptors."""
 
 from __future__ import annotations
 
@@ -37,6 +37,25 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     return _change_each(session, descriptors, lambda handle: handle.cancel(), "cancelled")
 
 
+@command(
+    "run-now",
+    examples="""
+    pinlater run-now email:s1:p1:42
+    """,
+)
+@click.argument("descriptors", nargs=-1, required=True)
+@click.pass_obj
+def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
+    """Let jobs run now that wait for a later moment, by their descriptors.
+
+    These are jobs that were enqueued for later, sleep, or wait for their next attempt. They keep the attempts that they
+    have left. Failed ones: see "pinlater retry-failed".
+
+    Exit status 1 when one of them was due already, runs, has ended, or is not there.
+    """
+    return _change_each(session, descriptors, lambda handle: handle.run_now(), "made due")
+
+
 def _change_each(session: Session, descriptors: Iterable[str], change: Callable[[JobHandle], bool], past: str) -> int:
     """Change jobs one by one, and say of each that was left alone why; return the exit status."""
     with session.client() as client:
@@ -47,7 +66,12 @@ def _change_each(session: Session, descriptors: Iterable[str], change: Callable[
     for descriptor, reason in reasons.items():
         click.echo(f"pinlater: {visible(descriptor)} {reason}", err=True)
     if session.as_json:
-        print_json({past: [descriptor for descriptor, is_changed in changed.items() if is_changed], "left": left})
+        print_json(
+            {
+                past.replace(" ", "_"): [descriptor for descriptor, is_changed in changed.items() if is_changed],
+                "left": left,
+            }
+        )
     else:
         click.echo(f"{some_jobs(len(changed) - len(left))} {past}")
     return 1 if left else 0

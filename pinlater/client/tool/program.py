@@ -92,6 +92,7 @@ for _command in (
     inspection.lookup,
     inspection.scan,
     named.cancel,
+    named.run_now,
     retry.retry_failed,
     delete.delete_jobs,
     move.move_jobs,

@@ -24,6 +24,7 @@ from pinlater.state import JobState
 MOST_DESCRIPTOR = 300
 _NOTES = {
     "retry": "It is pending again.",
+    "run-now": "It is due now.",
     "unchanged": "Nothing was changed: the job has left that state meanwhile.",
 }
 
@@ -54,6 +55,16 @@ async def retry(request: Request) -> Response:
     audit(request, "retry", str(described), count)
     board.changed(described.queue)
     return RedirectResponse(f"{path_of(str(described))}&done={'retry' if count else 'unchanged'}", 303)
+
+
+async def run_now(request: Request) -> Response:
+    """Make a pending job due that waits for a later moment."""
+    board = board_of(request)
+    described = _parsed(form_of(request).text("id", MOST_DESCRIPTOR))
+    count = await board.client.run_now(described.queue, [str(described)])
+    audit(request, "run-now", str(described), count)
+    board.changed(described.queue)
+    return RedirectResponse(f"{path_of(str(described))}&done={'run-now' if count else 'unchanged'}", 303)
 
 
 async def delete(request: Request) -> Response:

@@ -193,6 +193,11 @@ class Backend(Protocol):
     ) -> int:
         """Those of ``jobs`` that are FAILED -> PENDING with ``attempts`` remaining. Return how many."""
 
+    async def run_jobs_now(
+        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    ) -> int:
+        """Those of ``jobs`` that are PENDING and not due -> due now, all else as it was. Return how many."""
+
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:

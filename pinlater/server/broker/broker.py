@@ -211,6 +211,12 @@ class Broker:
         self._arrived(queue, moved, run_after_ms)
         return moved
 
+    async def run_now(self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None) -> int:
+        """Make jobs claimable before they are due; see ``Backend.run_jobs_now``."""
+        moved = await self._doubting(queue, self._backend.run_jobs_now(queue, jobs, once=once))
+        self._arrived(queue, moved)
+        return moved
+
     async def reap(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         """End expired claims; see ``Backend.reap_expired``."""
         expired = await self._backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)

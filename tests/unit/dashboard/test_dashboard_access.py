@@ -67,7 +67,15 @@ def test_a_request_without_an_origin_is_believed_only_if_no_browser_says_otherwi
 
 def test_addresses_change_nothing(browser, client):
     csrf = token_in(browser.get("/queues/pins"))
-    for path in ("/queues/pins", "/queues/pins/delete", "/job/retry", "/job/delete", "/plans", "/plans/x/start"):
+    for path in (
+        "/queues/pins",
+        "/queues/pins/delete",
+        "/job/retry",
+        "/job/run-now",
+        "/job/delete",
+        "/plans",
+        "/plans/x/start",
+    ):
         browser.get(f"{path}?action=pause&csrf={csrf}&id=pins:s1:p1:1")
     assert not client.queue_settings()["pins"].is_paused
     assert browser.put("/queues/pins").status_code == 405
@@ -131,6 +139,7 @@ def test_the_second_password_only_looks(locked, client):
         "/queues/pins/delete": {"name": "pins", "password": ADMIN},
         "/job/delete": {"id": "pins:s1:p1:1", "state": "PENDING"},
         "/job/retry": {"id": "pins:s1:p1:1"},
+        "/job/run-now": {"id": "pins:s1:p1:1"},
         "/job/body": {"id": "pins:s1:p1:1"},
         "/plans": {"id": "pins:s1:p1:1", "action": "delete", "state": "PENDING"},
     }.items():

@@ -285,6 +285,22 @@ def test_a_job_is_retried_and_deleted(browser, client):
     assert client.lookup([descriptor]) == {}
 
 
+def test_a_job_that_waits_for_later_is_run_now(browser, client, caplog):
+    [descriptor] = client.enqueue_jobs("pins", [NewJob(b"{}", run_after_ms=int(time.time() * 1000) + 3_600_000)])
+    page = browser.get(f"/job?id={descriptor}")
+    assert "Run now" in page.text
+    with caplog.at_level("INFO", "pinlater.audit"):
+        answer = post(browser, "/job/run-now", token_in(page), id=descriptor)
+    shown = browser.get(answer.headers["location"]).text
+    assert "It is due now." in shown
+    assert "Run now" not in shown
+    assert f"action=run-now subject={descriptor} jobs=1" in caplog.text
+    [claimed] = client.dequeue_jobs("pins", 1)
+    assert claimed.descriptor == descriptor
+    again = post(browser, "/job/run-now", token_in(page), id=descriptor)
+    assert "Nothing was changed" in browser.get(again.headers["location"]).text
+
+
 def test_limits_are_set_and_taken_away(browser, client):
     csrf = token_in(browser.get("/queues/pins"))
     assert post(browser, "/queues/pins", csrf, action="limit", rate="1,000.5", running="7").status_code == 303

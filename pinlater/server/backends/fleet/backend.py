@@ -314,6 +314,14 @@ class FleetBackend:
                 lambda shard, own: shard.retry_these_jobs(queue, own, attempts, run_after_ms, once=once),
             )
 
+    async def run_jobs_now(
+        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    ) -> int:
+        with self._claiming.fronts.changing(queue):
+            return await addressed.count(
+                self._roster, jobs, lambda shard, own: shard.run_jobs_now(queue, own, once=once)
+            )
+
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:

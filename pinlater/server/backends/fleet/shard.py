@@ -214,6 +214,10 @@ class Shard(Protocol):
         once: IdempotencyKey | None = None,
     ) -> int: ...
 
+    async def run_jobs_now(
+        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    ) -> int: ...
+
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int: ...

@@ -267,6 +267,10 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = 0, attempts_remaining = :attempts, run_after = :run_after, moment = NULL, updated_at = :now
 WHERE id IN (:ids) AND state = 3 AND queue_id = :queue AND priority = :priority
 
+-- name: run_jobs_now
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :now, updated_at = :now
+WHERE id IN (:ids) AND state = 0 AND run_after > :now AND queue_id = :queue AND priority = :priority
+
 -- name: delete_jobs
 DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS doomed
 STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = doomed.id

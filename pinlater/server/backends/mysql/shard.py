@@ -346,6 +346,14 @@ class MysqlShard:
         self._look_anew(at)
         return moved
 
+    async def run_jobs_now(
+        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    ) -> int:
+        at = await self._queues.named(queue)
+        moved = await self._upkeep.run_now(at, jobs, once)
+        self._look_anew(at)
+        return moved
+
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:

@@ -97,6 +97,15 @@ class Upkeep:
 
         return await count_once(self._database, count, work)
 
+    async def run_now(self, queue: Queue, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None) -> int:
+        """Those of the jobs that are PENDING and not due -> due now; return how many."""
+
+        async def work(transaction: Transaction, _: int | None) -> int:
+            values = {"now": transaction.now, "queue": queue.id}
+            return await _change_by_priority(transaction, jobs, "run_jobs_now", **values)
+
+        return await count_once(self._database, Count(once), work)
+
     async def delete(self, queue: Queue, state: int, ids: Sequence[int], count: Count) -> int:
         """Remove the given jobs, as far as they are still in that state; return how many the call has removed."""
 
@@ -113,12 +122,8 @@ class Upkeep:
         """Remove those of the jobs that are in that state; return how many."""
 
         async def work(transaction: Transaction, _: int | None) -> int:
-            changed = 0
-            for priority, ids in _by_priority(jobs).items():
-                changed += await _change(
-                    transaction, ids, "delete_jobs", state=state, queue=queue.id, is_any=False, priority=priority
-                )
-            return changed
+            values = {"state": state, "queue": queue.id, "is_any": False}
+            return await _change_by_priority(transaction, jobs, "delete_jobs", **values)
 
         return await count_once(self._database, Count(once), work)
 
@@ -189,6 +194,14 @@ def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:
     for job in jobs:
         ids[job.priority].append(job.local_id)
     return ids
+
+
+async def _change_by_priority(transaction: Transaction, jobs: Sequence[JobDescriptor], name: str, **values: int) -> int:
+    """Run a statement for jobs; return how many it matched."""
+    changed = 0
+    for priority, ids in _by_priority(jobs).items():
+        changed += await _change(transaction, ids, name, priority=priority, **values)
+    return changed
 
 
 async def _change(

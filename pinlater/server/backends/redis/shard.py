@@ -337,6 +337,11 @@ class RedisShard:
         moved = await upkeep.retry_these(self._look, queue, jobs, attempts, run_after_ms, once=once)
         return self._told(queue, moved, run_after_ms)
 
+    async def run_jobs_now(
+        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    ) -> int:
+        return self._told(queue, await upkeep.run_now(self._look, queue, jobs, once))
+
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:

@@ -88,6 +88,13 @@ async def retry_these(
     return moved
 
 
+async def run_now(asker: Asker, queue: str, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None) -> int:
+    """Make those of the jobs due now that are pending and not due; return how many."""
+    packed = pack([(job.priority, job.local_id) for job in jobs])
+    moved: int = await asker.ask("run_now", queue, *kept_as(once), packed, is_repeatable=once is not None)
+    return moved
+
+
 async def delete_these(
     asker: Asker, queue: str, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
 ) -> int:

@@ -41,6 +41,7 @@ from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
 from pinlater.server.backends.sqlite.file_watch import FileWatch
 from pinlater.server.backends.sqlite.importing import ImportRequest, import_jobs
+from pinlater.server.backends.sqlite.only_shard import SHARD, check_shard, checked, ours
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
@@ -51,9 +52,6 @@ from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.wire.messages import PENDING
 
 _unique_key_of = attrgetter("unique_key")  # in C: every job passes here
-
-SHARD = "1"
-"""The one shard of this store."""
 
 FILE_NAME = "pinlater.db"
 
@@ -69,6 +67,7 @@ _VERBS = (
     import_jobs,
     upkeep.retry,
     upkeep.retry_these,
+    upkeep.run_now,
     upkeep.reap,
     claim,
     upkeep.delete,
@@ -256,16 +255,16 @@ class SqliteBackend:
         at = self._named(queue)
         strangers = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
         if strangers:  # an error, but not one that the other acks have to suffer for
-            succeeded, failed = _ours(succeeded), _ours(failed)
+            succeeded, failed = ours(succeeded), ours(failed)
         settled: Settled = await self._writer.submit(settle, AckRequest(at.id, succeeded, failed))
         if strangers:
-            _check_shard(strangers[0])
+            check_shard(strangers[0])
         return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
         at = self._named(queue)
         for item in checkpoints:
-            _check_shard(item.job)
+            check_shard(item.job)
         try:
             settled: Settled = await self._writer.submit(checkpoint, CheckpointRequest(at.id, checkpoints))
         except UnknownError:
@@ -282,7 +281,7 @@ class SqliteBackend:
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
         addresses = [
             (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None
-            for job in _checked(jobs)
+            for job in checked(jobs)
         ]
         return await self._readers.run(looking.lookup, addresses, include_body)
 
@@ -333,14 +332,21 @@ class SqliteBackend:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        request = upkeep.RetryTheseRequest(self._named(queue).id, _checked(jobs), attempts, run_after_ms, once)
+        request = upkeep.RetryTheseRequest(self._named(queue).id, checked(jobs), attempts, run_after_ms, once)
         moved: int = await self._writer.submit(upkeep.retry_these, request)
+        return moved
+
+    async def run_jobs_now(
+        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    ) -> int:
+        request = upkeep.RunNowRequest(self._named(queue).id, checked(jobs), once)
+        moved: int = await self._writer.submit(upkeep.run_now, request)
         return moved
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:
-        request = upkeep.DeleteTheseRequest(self._named(queue).id, _checked(jobs), state, once)
+        request = upkeep.DeleteTheseRequest(self._named(queue).id, checked(jobs), state, once)
         deleted: int = await self._writer.submit(upkeep.delete_these, request)
         return deleted
 
@@ -379,18 +385,3 @@ class SqliteBackend:
         await self._writer.close()
         await asyncio.get_running_loop().run_in_executor(None, self._readers.close)
         self._store.close()
-
-
-def _ours(acks: Sequence[Ack]) -> list[Ack]:
-    return [ack for ack in acks if ack.job.shard == SHARD]
-
-
-def _checked(jobs: Sequence[JobDescriptor]) -> Sequence[JobDescriptor]:
-    for job in jobs:
-        _check_shard(job)
-    return jobs
-
-
-def _check_shard(job: JobDescriptor) -> None:
-    if job.shard != SHARD:
-        raise UnknownError(f"job descriptor {job}: there is no shard {job.shard!r} here, only {SHARD!r}")

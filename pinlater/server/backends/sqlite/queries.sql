@@ -199,6 +199,11 @@ DELETE FROM jobs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?2)) AND s
 UPDATE jobs NOT INDEXED SET state = 0, attempts_remaining = ?5, run_after = ?6, updated_at = ?2
 WHERE id = ?3 AND state = 3 AND queue_id = ?1 AND priority = ?4
 
+-- name: run_this_job_now
+-- ?3 id, ?4 priority.
+UPDATE jobs NOT INDEXED SET run_after = ?2, updated_at = ?2
+WHERE id = ?3 AND state = 0 AND run_after > ?2 AND queue_id = ?1 AND priority = ?4
+
 -- name: delete_this_job
 -- ?2 id, ?3 priority, ?4 state.
 DELETE FROM jobs NOT INDEXED WHERE id = ?2 AND state = ?4 AND queue_id = ?1 AND priority = ?3

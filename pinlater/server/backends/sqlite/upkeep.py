@@ -48,6 +48,14 @@ class RetryTheseRequest(NamedTuple):
     once: IdempotencyKey | None
 
 
+class RunNowRequest(NamedTuple):
+    """PENDING and not due -> due now, as far as the given jobs are."""
+
+    queue_id: int
+    jobs: Sequence[JobDescriptor]
+    once: IdempotencyKey | None
+
+
 class DeleteTheseRequest(NamedTuple):
     """The given jobs, as far as they are in that state -> gone."""
 
@@ -124,6 +132,21 @@ def _retry_these(transaction: Transaction, request: RetryTheseRequest) -> int:
     head, tail = (request.queue_id, now), (request.attempts, run_after)
     rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
     return _kept(transaction, request.once, transaction.run_many(QUERIES["retry_this_job"], rows))
+
+
+def run_now(transaction: Transaction, requests: Sequence[RunNowRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it made due."""
+    return [_run_now(transaction, *request) for request in requests]
+
+
+def _run_now(
+    transaction: Transaction, queue_id: int, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
+) -> int:
+    known = recall(transaction, once)
+    if known is not None:
+        return known
+    rows = [(queue_id, transaction.now, job.local_id, job.priority) for job in jobs]
+    return _kept(transaction, once, transaction.run_many(QUERIES["run_this_job_now"], rows))
 
 
 def delete_these(transaction: Transaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
