@@ -155,7 +155,7 @@ COMMON = {
 }  # fmt: skip
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "hold_result", "insert_jobs", "insert_results", "lock_claims",
-    "keep_visit", "make_bucket", "make_turn", "rollback",
+    "keep_visit", "make_bucket", "make_queue_lock", "rollback",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
@@ -168,7 +168,8 @@ BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
     "queues", "deleted_queues", "hold_queues", "is_queue", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "enter_alone", "forget_queue",
-    "bucket", "spend", "turn", "change_turn", "forget_turn", "forget_settings", "lock_version", "last_visit",
+    "bucket", "spend", "queue_lock", "change_queue_lock", "forget_queue_lock", "forget_settings", "lock_version",
+    "last_visit",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
 OF_REPORTS = {
@@ -242,7 +243,7 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
     [
         (["hold_queues", "enter_alone", "is_queue", "forget_queue"], "PRIMARY", None),
         (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
-        (["spend", "change_turn", "forget_turn", "forget_settings", "reserve_ids"], "PRIMARY", None),
+        (["spend", "change_queue_lock", "forget_queue_lock", "forget_settings", "reserve_ids"], "PRIMARY", None),
     ],
 )
 def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, key, name):

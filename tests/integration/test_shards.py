@@ -65,16 +65,16 @@ def test_no_more_run_at_once_than_may_whoever_claims_them_wherever(in_store):
     in_store(scenario, "12", 3)
 
 
-def test_the_turn_of_a_queue_is_one_servers_and_ends(in_store):
+def test_one_server_locks_a_queue_and_the_lock_ends(in_store):
     async def scenario(servers):
         shards = [next(iter(server._roster)).shard for server in servers]
-        turns = await asyncio.gather(*(shard.take_turn(QUEUE, 60_000) for shard in shards))
-        [turn] = [turn for turn in turns if turn is not None]
-        await shards[0].end_turn(QUEUE, turn + 1)
-        assert await shards[1].take_turn(QUEUE, 60_000) is None, "that was not its own"
-        await shards[0].end_turn(QUEUE, turn)
-        assert await shards[1].take_turn(QUEUE, 1) is not None
-        while await shards[0].take_turn(QUEUE, 60_000) is None:  # whoever had it may be dead
+        tokens = await asyncio.gather(*(shard.lock_queue(QUEUE, 60_000) for shard in shards))
+        [token] = [token for token in tokens if token is not None]
+        await shards[0].unlock_queue(QUEUE, token + 1)
+        assert await shards[1].lock_queue(QUEUE, 60_000) is None, "that was not its own"
+        await shards[0].unlock_queue(QUEUE, token)
+        assert await shards[1].lock_queue(QUEUE, 1) is not None
+        while await shards[0].lock_queue(QUEUE, 60_000) is None:  # the server of the lock may be dead
             await asyncio.sleep(0.01)
 
     in_store(scenario, "1", 3)

@@ -45,7 +45,7 @@ class MemoryShard:
         self.gate = None
         self.running = 0
         self.tokens = 0
-        self.turns = {}
+        self.locks = {}
         self._numbers = itertools.count(1)
         self.settings = {}
         self.reports_by_worker = {}
@@ -134,17 +134,17 @@ class MemoryShard:
         await self._called("first due")
         return {queue: [0] if self._jobs[queue] else [None] for queue in queues if queue in self._jobs}
 
-    async def take_turn(self, queue, milliseconds):
-        await self._called("take turn", queue)
-        if queue in self.turns:
+    async def lock_queue(self, queue, milliseconds):
+        await self._called("lock queue", queue)
+        if queue in self.locks:
             return None
-        self.turns[queue] = next(self._numbers)
-        return self.turns[queue]
+        self.locks[queue] = next(self._numbers)
+        return self.locks[queue]
 
-    async def end_turn(self, queue, turn):
-        await self._called("end turn", queue)
-        if self.turns.get(queue) == turn:
-            del self.turns[queue]
+    async def unlock_queue(self, queue, token):
+        await self._called("unlock queue", queue)
+        if self.locks.get(queue) == token:
+            del self.locks[queue]
 
     async def peek_jobs(self, queue, limit, *, max_bytes):
         kept = sorted(await self._called("peek", queue), key=_priority)

@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.server.backends.contract import Backend
-from pinlater.server.backends.fleet import FleetBackend, turns
+from pinlater.server.backends.fleet import FleetBackend, queue_locks
 from pinlater.server.backends.records import Claim, QueueChange, QueueSettings
 from tests.support.bench import QUEUE, new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
@@ -79,18 +79,18 @@ def test_two_dequeues_at_once_run_no_more_than_may(fleet):
         return await asyncio.gather(*(fleet.fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2) for _ in range(10)))
 
     assert sum(len(found.jobs) for found in fleet.run(take())) == 2
-    assert not any(one.turns for one in fleet.shards.values()), "they are given back"
+    assert not any(one.locks for one in fleet.shards.values()), "they are given back"
 
 
-def test_while_another_server_has_the_turn_jobs_are_held_back(fleet, monkeypatch):
-    monkeypatch.setattr(turns, "_PATIENCE_SECONDS", 0.0)
+def test_while_another_server_has_locked_the_queue_jobs_are_held_back(fleet, monkeypatch):
+    monkeypatch.setattr(queue_locks, "_PATIENCE_SECONDS", 0.0)
     for one in fleet.shards.values():
         fleet.run(one.enqueue_jobs(QUEUE, [new_job()]))
-        one.turns[QUEUE] = 0
+        one.locks[QUEUE] = 0
     found = fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2)
     assert (found.jobs, found.is_held) == ([], True)
     for one in fleet.shards.values():
-        one.turns.clear()
+        one.locks.clear()
     assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2).jobs) == 1
 
 
@@ -107,8 +107,8 @@ def test_what_runs_on_a_shard_that_does_not_answer_counts_too(fleet, caplog):
     assert len(fleet.dequeue_jobs(QUEUE, 9, CLAIM).jobs) == 2, "without a limit nobody has to know"
 
 
-def test_a_limited_queue_may_be_missing_where_its_turn_is(fleet):
-    home = fleet.fleet._claiming._turns.home(QUEUE)
+def test_a_limited_queue_may_be_missing_on_the_shard_of_its_lock(fleet):
+    home = fleet.fleet._claiming._locks.home(QUEUE)
     fleet.run(home.shard.delete_queue(QUEUE))
     [other, _] = [one for one in fleet.shards.values() if one is not home.shard]
     fleet.run(other.enqueue_jobs(QUEUE, [new_job()]))

@@ -15,9 +15,9 @@ from pinlater.server.backends.fleet.fronts import Fronts, Seen
 from pinlater.server.backends.fleet.gathered import Gathered
 from pinlater.server.backends.fleet.limits import RoomToRun
 from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.queue_locks import AskOwner, QueueLocks
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard
-from pinlater.server.backends.fleet.turns import AskOwner, Turns
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
 from pinlater.server.seldom import Seldom
 
@@ -52,7 +52,7 @@ class Claiming:
     def __init__(self, roster: Roster, ask_owner: AskOwner) -> None:
         self._roster = roster
         self.fronts = Fronts()
-        self._turns = Turns(roster, ask_owner)
+        self._locks = QueueLocks(roster, ask_owner)
 
     async def dequeue(self, wanted: Wanted) -> Dequeued:
         """Claim jobs.
@@ -68,9 +68,9 @@ class Claiming:
         if not members:
             raise no_healthy_shards()
         try:
-            async with self._turns.of(wanted.queue) as turn:
+            async with self._locks.of(wanted.queue) as lock:
                 room = await RoomToRun.count(self._roster, wanted.queue, wanted.max_running)
-                return await self._claim(asked, wanted, room) if turn.is_ours else _HELD
+                return await self._claim(asked, wanted, room) if lock.is_ours else _HELD
         except ShardConnectionFailed as error:
             # What runs there counts as well, and nobody knows how much that is.
             log.warning(

@@ -157,11 +157,11 @@ class Shard(Protocol):
     async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         """Take up to so many tokens of a queue with a rate; below 0, give them back. To repeat it costs tokens only."""
 
-    async def take_turn(self, queue: str, milliseconds: int) -> int | None:
-        """Let nobody else have the turn of a queue for so long; return what ends it, None: somebody else has it."""
+    async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
+        """Lock a queue for a while; return the token that unlocks it, None if somebody else has locked it."""
 
-    async def end_turn(self, queue: str, turn: int) -> None:
-        """End a turn, unless it is over."""
+    async def unlock_queue(self, queue: str, token: int) -> None:
+        """Unlock a queue, unless that lock has ended by itself."""
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int) -> list[ClaimedJob]: ...
 

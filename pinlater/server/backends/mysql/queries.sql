@@ -94,20 +94,20 @@ INSERT INTO {db}.settings (name, value) VALUES (CONCAT('bucket of queue ', :queu
 -- Unless somebody else was quicker.
 UPDATE {db}.settings SET value = :spent_until WHERE name = CONCAT('bucket of queue ', :queue) AND value = :was
 
--- name: turn
--- Until when somebody has the turn of a queue, in epoch microseconds.
-SELECT value FROM {db}.settings WHERE name = CONCAT('turn of queue ', :queue)
+-- name: queue_lock
+-- Until when somebody has locked a queue, in epoch microseconds.
+SELECT value FROM {db}.settings WHERE name = CONCAT('lock of queue ', :queue)
 
--- name: make_turn
--- Nobody's, if there is none.
-INSERT INTO {db}.settings (name, value) VALUES (CONCAT('turn of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
+-- name: make_queue_lock
+-- Makes the row of a queue that was never locked; it is locked by nobody.
+INSERT INTO {db}.settings (name, value) VALUES (CONCAT('lock of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
 
--- name: change_turn
+-- name: change_queue_lock
 -- Unless somebody else was quicker.
-UPDATE {db}.settings SET value = :until WHERE name = CONCAT('turn of queue ', :queue) AND value = :was
+UPDATE {db}.settings SET value = :until WHERE name = CONCAT('lock of queue ', :queue) AND value = :was
 
--- name: forget_turn
-DELETE FROM {db}.settings WHERE name = CONCAT('turn of queue ', :queue)
+-- name: forget_queue_lock
+DELETE FROM {db}.settings WHERE name = CONCAT('lock of queue ', :queue)
 
 -- name: forget_settings
 DELETE FROM {db}.settings WHERE name IN (CONCAT('bucket of queue ', :queue), CONCAT('claims of queue ', :queue))

@@ -22,11 +22,11 @@ from pinlater.server.backends.mysql.looking import Looker
 from pinlater.server.backends.mysql.lost_claims import LostClaims
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
+from pinlater.server.backends.mysql.queue_locks import QueueLocks
 from pinlater.server.backends.mysql.queues import Queues, not_found
 from pinlater.server.backends.mysql.reports import Reports
 from pinlater.server.backends.mysql.settle import AckRequest, Settler
 from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
-from pinlater.server.backends.mysql.turns import Turns
 from pinlater.server.backends.mysql.upkeep import Upkeep
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
@@ -100,7 +100,7 @@ class MysqlShard:
         self._looker = Looker(self._database)
         self._reports = Reports(self._database)
         self._buckets = Buckets(self._database)
-        self._turns = Turns(self._database)
+        self._queue_locks = QueueLocks(self._database)
         self._upkeep = Upkeep(self._database, self._queues)
         self._checkpointer = Checkpointer(self._database)
         self._stores = Lane(name, Storer(self._database).store, on_commit=options.on_commit)
@@ -255,11 +255,11 @@ class MysqlShard:
             raise not_found(queue)
         return Front.at(self._database.now_ms(), dues)
 
-    async def take_turn(self, queue: str, milliseconds: int) -> int | None:
-        return await self._in(queue, lambda at: self._turns.take(at, milliseconds))
+    async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
+        return await self._in(queue, lambda at: self._queue_locks.lock(at, milliseconds))
 
-    async def end_turn(self, queue: str, turn: int) -> None:
-        await self._in(queue, lambda at: self._turns.end(at, turn))
+    async def unlock_queue(self, queue: str, token: int) -> None:
+        await self._in(queue, lambda at: self._queue_locks.unlock(at, token))
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         at = await self._queues.named(queue)

@@ -182,7 +182,7 @@ class Upkeep:
             if not ids:
                 await transaction.run(
                     transaction.bind("forget_settings", queue=queue_id),
-                    transaction.bind("forget_turn", queue=queue_id),
+                    transaction.bind("forget_queue_lock", queue=queue_id),
                     transaction.bind("forget_queue", queue=queue_id),
                 )
 

@@ -241,11 +241,11 @@ class RedisShard:
     async def front(self, queue: str) -> Front:
         return await working.front(self._work, queue, self._levels)
 
-    async def take_turn(self, queue: str, milliseconds: int) -> int | None:
-        return await working.take_turn(self._work, queue, milliseconds)
+    async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
+        return await working.lock_queue(self._work, queue, milliseconds)
 
-    async def end_turn(self, queue: str, turn: int) -> None:
-        await working.end_turn(self._work, queue, turn)
+    async def unlock_queue(self, queue: str, token: int) -> None:
+        await working.unlock_queue(self._work, queue, token)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
         shown = await working.claim(self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels)

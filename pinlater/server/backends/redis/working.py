@@ -145,15 +145,18 @@ def due_times(due: Iterable[bytes]) -> list[int | None]:
     return [int(moment) if moment else None for moment in due]
 
 
-async def take_turn(asker: Asker, queue: str, milliseconds: int) -> int | None:
-    """Take the turn of a queue; return what ends it, None: somebody else has it. Never sent twice: then nobody has."""
-    turn = secrets.randbits(62)
-    return turn if await asker.ask("take_turn", queue, milliseconds, turn, is_repeatable=False) else None
+async def lock_queue(asker: Asker, queue: str, milliseconds: int) -> int | None:
+    """Lock a queue for a while; return the token that unlocks it, None if somebody else has locked it.
+
+    It is never sent twice: the second one would meet the lock of the first.
+    """
+    token = secrets.randbits(62)
+    return token if await asker.ask("lock_queue", queue, milliseconds, token, is_repeatable=False) else None
 
 
-async def end_turn(asker: Asker, queue: str, turn: int) -> None:
-    """End a turn, unless it is over."""
-    await asker.ask("end_turn", queue, turn)
+async def unlock_queue(asker: Asker, queue: str, token: int) -> None:
+    """Unlock a queue, unless that lock has ended by itself."""
+    await asker.ask("unlock_queue", queue, token)
 
 
 async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:

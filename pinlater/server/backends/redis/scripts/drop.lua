@@ -1,7 +1,7 @@
 -- A queue with all its jobs -> none. What has many members is freed by Redis in a thread of its own, so this takes no
 -- longer for millions of jobs; descriptors of this life find nothing in the next one.
 local keys = {KEYS[1], JOBS, CLAIMS}
-for _, name in ipairs({'bodies', 'status', 'unique', 'keys', 'settings', 'bucket', 'turn', 'S', 'F'}) do
+for _, name in ipairs({'bodies', 'status', 'unique', 'keys', 'settings', 'bucket', 'lock', 'S', 'F'}) do
   keys[#keys + 1] = prefix .. name
 end
 for priority = 1, 127 do
