@@ -15,62 +15,17 @@ from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.records import Claim, JobFilter, QueueChange, QueueSettings
-from pinlater.server.backends.redis import Place, link
+from pinlater.server.backends.redis import Place
 from pinlater.server.backends.redis.asking import Asker
 from pinlater.server.backends.redis.place import Tls
-from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.clock import elapsed_seconds
-from pinlater.wire.messages import IN_PROGRESS, PENDING, SUCCEEDED
-from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
-from tests.support.lossy_proxy import LossyProxy
+from pinlater.wire.messages import PENDING, SUCCEEDED
+from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.openssl import certificates
-from tests.support.redis_bench import CLAIM, RedisBench
+from tests.support.redis_bench import CLAIM
 from tests.support.redis_service import RedisService, free_port, program
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "stores-redis.md"
-
-
-@pytest.fixture
-def bench():
-    bench = RedisBench()
-    yield bench
-    bench.end()
-
-
-@pytest.fixture
-def service(tmp_path):
-    service = RedisService(tmp_path / "redis")
-    yield service
-    service.close()
-
-
-@pytest.fixture
-def shard(bench, service):
-    shard = bench.shard(service)
-    bench.run(shard.create_queue(QUEUE))
-    return shard
-
-
-@pytest.fixture
-def proxy(service):
-    """Stands before the server, and loses answers."""
-    proxy = LossyProxy(service.port)
-    yield proxy
-    proxy.close()
-
-
-def await_pending(bench, shard, count):
-    """Wait until so many jobs are pending, and let the shard do meanwhile what it does by itself."""
-    deadline = time.monotonic() + 30
-    while bench.until(lambda: bench.count(shard)) != count:
-        assert time.monotonic() < deadline
-        bench.run(asyncio.sleep(0.02))
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """A shard that does not answer is given up sooner."""
-    monkeypatch.setattr(link, "ANSWER_SECONDS", 0.3)
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "stores-redis.md"
 
 
 def test_batches_of_any_size_go_through_at_once(bench, shard):
@@ -142,131 +97,6 @@ def test_a_deleted_queue_leaves_no_jobs_behind(bench, service, shard):
     with service.client() as client:
         # Ids go on, lest a descriptor mean two jobs; and others have to learn that its settings have gone.
         assert {*client.keys()} == {b"pinlater:{1:%s}:ids" % QUEUE.encode(), b"pinlater:{1}:queues:changes"}
-
-
-# A server in trouble
-
-
-def test_an_enqueue_without_an_answer_is_not_sent_again(bench, service, shard, impatient):
-    bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
-    service.stop()
-    with pytest.raises(ShardConnectionFailed) as caught:
-        bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
-    assert not isinstance(caught.value, ShardUnreachable), "it was sent, so another shard must not get it"
-    service.go_on()
-    assert bench.until(lambda: bench.count(shard)) <= 2
-    assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
-
-
-def test_acks_without_an_answer_are_sent_again(bench, service, shard, impatient):
-    (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
-    bench.take(shard)
-    service.stop()
-
-    async def ack_and_go_on():
-        ack = asyncio.ensure_future(shard.ack_dequeued_jobs(QUEUE, [ack_of(name)], []))
-        await asyncio.sleep(0.4)
-        service.go_on()
-        await ack
-
-    bench.run(ack_and_go_on())
-    assert bench.count(shard, SUCCEEDED) == 1
-
-
-def test_what_was_claimed_for_nobody_is_given_back(bench, service, shard, impatient):
-    names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=1) for _ in range(10)]))
-    service.stop()
-    with pytest.raises(ShardConnectionFailed):
-        bench.take(shard)
-    service.go_on()
-    await_pending(bench, shard, 10)  # long before their lease ends, and without a monitor
-    another = Claim("host:1:1:worker:2", 30_000)
-    assert [job.descriptor for job in bench.take(shard, claim=another)] == names
-
-
-def test_whoever_waits_here_is_told_of_what_was_given_back(bench, service, proxy):
-    heard, commits = [], []
-    arrivals = Arrivals()
-    arrivals.on_arrival = lambda queue, due_ms: heard.append((queue, due_ms))
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)), arrivals=arrivals, on_commit=commits.append)
-    bench.run(shard.create_queue(QUEUE))
-    bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
-    proxy.lose(scripts()["claim"].sha.encode())
-    with pytest.raises(ShardConnectionFailed):
-        bench.take(shard)
-    await_pending(bench, shard, 1)
-    assert heard == [(QUEUE, None)]
-    assert [stats.is_failed for stats in commits].count(True) == 1
-    assert sum(stats.claims_undone for stats in commits) == 1
-
-
-def test_nothing_else_is_claimed_under_a_claim_whose_answer_was_lost(bench, proxy):
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
-    bench.run(shard.create_queue(QUEUE))
-    bench.run(shard.enqueue_jobs(QUEUE, [new_job() for _ in range(2)]))
-    proxy.lose(scripts()["claim"].sha.encode())
-    with pytest.raises(ShardConnectionFailed):
-        bench.take(shard, 1)
-    with pytest.raises(ShardUnreachable, match="did not answer this dequeue"):
-        bench.take(shard, 1)
-    alive = bench.take(shard, 1, Claim("host:1:1:worker:2", 30_000))
-    await_pending(bench, shard, 1)
-    assert bench.run(shard.ack_dequeued_jobs(QUEUE, [ack_of(alive[0].descriptor)], [])).changed == 1
-
-
-def test_what_the_same_dequeue_has_got_before_is_not_given_back(bench, service, proxy):
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
-    bench.run(shard.create_queue(QUEUE))
-    alive, lost = bench.run(shard.enqueue_jobs(QUEUE, [new_job(priority=1), new_job(priority=2)]))
-    held = bench.run(shard.dequeue_jobs(QUEUE, 2, CLAIM, levels=1)).jobs
-    proxy.lose(scripts()["claim"].sha.encode())
-    with pytest.raises(ShardConnectionFailed):
-        bench.run(shard.dequeue_jobs(QUEUE, 1, CLAIM._replace(held=held), levels=2))
-    await_pending(bench, shard, 1)
-    names = [JobDescriptor.parse(name) for name in (alive, lost)]
-    found = bench.run(shard.lookup_jobs(names, include_body=False))
-    assert [record.state for record in found] == [IN_PROGRESS, PENDING]
-
-
-def test_a_server_that_stops_gives_back_what_was_claimed_for_nobody(bench, service, proxy):
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
-    bench.run(shard.create_queue(QUEUE))
-    bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=1)]))
-    proxy.lose(scripts()["claim"].sha.encode())
-    with pytest.raises(ShardConnectionFailed):
-        bench.take(shard)
-    bench.run(shard.close())
-    assert bench.count(bench.shard(service)) == 1
-
-
-@pytest.mark.parametrize("script", ["ack", "checkpoint"])
-def test_what_ends_an_attempt_without_a_claim_is_not_sent_twice(bench, service, proxy, monkeypatch, script):
-    """The second one would end the attempt of the next holder."""
-    shard, other = bench.shard_at(Place(("127.0.0.1", proxy.port))), bench.shard(service)
-    bench.run(shard.create_queue(QUEUE))
-    (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=5)]))
-    bench.take(shard)
-    taken = []
-    converse = link.Link._converse
-
-    async def let_another_claim(self, connection, batch):
-        try:
-            await converse(self, connection, batch)
-        except ShardConnectionFailed:
-            taken.append(await other.dequeue_jobs(QUEUE, 1, Claim("host:2:1:worker:1", 30_000)))
-            raise
-
-    monkeypatch.setattr(link.Link, "_converse", let_another_claim)
-    proxy.lose(scripts()[script].sha.encode())
-    with pytest.raises(ShardConnectionFailed):
-        bench.run(
-            shard.ack_dequeued_jobs(QUEUE, [], [ack_of(name)])
-            if script == "ack"
-            else shard.checkpoint_jobs(QUEUE, [checkpoint_of(name, move_to_pending=True)])
-        )
-    assert [job.descriptor for job in taken[0].jobs] == [name]
-    (record,) = bench.run(other.lookup_jobs([JobDescriptor.parse(name)], include_body=False))
-    assert (record.state, record.claim) == (IN_PROGRESS, "host:2:1:worker:1"), "the next holder keeps it"
 
 
 def test_what_waits_for_a_server_that_stands_still_is_told_soon(bench, service, shard, impatient):
