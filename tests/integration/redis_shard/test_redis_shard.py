@@ -283,9 +283,9 @@ def test_after_an_outage_claims_get_time_to_be_renewed(bench, service, shard):
     bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=2)]))
     (job,) = bench.take(shard, 1, Claim("host:1:1:worker:1", 60_000))
     with service.client() as client:
-        (claims,) = [key for key in client.scan_iter() if key.endswith(b"claims")]
-        ((member, _),) = client.zrange(claims, 0, -1, withscores=True)
-        client.zadd(claims, {member: 1})  # it has run out, long ago
+        for claims in [key for key in client.scan_iter() if key.endswith(b"claims")]:  # of the queue, and of the shard
+            (member,) = client.zrange(claims, 0, -1)
+            client.zadd(claims, {member: 1})  # it has run out, long ago
         client.replicaof("127.0.0.1", 1)
         client.client_kill_filter(skipme=True, _type="normal")
         with pytest.raises(ShardConnectionFailed):

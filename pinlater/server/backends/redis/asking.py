@@ -23,6 +23,9 @@ from pinlater.server.backends.redis.cluster import elsewhere
 from pinlater.server.backends.redis.link import Link
 from pinlater.server.backends.redis.scripts import scripts
 
+ANY_QUEUE = "queues"
+"""The place of the names of all queues, and of scripts about several of them."""
+
 DEADLINE_SECONDS = 9.5
 """Nobody waits longer than this, whatever the shard does."""
 
@@ -31,6 +34,11 @@ _AWAY = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, NoPermiss
 
 _FULL = ("MISCONF", "NOREPLICAS")
 """Answers of a server that takes nothing new at present: its disk or its replicas are wanting. Nothing was done."""
+
+
+def not_found(queue: str) -> QueueNotFound:
+    """Return the error for a queue that is not there."""
+    return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
 
 
 class Asker:
@@ -94,7 +102,7 @@ class Asker:
     async def _refusal(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
         text = str(error)
         if text.startswith("NOQUEUE"):
-            return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
+            return not_found(queue)
         if isinstance(error, _AWAY) or "-READONLY " in text:  # before Redis 7, a script's errors come wrapped
             await self._link.drop()
             if isinstance(error, MovedError):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.records import JobFilter, JobRecord, Page, Position
-from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.asking import ANY_QUEUE, Asker
 from pinlater.server.backends.redis.records import KINDS, Found, read_job
 from pinlater.server.backends.redis.working import due_times, ids_of, pack
 from pinlater.wire.messages import IN_PROGRESS
@@ -106,17 +105,13 @@ async def oldest_due(asker: Asker, search: Search) -> int | None:
     return min((int(moment) for moment in due), default=None)
 
 
-async def first_due(asker: Asker, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
+async def first_due(aside: Asker, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
     """Return when the first PENDING job of each priority falls due, or did, by queue; see ``Shard``."""
     found: dict[str, list[int | None]] = {}
-
-    async def look(queue: str) -> None:
-        with suppress(QueueNotFound):
-            _, *due = await asker.ask("first_due", queue, levels)
-            found[queue] = due_times(due)
-
-    for start in range(0, len(queues), _QUEUES_AT_ONCE):  # a packet each
-        await asyncio.gather(*map(look, queues[start : start + _QUEUES_AT_ONCE]))
+    for start in range(0, len(queues), _QUEUES_AT_ONCE):
+        some = queues[start : start + _QUEUES_AT_ONCE]
+        _, *dues = await aside.ask("first_due", ANY_QUEUE, levels, *some)
+        found |= {queue: due_times(due, levels) for queue, due in zip(some, dues, strict=True) if due is not None}
     return found
 
 

@@ -38,9 +38,10 @@ from pinlater.server.backends.records import (
     Settled,
 )
 from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
-from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.asking import ANY_QUEUE, Asker
 from pinlater.server.backends.redis.cluster import elsewhere
 from pinlater.server.backends.redis.durability import DurabilityCheck
+from pinlater.server.backends.redis.earliest import Earliest
 from pinlater.server.backends.redis.greeting import greet
 from pinlater.server.backends.redis.link import Link
 from pinlater.server.backends.redis.place import Place
@@ -65,8 +66,7 @@ class RedisShard:
     """Jobs in one Redis database.
 
     Two connections: one for the calls of workers and producers, one for those that may take longer. Everything of a
-    queue has keys with the hash tag ``{<shard>:<queue>}``: several shards may share a server, and in a cluster each
-    queue of a shard lies in one slot.
+    queue has keys that begin with ``pinlater:{<shard>:<queue>}``: several shards may share a server.
 
     Args:
         name: of the shard.
@@ -101,11 +101,13 @@ class RedisShard:
         now = now_ms or self._steady_now
         self._work = Asker(name, self._link, self._tag, now)
         self._look = Asker(name, self._side, self._tag, now)
-        self._queues = Queues(self._look, self._plain, f"{PREFIX}{{{name}}}:queues", self._tag)
-        self._aside = Asker(name, self._side, lambda place: f"{PREFIX}{{{name}}}:{place}", now)
+        self._work_aside = Asker(name, self._link, self._own, now)
+        self._aside = Asker(name, self._side, self._own, now)
+        self._queues = Queues(self._look, self._aside, self._plain, self._own(ANY_QUEUE), self._tag)
+        self._earliest = Earliest(self._aside, self._queues.listed)
         self._durability = DurabilityCheck(name)
         self._arrivals = arrivals or Arrivals()
-        self._wakeups = Wakeups(name, place, f"{PREFIX}{{{name}}}:arrivals", self._along, arrivals)
+        self._wakeups = Wakeups(name, place, self._own("arrivals"), self._along, arrivals)
         self._strays = Strays(self._look, self._came_back, on_commit)
 
     async def _greet_and_look(self, connection: Connection) -> None:
@@ -125,6 +127,10 @@ class RedisShard:
 
     def _tag(self, queue: str) -> str:
         return f"{PREFIX}{{{self.name}:{queue}}}"
+
+    def _own(self, place: str) -> str:
+        """Return the key of what is not one queue's."""
+        return f"{PREFIX}{{{self.name}}}:{place}"
 
     async def ping(self) -> None:
         try:
@@ -146,8 +152,9 @@ class RedisShard:
         visit = self._clock.meet(own_ms, Visit(*map(float, kept.split())) if kept else None)
         if visit is not None:
             with suppress(UnknownError):  # a full server tells the time all the same
-                key = f"{PREFIX}{{{self.name}}}:{_CLOCK}"
-                await self._plain("SET", key, f"{visit.ahead_ms:.3f} {visit.seen_ms:.3f}", "EX", _VISIT_SECONDS)
+                await self._plain(
+                    "SET", self._own(_CLOCK), f"{visit.ahead_ms:.3f} {visit.seen_ms:.3f}", "EX", _VISIT_SECONDS
+                )
         return self._clock.ahead_ms
 
     def _steady_now(self) -> str:
@@ -239,7 +246,7 @@ class RedisShard:
         return await working.take_tokens(self._work, queue, rate, wanted)
 
     async def front(self, queue: str) -> Front:
-        return await working.front(self._work, queue, self._levels)
+        return await working.front(self._work_aside, queue, self._levels)
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
         return await working.lock_queue(self._work, queue, milliseconds)
@@ -287,7 +294,7 @@ class RedisShard:
         return await looking.oldest_due(self._look, await self._search(queue, JobFilter(PENDING)))
 
     async def first_due(self, queues: Sequence[str]) -> Mapping[str, Sequence[int | None]]:
-        return await looking.first_due(self._look, queues, self._levels)
+        return await looking.first_due(self._aside, queues, self._levels)
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await looking.scan(self._look, await self._search(queue, which), limit, position)
@@ -352,13 +359,13 @@ class RedisShard:
         # While the shard was away, nobody could renew a claim: as after a start of the server, they get time to.
         age_ms = int(min(server_age_ms, self._side.seconds_since_failure * 1000))
         respite = upkeep.Respite(asked_at, age_ms, quiet_ms)
-        found = await upkeep.reap(self._look, await self._queues.listed(), limit, respite)
+        found = await upkeep.reap(self._look, self._earliest, limit, respite)
         for queue, retried, _ in found:
             self._told(queue, retried)
         return found
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        return await upkeep.collect(self._look, await self._queues.listed(), succeeded_ttl_ms, failed_ttl_ms, limit)
+        return await upkeep.collect(self._look, self._earliest, succeeded_ttl_ms, failed_ttl_ms, limit)
 
     async def forget_results(self, limit: int) -> int:  # noqa: ARG002 - Redis lets go of them by itself
         return 0

@@ -5,9 +5,7 @@ Each chunk is atomic, and so is each job; several servers may do the same at onc
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +13,7 @@ from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.earliest import Earliest
 from pinlater.server.backends.redis.looking import AT_ONCE, Search, pages
 from pinlater.server.backends.redis.working import kept_as, pack
 from pinlater.server.backends.steps import change_in_steps
@@ -42,15 +41,6 @@ class Respite(NamedTuple):
     asked_at: int | str
     age_ms: int
     quiet_ms: int
-
-
-class _Overdue(NamedTuple):
-    """What the monitor has to do in a queue: numbers of jobs."""
-
-    queue: str
-    expired: int
-    succeeded: int
-    failed: int
 
 
 async def retry(asker: Asker, queue: str, which: Retry) -> int:
@@ -151,15 +141,20 @@ async def _delete_some(
     return gone, in_all
 
 
-async def reap(asker: Asker, queues: Iterable[str], limit: int, respite: Respite) -> list[Expired]:
+async def reap(asker: Asker, earliest: Earliest, limit: int, respite: Respite) -> list[Expired]:
     """End up to ``limit`` expired claims."""
     result = []
-    for overdue in await _overdue(asker, queues, 0, 0):
-        if overdue.expired and limit > 0:
-            expired = await _reap_queue(asker, overdue.queue, limit, respite)
-            limit -= expired.retried + expired.failed
-            if expired.retried or expired.failed:
-                result.append(expired)
+    for queue in await earliest.with_expired():
+        try:
+            expired = await _reap_queue(asker, queue, limit, respite)
+        except QueueNotFound:
+            await earliest.correct(queue)
+            continue
+        limit -= expired.retried + expired.failed
+        if expired.retried or expired.failed:
+            result.append(expired)
+        if limit <= 0:
+            break
     return result
 
 
@@ -176,23 +171,25 @@ async def _reap_queue(asker: Asker, queue: str, limit: int, respite: Respite) ->
 
 
 async def collect(
-    asker: Asker, queues: Iterable[str], succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
+    asker: Asker, earliest: Earliest, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
 ) -> list[Collected]:
     """Remove up to ``limit`` succeeded and as many failed jobs that finished longer ago."""
-    left = {"s": limit, "f": limit}
-    result = []
-    for overdue in await _overdue(asker, queues, succeeded_ttl_ms, failed_ttl_ms):
-        gone = {"s": 0, "f": 0}
-        for kind, number, ttl_ms in (
-            ("s", overdue.succeeded, succeeded_ttl_ms),
-            ("f", overdue.failed, failed_ttl_ms),
-        ):
-            if number and left[kind] > 0:
-                gone[kind] = await _collect_kind(asker, overdue.queue, kind, ttl_ms, left[kind])
-                left[kind] -= gone[kind]
-        if any(gone.values()):
-            result.append(Collected(overdue.queue, gone["s"], gone["f"]))
-    return result
+    succeeded, failed = await earliest.with_finished(succeeded_ttl_ms, failed_ttl_ms)
+
+    async def collect_kind(kind: str, queues: Iterable[str], ttl_ms: int) -> Counter[str]:
+        gone: Counter[str] = Counter()
+        for queue in queues:
+            try:
+                gone[queue] = await _collect_kind(asker, queue, kind, ttl_ms, limit - gone.total())
+            except QueueNotFound:
+                await earliest.correct(queue)
+            if gone.total() >= limit:
+                break
+        return +gone
+
+    gone_s = await collect_kind("s", succeeded, succeeded_ttl_ms)
+    gone_f = await collect_kind("f", failed, failed_ttl_ms)
+    return [Collected(queue, gone_s[queue], gone_f[queue]) for queue in gone_s.keys() | gone_f.keys()]
 
 
 async def _collect_kind(asker: Asker, queue: str, kind: str, ttl_ms: int, limit: int) -> int:
@@ -204,17 +201,3 @@ async def _collect_kind(asker: Asker, queue: str, kind: str, ttl_ms: int, limit:
         gone += some
         if some < asked or gone >= limit:
             return gone
-
-
-async def _overdue(asker: Asker, queues: Iterable[str], succeeded_ttl_ms: int, failed_ttl_ms: int) -> list[_Overdue]:
-    """Look at all queues at once; return them in random order, so that none waits for the others for ever."""
-
-    async def look(queue: str) -> _Overdue | None:
-        try:
-            return _Overdue(queue, *await asker.ask("overdue", queue, succeeded_ttl_ms, failed_ttl_ms))
-        except QueueNotFound:  # deleted a moment ago
-            return None
-
-    found = [overdue for overdue in await asyncio.gather(*map(look, queues)) if overdue is not None]
-    random.shuffle(found)
-    return found

@@ -25,7 +25,7 @@ from pinlater.server.backends.records import (
     NewJob,
     Settled,
 )
-from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.asking import ANY_QUEUE, Asker, not_found
 from pinlater.server.backends.redis.records import MOST_EXACT, due_of, time_argument
 from pinlater.server.backends.tokens import Tokens, interval_us, most_saved_us
 
@@ -134,15 +134,17 @@ async def take_tokens(asker: Asker, queue: str, rate: float, wanted: int) -> Tok
     return Tokens(*await asker.ask("spend", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted))
 
 
-async def front(asker: Asker, queue: str, levels: int) -> Front:
+async def front(aside: Asker, queue: str, levels: int) -> Front:
     """Return what a queue has to hand out."""
-    now, *due = await asker.ask("first_due", queue, levels)
-    return Front.at(int(now), due_times(due))
+    now, due = await aside.ask("first_due", ANY_QUEUE, levels, queue)
+    if due is None:
+        raise not_found(queue)
+    return Front.at(int(now), due_times(due, levels))
 
 
-def due_times(due: Iterable[bytes]) -> list[int | None]:
+def due_times(due: Sequence[bytes], levels: int) -> list[int | None]:
     """Return times as the script ``first_due`` tells them."""
-    return [int(moment) if moment else None for moment in due]
+    return [int(moment) if moment else None for moment in due] or [None] * levels
 
 
 async def lock_queue(asker: Asker, queue: str, milliseconds: int) -> int | None:

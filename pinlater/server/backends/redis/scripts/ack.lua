@@ -2,7 +2,7 @@
 -- ARGV[2]: MessagePack {alike, apart}. Alike are successes without a text: {claim or nil, priority, ids}. Apart are the
 -- others: {is_success, id, priority, claim or nil, status, delay in ms, is_final}.
 -- Returns {now, how many jobs changed}.
--- with records changes status
+-- with records earliest changes status
 local request = cmsgpack.unpack(ARGV[2])
 local alike, apart = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'

@@ -3,7 +3,7 @@
 -- PENDING, run_after or nil (as it was, if there is a claim, else now), attempts or nil, status to prepend}. ARGV[3] on: the bodies.
 -- Returns {now, how many jobs changed, places in the list of those given back, places of those that were to go on, but
 -- are not held so}.
--- with records changes status source
+-- with records earliest changes status source
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
 for at, item in ipairs(items) do

@@ -5,7 +5,7 @@
 -- Returns {"1" if more may be due, "1" if more may be due but as many are claimed as may be, when the next falls due or
 -- empty, columns as JSON: ids, priorities, attempts
 -- allowed and remaining, created, run_after}, then the bodies.
--- with records
+-- with records earliest
 local claim, lease = ARGV[2], ARGV[3]
 local wanted, room, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'
@@ -70,6 +70,10 @@ for priority = 1, levels do
   if wanted <= 0 or is_cut then
     break
   end
+end
+
+if count > 0 and not is_dry then
+  expect('claims', expires)
 end
 
 local is_full, next_due = wanted <= 0 or is_cut, ''

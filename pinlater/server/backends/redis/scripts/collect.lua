@@ -1,6 +1,7 @@
 -- Jobs that finished long ago -> gone, the oldest first. ARGV[2] "s" or "f": succeeded, failed; [3] age in ms that they
 -- are past; [4] most jobs.
 -- Returns how many.
+-- with earliest
 local kind = ARGV[2]
 local by_finish = prefix .. string.upper(kind)
 local before = '(' .. string.format('%d', now - ARGV[3])
@@ -23,4 +24,5 @@ end
 all('HDEL', JOBS, members)
 all('HDEL', prefix .. 'bodies', members)
 all('HDEL', prefix .. 'status', members)
+correct(string.upper(kind))
 return #members

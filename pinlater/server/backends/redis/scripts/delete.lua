@@ -2,7 +2,7 @@
 -- kept, [4] most jobs in all calls with this key, or empty: the first does it all; [5] state, [6] priority;
 -- [7]: MessagePack, a list of ids.
 -- Returns how many, and how many all calls with the key have deleted.
--- with records changes results
+-- with records earliest changes results
 local before, most = recall(ARGV[2]), tonumber(ARGV[4])
 if before and not most then
   return {0, before}

@@ -1,8 +1,23 @@
--- When the first job of each priority falls due, or did. ARGV[2] priority levels. Returns the time, and a text for each,
--- empty: none.
-local due = {NOW}
-for priority = 1, tonumber(ARGV[2]) do
-  local found = redis.call('ZRANGE', prefix .. 'p' .. priority, 0, 0, 'WITHSCORES')
-  due[#due + 1] = found[2] and string.format('%.0f', tonumber(found[2])) or ''
+-- When the first jobs of some queues fall due, or did. KEYS[1] begins with what the keys of all queues of the shard begin
+-- with. ARGV[2] priority levels; [3] on: names of queues.
+-- Returns the time; then for each queue a text for each priority, empty: none; or an empty list: no jobs at all; or false:
+-- there is no such queue.
+-- alone
+-- with clock tags
+local levels = tonumber(ARGV[2])
+local answer = {NOW}
+for at = 3, #ARGV do
+  local prefix = prefix_of(ARGV[at])
+  local keys, due = {}, prefix and {}
+  for priority = 1, prefix and levels or 0 do
+    keys[priority] = prefix .. 'p' .. priority
+  end
+  if prefix and redis.call('EXISTS', unpack(keys)) > 0 then
+    for priority, key in ipairs(keys) do
+      local found = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+      due[priority] = found[2] and string.format('%.0f', tonumber(found[2])) or ''
+    end
+  end
+  answer[#answer + 1] = due
 end
-return due
+return answer

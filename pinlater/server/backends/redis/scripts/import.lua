@@ -3,7 +3,7 @@
 -- {priority, state (none is claimed), attempts allowed, attempts remaining, status, created, run_after, updated, unique key
 -- or nil}; a time that a number would not hold is a text. ARGV[5] on: their bodies.
 -- Returns the same as enqueue.
--- with records changes keys results
+-- with records earliest changes keys results
 local known = recall(ARGV[2])
 if known then
   return known

@@ -2,7 +2,7 @@
 -- ARGV[2] how many claims to look at, [3] how many to pass over first; [4] age of the server and [5] its quiet period,
 -- in ms: while it is younger, claims whose lease is longer than its age are spared.
 -- Returns {claims looked at, spared, jobs PENDING again, jobs FAILED}.
--- with records changes
+-- with records earliest changes
 local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
 local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
 local spared, retried, failed = 0, 0, 0
@@ -23,4 +23,5 @@ for at, line in ipairs(read(JOBS, members)) do
   end
 end
 carry_out()
+correct('claims')
 return {#members, spared, retried, failed}

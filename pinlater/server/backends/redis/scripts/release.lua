@@ -2,7 +2,7 @@
 -- ARGV[2] "source" or "claim", [3] which, [4] cursor of the walk, "0" to begin, [5] how many claims to look at;
 -- [6]: MessagePack, a list of ids of jobs that stay claimed.
 -- Returns {cursor to go on from, "0" at the end; how many jobs went back}.
--- with records changes source
+-- with records earliest changes source
 local is_by_source, wanted = ARGV[2] == 'source', ARGV[3]
 local step = redis.call('ZSCAN', CLAIMS, ARGV[4], 'COUNT', ARGV[5])
 local members = {}

@@ -2,7 +2,7 @@
 -- is kept, [4] most jobs in all calls with this key; [5] priority, [6] attempts, [7] run_after or empty for now, [8] most
 -- jobs.
 -- Returns how many, and how many all calls with the key have moved.
--- with records changes again results
+-- with records earliest changes again results
 local before = recall(ARGV[2]) or 0
 local run_after = ARGV[7] ~= '' and ARGV[7] or NOW
 local key, most = prefix .. 'f' .. ARGV[5], math.min(tonumber(ARGV[8]), ARGV[4] - before)

@@ -1,7 +1,7 @@
 -- Those of some jobs that are FAILED -> PENDING with new attempts. ARGV[2] idempotency key or empty, [3] for how many ms its
 -- result is kept; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of {priority, id}.
 -- Returns how many.
--- with records changes again results
+-- with records earliest changes again results
 local known = recall(ARGV[2])
 if known then
   return known

@@ -1,6 +1,6 @@
 -- Those of some jobs that are PENDING and not due -> due now; all else of them stays. ARGV[2] idempotency key or empty, [3]
 -- for how many ms its result is kept; [4]: MessagePack, a list of {priority, id}. Returns how many.
--- with records changes results
+-- with records earliest changes results
 local known = recall(ARGV[2])
 if known then
   return known

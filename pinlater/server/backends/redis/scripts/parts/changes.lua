@@ -39,10 +39,26 @@ local function forget_keys(members)
   all('HDEL', prefix .. 'keys', members)
 end
 
+local function least_score(list)
+  local least = list[1]
+  for at = 3, #list, 2 do
+    if list[at] ~= least and tonumber(list[at]) < tonumber(least) then
+      least = list[at]
+    end
+  end
+  return least
+end
+
 local function carry_out()
   all('HSET', JOBS, records)
   for key, list in pairs(entering) do
     all('ZADD', key, list)
+  end
+  for _, kind in ipairs(KINDS_OF_UPKEEP) do
+    local list = entering[prefix .. kind]
+    if list then
+      expect(kind, least_score(list))
+    end
   end
   all('ZREM', CLAIMS, leaving)
   forget_keys(finished)

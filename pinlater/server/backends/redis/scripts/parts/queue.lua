@@ -1,5 +1,5 @@
 -- Begins every script about a queue. KEYS[1] is the queue: a string with the number of its present life. All else of
--- the queue has keys that start with KEYS[1], hash tag included, so that they lie in the same slot of a cluster.
+-- the queue has keys that start with KEYS[1].
 local life = redis.call('GET', KEYS[1])
 if not life then
   return {err = 'NOQUEUE there is no such queue'}
