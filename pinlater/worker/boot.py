@@ -20,6 +20,7 @@ from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import JobProcess
 from pinlater.worker.processes.solo import SoloProcess
 from pinlater.worker.shared import Shared
+from pinlater.worker.terminal import take_terminal
 
 BURST_PATIENCE_SECONDS = 5.0
 _ROOM = 0.9
@@ -36,6 +37,8 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
     if options.reload:
         sys.dont_write_bytecode = True  # it is told from stale by seconds and size: two quick edits can look the same
     show_output()
+    if options.debug:
+        take_terminal()
     mark_environment(shared.origin.id)
     try:
         kinds = load_job_classes(options.modules)

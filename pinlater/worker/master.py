@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
+from contextlib import nullcontext
 from math import inf
 
 from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool, Supervisor
@@ -22,6 +23,7 @@ from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.reloader import watch_modules
 from pinlater.worker.shared import Shared
+from pinlater.worker.terminal import terminal_given_back
 
 _SHORTEST_HANG_SECONDS, _LONGEST_HANG_SECONDS = 10.0, 60.0
 
@@ -48,7 +50,7 @@ def run_worker(options: Options) -> int:
     pools = [*(_job_pool(pool, options, shared) for pool in options.pools), _keeper_pool(options, shared)]
     if options.reload:
         pools.append(_reload_pool(options))
-    status = Supervisor(
+    supervisor = Supervisor(
         pools,
         name="pinlater-worker",
         drain_seconds=options.drain_seconds,
@@ -57,7 +59,9 @@ def run_worker(options: Options) -> int:
         on_stop=shared.stopping.set,
         listener=listener,
         unready=shared.board.why_out_of_contact,
-    ).run()
+    )
+    with terminal_given_back() if options.debug else nullcontext():
+        status = supervisor.run()
     if options.burst:
         _say_unknown(shared)
     return status

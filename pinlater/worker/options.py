@@ -34,6 +34,7 @@ class Options:
         reload: load the modules anew after each edit.
         threads: jobs that each process runs at once, in threads; None: not in threads.
         concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
+        debug: one process, which reads from the terminal, and no time limits.
         middleware: ``MODULE:NAME`` of what surrounds each run, outermost first.
         unknown_seconds: for how long jobs that no class here reads are given back, before they fail.
     """
@@ -52,6 +53,7 @@ class Options:
     reload: bool = False
     threads: int | None = None
     concurrency: int | None = None
+    debug: bool = False
     middleware: tuple[str, ...] = ()
     unknown_seconds: float = 3 * 86400.0
 

@@ -28,6 +28,7 @@ Examples:
   pinlater-worker my_jobs --threads 16               16 at once in each process, for jobs that mostly wait
   pinlater-worker my_jobs --server queue1.example.com:9010,queue2.example.com:9010
   pinlater-worker my_jobs --reload                   while you write them
+  pinlater-worker my_jobs --debug                    at a terminal, for breakpoint()
   pinlater-worker my_jobs --burst                    end when there is nothing left to do
   pinlater-worker install-units --help               let systemd run it
 
@@ -150,6 +151,12 @@ def main() -> None:
 )
 @click.option("--reload", is_flag=True, help="For development: load the modules anew whenever one was edited.")
 @click.option(
+    "--debug",
+    is_flag=True,
+    help="For development: one process, which breakpoint() and pdb can be used in; jobs have no time limits, and keep "
+    "their claims while you look.",
+)
+@click.option(
     "--middleware",
     multiple=True,
     metavar="MODULE:NAME",
@@ -190,6 +197,7 @@ def worker(  # noqa: PLR0917 - click calls it
     memory_ceiling: int | None,
     health: str,
     reload: bool,
+    debug: bool,
     threads: int | None,
     concurrency: int | None,
     middleware: tuple[str, ...],
@@ -205,7 +213,7 @@ def worker(  # noqa: PLR0917 - click calls it
     _refuse_contradictions(click.get_current_context())
     try:
         options = replace(
-            _options(modules, _server_set(servers, tls_ca, tls_cert, tls_key), queues, processes),
+            _options(modules, _server_set(servers, tls_ca, tls_cert, tls_key), queues, 1 if debug else processes),
             burst=burst,
             lease_seconds=lease,
             drain_seconds=drain,
@@ -217,6 +225,7 @@ def worker(  # noqa: PLR0917 - click calls it
             rss_ceiling_bytes=memory_ceiling,
             health=health,
             reload=reload,
+            debug=debug,
             middleware=middleware,
             unknown_seconds=unknown_after,
         )
@@ -231,7 +240,10 @@ def _run(options: Options, log_level: str, log_format: str) -> int:
     from pinlater.worker import logs
     from pinlater.worker.master import run_worker
     from pinlater.worker.reloader import refuse_without_watchfiles
+    from pinlater.worker.terminal import refuse_without_terminal
 
+    if options.debug:
+        refuse_without_terminal()
     if options.reload:
         refuse_without_watchfiles()
     logs.set_up_logs(log_level, log_format)
@@ -253,6 +265,12 @@ def _refuse_contradictions(context: click.Context) -> None:
         raise click.UsageError("--threads and --concurrency are two ways of running several jobs at once; choose one.")
     if 0 < (chosen["memory_ceiling"] or 0) <= (chosen["max_memory"] or 0):
         raise click.UsageError("--memory-ceiling has to be above --max-memory, which nothing could reach otherwise.")
+    if chosen["debug"] and (
+        chosen["threads"] or chosen["concurrency"] or any("=" in queue for queue in chosen["queues"])
+    ):
+        raise click.UsageError(
+            "--debug runs one job at a time, in one process: leave out --threads, --concurrency and =N."
+        )
     is_default = context.get_parameter_source("processes") is ParameterSource.DEFAULT
     if chosen["queues"] and all("=" in queue for queue in chosen["queues"]) and not is_default:
         raise click.UsageError("--processes has no use: every --queue has processes of its own.")

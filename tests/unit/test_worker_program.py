@@ -165,3 +165,14 @@ def test_the_command_for_systemd_is_beside_it(monkeypatch, capsys, words, usage)
         program.main()
     assert not caught.value.code
     assert capsys.readouterr().out.startswith(usage)
+
+
+def test_debugging_takes_one_process_that_runs_one_job_at_a_time(run, monkeypatch):
+    monkeypatch.setattr("pinlater.worker.terminal.refuse_without_terminal", lambda: None)
+    options = run("my_jobs", "--debug").options
+    assert options.debug
+    assert [pool.processes for pool in options.pools] == [1]
+    for words in (["--threads", "2"], ["--concurrency", "2"], ["--queue", "x=2"]):
+        result = run("my_jobs", "--debug", *words)
+        assert result.exit_code == 2
+        assert "--debug runs one job at a time" in result.output

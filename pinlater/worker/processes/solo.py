@@ -13,9 +13,11 @@ from pinlater.worker.exchange.saver import Saver
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
+from pinlater.worker.running.limits import NoLimits
 from pinlater.worker.running.outcome import GivenBack
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.shared import Shared
+from pinlater.worker.terminal import hear_terminal
 
 _FLUSH_NS = 100_000_000
 """Acks wait no longer than this for the dequeue to ride on."""
@@ -26,10 +28,12 @@ class SoloProcess(JobProcess):
 
     def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
+        self._is_at_terminal = options.debug
         self._saver = saver = Saver(self._pipeline, self._connector, self._context, child, self._sheet.note_event)
         self._runner = Runner(
             *(codec, self._identity.kinds, saver, self._lease_seconds),
             kill_at=child.kill_at,
+            limits=NoLimits() if options.debug else None,
             middleware=self._middleware,
             unknown_seconds=options.unknown_seconds,
         )
@@ -99,6 +103,8 @@ class SoloProcess(JobProcess):
                 area.note_sent(position + 1)
                 flush_at = now + _FLUSH_NS
         hear_again(child)  # whatever these jobs did to signals: the next ones and a stop must not suffer from it
+        if self._is_at_terminal:
+            hear_terminal()
         self._settler.give_back(batch, batch.unstarted)
         self._count(batch.next - first, (now - began) / 1e9)
         if self._burst is not None:
