@@ -117,6 +117,49 @@ def test_a_limited_queue_may_be_missing_on_the_shard_of_its_lock(fleet):
         fleet.dequeue_jobs("nowhere", 1, CLAIM, max_running=1)
 
 
+def test_while_a_dead_server_has_the_lock_dequeues_wait_for_it_together(fleet, monkeypatch):
+    monkeypatch.setattr(queue_locks, "_PATIENCE_SECONDS", 0.1)
+    dequeues = 50
+    for one in fleet.shards.values():
+        one.locks[QUEUE] = 0
+
+    async def take():
+        return await asyncio.gather(
+            *(fleet.fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2) for _ in range(dequeues))
+        )
+
+    assert all(found.is_held for found in fleet.run(take()))
+    assert sum(verb == "lock queue" for _, verb in fleet.asked) < 2 * dequeues, "each has been patient by itself"
+
+
+def test_a_queue_is_unlocked_where_nothing_could_be_claimed(fleet):
+    home = fleet.fleet._claiming._locks.home(QUEUE)
+    other = next(one for one in fleet.shards.values() if one is not home.shard)
+    other.error = ShardConnectionFailed("gone")
+    assert fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).is_held
+    assert (home.name, "lock queue") in fleet.asked
+    assert not home.shard.locks
+
+
+def test_a_queue_is_unlocked_when_the_shard_of_its_lock_is_back(fleet, monkeypatch):
+    home = fleet.fleet._claiming._locks.home(QUEUE).shard
+    fleet.run(home.enqueue_jobs(QUEUE, [new_job()]))
+    unlock_queue, failures = home.unlock_queue, [ShardConnectionFailed("gone")]
+
+    async def flaky(queue, token):
+        if failures:
+            raise failures.pop()
+        await unlock_queue(queue, token)
+
+    async def is_unlocked():
+        while home.locks:
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(home, "unlock_queue", flaky)
+    assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).jobs) == 1
+    fleet.run(asyncio.wait_for(is_unlocked(), 10))
+
+
 # Rates
 
 

@@ -387,4 +387,5 @@ class FleetBackend:
             await self.learn_time(clock)
 
     async def close(self) -> None:
+        await self._claiming.close()
         await self._roster.close()

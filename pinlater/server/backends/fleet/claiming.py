@@ -69,17 +69,23 @@ class Claiming:
             raise no_healthy_shards()
         try:
             async with self._locks.of(wanted.queue) as lock:
-                room = await RoomToRun.count(self._roster, wanted.queue, wanted.max_running)
-                return await self._claim(asked, wanted, room) if lock.is_ours else _HELD
+                room = await self._room(wanted.queue, wanted.max_running)
+                return await self._claim(asked, wanted, room) if room is not None and lock.is_ours else _HELD
         except ShardConnectionFailed as error:
-            # What runs there counts as well, and nobody knows how much that is.
-            log.warning(
-                "queue %s may run %d jobs at once, and hands out none until all shards tell how many run: %s",
-                wanted.queue,
-                wanted.max_running,
-                error,
-            )
+            _warn_of_hold(wanted.queue, wanted.max_running, error)
             return _HELD
+
+    async def _room(self, queue: str, max_running: int) -> RoomToRun | None:
+        """Return how many jobs may run on each shard; None if a shard does not tell: what runs there counts as well."""
+        try:
+            return await RoomToRun.count(self._roster, queue, max_running)
+        except ShardConnectionFailed as error:
+            _warn_of_hold(queue, max_running, error)
+            return None
+
+    async def close(self) -> None:
+        """End what is still tried."""
+        await self._locks.close()
 
     async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
         """Return what a dequeue of all shards would hand out; change nothing."""
@@ -103,10 +109,12 @@ class Claiming:
                 await self._ask(members, None, wanted, got, room)
             else:
                 await self._by_priority(members, wanted, got, room)
-        except ServiceError:
+        except ServiceError as error:
             if not got.jobs:
                 raise
-            log.exception("a shard failed; what the others handed out is not held back for that")
+            log.warning(
+                "queue %s: a shard handed out nothing, and what the others did goes out: %s", wanted.queue, error
+            )
         return got.dequeued()
 
     async def _by_priority(self, members: Sequence[Member], wanted: Wanted, got: Gathered, room: RoomToRun) -> None:
@@ -161,6 +169,15 @@ class Claiming:
 
         await ask_in_turn(members, dequeue, take)
         return is_enough
+
+
+def _warn_of_hold(queue: str, max_running: int, error: ShardConnectionFailed) -> None:
+    log.warning(
+        "queue %s may run %d jobs at once, and hands out none until all shards tell how many run: %s",
+        queue,
+        max_running,
+        error,
+    )
 
 
 def _priority(job: ClaimedJob) -> int:

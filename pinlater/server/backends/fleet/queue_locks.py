@@ -6,13 +6,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from weakref import WeakValueDictionary
 
-from pinlater.errors import ServiceError
+from pinlater.errors import QueueNotFound, ServiceError
 from pinlater.server.backends.fleet.asking import Call
 from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.storing import rank
+from pinlater.server.unfinished import Unfinished
 
 LOCK_MS = 20_000
 """A lock ends by itself after this, should its server die. Calls to shards end within 10 s: none outlives the lock."""
@@ -47,6 +49,11 @@ class QueueLock:
         """Whether claims may still be made."""
         return self.token is not None and time.monotonic() - self._began < MOST_SECONDS
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended by itself."""
+        return time.monotonic() - self._began > LOCK_MS / 1000
+
 
 class QueueLocks:
     """Locks queues.
@@ -60,6 +67,7 @@ class QueueLocks:
         self._roster = roster
         self._ask_owner = ask_owner
         self._ours: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unfinished = Unfinished()
 
     def home(self, queue: str) -> Member:
         """Return the shard that has the queue's lock, whether it answers or not."""
@@ -74,19 +82,18 @@ class QueueLocks:
         Raises:
             ServiceError: of the shard that has the lock.
         """
+        # The wait behind others here counts, too: when a server has died with the lock, all wait together.
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         lock = self._ours.setdefault(queue, asyncio.Lock())
         async with lock:
             home = self.home(queue)
-            queue_lock = await self._lock(home, queue)
+            queue_lock = await self._lock(home, queue, deadline)
             yield queue_lock
-            token = queue_lock.token
-            if token is not None:
-                with suppress(ServiceError):
-                    await home.ask(lambda shard: shard.unlock_queue(queue, token))
+            if queue_lock.token is not None:
+                await self._unlock(home, queue, queue_lock)
 
-    async def _lock(self, home: Member, queue: str) -> QueueLock:
+    async def _lock(self, home: Member, queue: str, deadline: float) -> QueueLock:
         pause, longest = _PAUSES_SECONDS
-        deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             began = time.monotonic()
             token = await self._ask_owner(home, queue, lambda shard: shard.lock_queue(queue, LOCK_MS))
@@ -94,3 +101,22 @@ class QueueLocks:
                 return QueueLock(token, began)
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest)
+
+    async def _unlock(self, home: Member, queue: str, lock: QueueLock) -> None:
+        """Unlock a queue: if the shard is away for a moment, when it is back."""
+        try:
+            await _unlock(home, queue, lock)
+        except ServiceError:
+            self._unfinished.add(partial(_unlock, home, queue, lock))
+
+    async def close(self) -> None:
+        """Leave the locks that could not be ended to their time."""
+        await self._unfinished.close()
+
+
+async def _unlock(home: Member, queue: str, lock: QueueLock) -> None:
+    token = lock.token
+    if token is None or lock.is_over:
+        return
+    with suppress(QueueNotFound):
+        await home.ask(lambda shard: shard.unlock_queue(queue, token))
