@@ -182,6 +182,9 @@ class AsyncClient(AsyncVerbs):
     async def _attempt(self, call: Call[T], deadline: float) -> T:
         connection = await self._pool.borrow(deadline - time.monotonic())
         try:
+            if call.needs_memory:  # ask the very server that is to carry it out
+                asking = self._calls.keeps_results()
+                await connection.call(asking.method, asking.arguments, deadline - time.monotonic())
             reply = await connection.call(call.method, call.arguments, deadline - time.monotonic())
         finally:
             self._pool.give_back(connection)
@@ -194,8 +197,6 @@ class AsyncClient(AsyncVerbs):
         async def attempt() -> T:
             if failures:
                 raise failures.pop()
-            if call.needs_memory:
-                await self._attempt(self._calls.keeps_results(), deadline)
             return await self._attempt(call, deadline)
 
         try:

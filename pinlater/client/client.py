@@ -247,6 +247,9 @@ class Client(Verbs):
     def _attempt(self, call: Call[T], deadline: float) -> T:
         connection = self._pool.borrow(deadline - time.monotonic())
         try:
+            if call.needs_memory:  # ask the very server that is to carry it out
+                asking = self._calls.keeps_results()
+                connection.call(asking.method, asking.arguments, deadline - time.monotonic())
             reply = connection.call(call.method, call.arguments, deadline - time.monotonic())
         finally:
             self._pool.give_back(connection)
@@ -259,8 +262,6 @@ class Client(Verbs):
         def attempt() -> T:
             if failures:
                 raise failures.pop()
-            if call.needs_memory:
-                self._attempt(self._calls.keeps_results(), deadline)
             return self._attempt(call, deadline)
 
         try:

@@ -57,10 +57,14 @@ class FakeServer:
                 sock.shutdown(socket.SHUT_RDWR)
         self.connections.clear()
 
-    def close(self):
+    def stop_listening(self):
+        """Take no new connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+
+    def close(self):
+        self.stop_listening()
         self.hang_up()
         self._thread.join(5)
 

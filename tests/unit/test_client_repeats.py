@@ -6,6 +6,9 @@ import pytest
 
 from pinlater import AsyncClient, Client
 from pinlater.client import Ack, NewJob
+from pinlater.client.async_pool import AsyncPool
+from pinlater.client.pool import Pool
+from pinlater.client.servers import ServerSet
 from pinlater.errors import NoHealthyShards, ServerUnavailable, ShardConnectionFailed
 from pinlater.wire.messages import PinLaterDequeueResponse, PinLaterEnqueueResponse
 from tests.unit.client_fakes import FakeServer
@@ -123,6 +126,36 @@ def test_a_change_is_not_made_again_where_none_are_kept(serve, client_of, change
     with pytest.raises(error):
         change(client_of(server))
     assert len(server.contexts) == 1
+
+
+def finding_none(pop):
+    """Return what finds no idle connection, as when other threads have borrowed all that there were."""
+
+    def closing(connections):
+        while connection := pop(connections):
+            connection.close()
+
+    return closing
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_the_server_that_is_asked_whether_it_keeps_results_is_the_one_that_gets_the_call(serve, blocking, monkeypatch):
+    for connections in (Pool, AsyncPool):
+        monkeypatch.setattr(connections, "_pop", finding_none(connections._pop))
+    new, old = serve("hang up", 7), serve(8, keeps=False)
+    answer = new.fake.answer
+
+    def answer_and_listen_no_more(call):
+        if call.method == "keepsResults":
+            new.fake.stop_listening()
+        return answer(call)
+
+    new.fake.answer = answer_and_listen_no_more
+    servers = ServerSet([new.fake.address, old.fake.address], chance=lambda: 0.0)
+    client = (Blocking if blocking else Awaiting)(servers)
+    assert client.retry_failed("q") == 7
+    assert new.methods == ["retryFailedJobs", "keepsResults", "retryFailedJobs"]
+    assert old.methods == []
 
 
 @pytest.mark.parametrize(
