@@ -12,7 +12,8 @@
     │       └── UnknownError         NoHealthyShards   ShardConnectionFailed
     ├── CallError                    no usable answer came
     │   ├── ServerUnavailable        no server could be reached, or the connection was lost
-    │   │   └── NotConnected         none could be reached, so nothing was sent
+    │   │   ├── NotConnected         none could be reached, so nothing was sent
+    │   │   └── ServerStopping       the server stops, and has not carried the call out
     │   ├── CallTimeout              the answer did not come within the deadline
     │   └── ProtocolError            the peer does not speak our Thrift
     │       └── CallUnsendable       the call holds what Thrift cannot carry, or too much of it
@@ -219,6 +220,10 @@ class NotConnected(ServerUnavailable):
             f"cannot reach {self.reasons}; is pinlater-server running? "
             'choose another with Client("host:port") or PINLATER_SERVERS'
         )
+
+
+class ServerStopping(ServerUnavailable):
+    """The server stops, and said that it has not carried out the call and will not; another one may."""
 
 
 class CallTimeout(CallError):

@@ -17,11 +17,11 @@ from pinlater.client.calls import Call, Calls
 from pinlater.client.carrying import sendings
 from pinlater.client.handle import AsyncJobHandle
 from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
-from pinlater.client.retrying import policy, worth_repeating
+from pinlater.client.retrying import Tries, worth_repeating
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
 from pinlater.descriptor import JobDescriptor
-from pinlater.errors import PinLaterError, ProtocolError
+from pinlater.errors import PinLaterError
 from pinlater.job import Job
 
 T = TypeVar("T")
@@ -42,7 +42,8 @@ class AsyncClient(AsyncVerbs):
         source: name to call in.
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
-        retries: further tries of a call.
+        retries: further tries of a call whose answer was lost; see ``Client`` for this and the next.
+        patience: seconds for which a call is tried again that was certainly not carried out.
         tls: files for servers at ``tls://host:port``; None is the environment's ``PINLATER_TLS_CA``,
             ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``.
         connections: connections at most; further calls wait for one, within their time-out.
@@ -57,6 +58,7 @@ class AsyncClient(AsyncVerbs):
         connect_timeout: float = 2.0,
         timeout: float = 5.0,
         retries: int = 3,
+        patience: float | None = None,
         tls: TlsFiles | None = None,
         connections: int = 64,
         tracing: bool = False,
@@ -65,6 +67,7 @@ class AsyncClient(AsyncVerbs):
         self._calls = Calls(source)
         self._timeout = timeout
         self._retries = retries
+        self._patience = patience
         self._sending = sendings(is_on=tracing)
 
     async def __aenter__(self) -> Self:
@@ -174,7 +177,7 @@ class AsyncClient(AsyncVerbs):
         try:
             return await self._attempt(call, deadline)
         except PinLaterError as error:
-            if self._retries < 1 or not worth_repeating(call, error):
+            if not worth_repeating(call, error):
                 raise
             failure = error
         return await self._repeat(call, deadline, failure)
@@ -193,6 +196,7 @@ class AsyncClient(AsyncVerbs):
     async def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
         """Go on after the first try has failed; tenacity is told of it, and waits before the second."""
         failures = [failure]
+        tries = Tries(call, self._retries, self._patience, deadline)
 
         async def attempt() -> T:
             if failures:
@@ -200,11 +204,10 @@ class AsyncClient(AsyncVerbs):
             return await self._attempt(call, deadline)
 
         try:
-            return await tenacity.AsyncRetrying(**policy(call, self._retries, deadline))(attempt)
-        except ProtocolError:  # the server keeps no results: it would carry the call out again
-            raise failure.with_traceback(None) from failure.__cause__
+            return await tenacity.AsyncRetrying(**tries.policy())(attempt)
         except PinLaterError as error:  # see Client._repeat
-            raise error.with_traceback(None) from error.__cause__
+            verdict = tries.verdict(error)
+            raise verdict.with_traceback(None) from verdict.__cause__
 
 
 async def _each(jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[Job]:

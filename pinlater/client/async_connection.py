@@ -8,12 +8,13 @@ from typing import Any, cast
 
 from pinlater.client.address import Address
 from pinlater.client.connection import MAX_REPLY_BYTES, speaks_tls
-from pinlater.client.sockets import tune, unavailable
+from pinlater.client.sockets import stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable, ServiceError
 from pinlater.wire.codec import Codec
 from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
+from pinlater.wire.stopping import STOPPING
 
 _LAST_SEQUENCE_ID = 2**31 - 1
 
@@ -95,6 +96,7 @@ class AsyncConnection(asyncio.Protocol):
         Raises:
             ServiceError: the server refused the call; the connection stays usable.
             CallTimeout: it did not come in time; closed.
+            ServerStopping: the server has not carried the call out, and will not; closed.
             ServerUnavailable: the connection is lost; closed.
             ProtocolError: something else than the reply came; closed.
         """
@@ -123,6 +125,9 @@ class AsyncConnection(asyncio.Protocol):
         """Hand every reply to its call."""
         try:
             for frame in self._splitter.feed(data):
+                if frame == STOPPING:
+                    self._fail(stopping(self.address))
+                    return
                 self._settle(frame)
         except (FrameTooLarge, MalformedMessage, ProtocolError) as error:
             hint = "; it speaks TLS: write tls://host:port" if speaks_tls(data) else ""

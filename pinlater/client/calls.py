@@ -92,7 +92,8 @@ class Calls:
         wait: float = 0.0,
         **arguments: Any,
     ) -> Call[T]:
-        context = RequestContext(source=self.source, idempotencyKey=new_key() if has_key else None)
+        key = new_key() if has_key else None
+        context = RequestContext(source=self.source, idempotencyKey=key, hearsStopping=True)
         struct = arguments_of(method)(context=context, **arguments)
         return Call(method, struct, convert, safe_to_repeat, wait)
 

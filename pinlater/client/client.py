@@ -16,12 +16,12 @@ from pinlater.client.carrying import sendings
 from pinlater.client.handle import JobHandle
 from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
 from pinlater.client.pool import Pool
-from pinlater.client.retrying import policy, worth_repeating
+from pinlater.client.retrying import Tries, worth_repeating
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
 from pinlater.client.verbs import Verbs
 from pinlater.descriptor import JobDescriptor
-from pinlater.errors import PinLaterError, ProtocolError
+from pinlater.errors import PinLaterError
 from pinlater.job import Job
 
 T = TypeVar("T")
@@ -35,11 +35,12 @@ class Client(Verbs):
         with Client() as client:
             handle = client.enqueue(SendWelcomeEmail(user_id=42), delay=60)
 
-    A call that fails in a way that may pass is tried again, with growing, jittered waits: always when no server
-    could be reached or no shard of the store answered; when nobody knows whether it was carried out, only if a second
-    time does no harm (so never a dequeue), or if the server knows it again: enqueues, imports, retries and deletions
-    carry a key under which the store keeps their result for some minutes, so they are carried out once. ``timeout``
-    bounds all tries together, so that no call hangs.
+    A call that fails in a way that may pass is tried again, with growing, jittered waits of a quarter of a second at
+    most. What was certainly not carried out, as no server could be reached, it was stopping, or no shard of the store
+    answered, is tried until ``timeout`` is over: so a server that restarts fails no call. When nobody knows whether it
+    was carried out, it is tried ``retries`` times more, and only if a second time does no harm (so never a dequeue), or
+    if the server knows it again: enqueues, imports, retries and deletions carry a key under which the store keeps their
+    result for some minutes, so they are carried out once. ``timeout`` bounds all tries together, so that no call hangs.
 
     Args:
         servers: ``"host:port,tls://host:port,unix:/path"``, a list of these, ``"file:/path"`` (one a line, followed
@@ -47,7 +48,10 @@ class Client(Verbs):
         source: name to call in, part of every claim; None is ``<program>:<host>:<pid>``.
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
-        retries: further tries of a call.
+        retries: further tries of a call whose answer was lost. With 0, a call that any server has answered or may have
+            carried out is not tried again.
+        patience: seconds for which a call is tried again that was certainly not carried out; None: until ``timeout``
+            is over. A program that a person waits for may want to say sooner that no server is there.
         tracing: make a span of each ``enqueue`` and ``enqueue_many``, and let the jobs carry its context; see
             ``pinlater.tracing``.
         tls: files for servers at ``tls://host:port``; None is the environment's ``PINLATER_TLS_CA``,
@@ -66,6 +70,7 @@ class Client(Verbs):
         connect_timeout: float = 2.0,
         timeout: float = 5.0,
         retries: int = 3,
+        patience: float | None = None,
         tracing: bool = False,
         tls: TlsFiles | None = None,
     ) -> None:
@@ -73,6 +78,7 @@ class Client(Verbs):
         self._calls = Calls(source)
         self._timeout = timeout
         self._retries = retries
+        self._patience = patience
         self._sending = sendings(is_on=tracing)
 
     def __enter__(self) -> Self:
@@ -239,7 +245,7 @@ class Client(Verbs):
         try:
             return self._attempt(call, deadline)
         except PinLaterError as error:
-            if self._retries < 1 or not worth_repeating(call, error):
+            if not worth_repeating(call, error):
                 raise
             failure = error
         return self._repeat(call, deadline, failure)
@@ -258,6 +264,7 @@ class Client(Verbs):
     def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
         """Go on after the first try has failed; tenacity is told of it, and waits before the second."""
         failures = [failure]
+        tries = Tries(call, self._retries, self._patience, deadline)
 
         def attempt() -> T:
             if failures:
@@ -265,8 +272,7 @@ class Client(Verbs):
             return self._attempt(call, deadline)
 
         try:
-            return tenacity.Retrying(**policy(call, self._retries, deadline))(attempt)
-        except ProtocolError:  # the server keeps no results: it would carry the call out again
-            raise failure.with_traceback(None) from failure.__cause__
+            return tenacity.Retrying(**tries.policy())(attempt)
         except PinLaterError as error:  # tenacity's frames would hide the caller's line
-            raise error.with_traceback(None) from error.__cause__
+            verdict = tries.verdict(error)
+            raise verdict.with_traceback(None) from verdict.__cause__

@@ -12,12 +12,13 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from pinlater.client.address import Address
-from pinlater.client.sockets import connect, unavailable
+from pinlater.client.sockets import connect, stopping, unavailable
 from pinlater.client.tls import SecureSocket, TlsFiles
-from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable
+from pinlater.errors import CallTimeout, CallUnsendable, PinLaterError, ProtocolError, ServerUnavailable
 from pinlater.wire.codec import Codec
 from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
+from pinlater.wire.stopping import STOPPING
 
 MAX_REPLY_BYTES = 256 << 20
 """Largest reply taken. A dequeue may bring many large bodies; beyond this, the peer is no PinLater server."""
@@ -62,13 +63,14 @@ class Connection:
         self._replies: deque[bytes] = deque()
         self._sequence_id = 0
         self._open = True
+        self._is_stopping = False
         self._pid = os.getpid()
         _connections.add(self)
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be sent: not closed, and not the parent process's."""
-        return self._open and self._pid == os.getpid()
+        """Whether calls can be sent: not closed, the server goes on, and it is not the parent process's."""
+        return self._open and not self._is_stopping and self._pid == os.getpid()
 
     @property
     def in_flight(self) -> int:
@@ -149,6 +151,7 @@ class Connection:
         Raises:
             ServiceError: the server refused the call; the connection stays usable.
             CallTimeout: no reply in time; closed.
+            ServerStopping: the server has not carried the call out, and will not; closed.
             ServerUnavailable: the connection is lost; closed.
             ProtocolError: something else than the reply came; closed.
         """
@@ -178,6 +181,8 @@ class Connection:
         return self.receive(deadline - time.monotonic())
 
     def _check_open(self) -> None:
+        if self._is_stopping:
+            raise self._lost(ConnectionResetError())
         if not self.is_open:
             raise ServerUnavailable(f"{self.address}: the connection is closed, or of the parent process")
 
@@ -187,6 +192,8 @@ class Connection:
         except BlockingIOError:
             return 0
         except OSError as error:
+            with suppress(PinLaterError):
+                self._read()  # the server may have said that it would not take it
             raise self._lost(error) from error
 
     def _write_rest(self, rest: memoryview, deadline: float) -> None:
@@ -194,15 +201,18 @@ class Connection:
         while rest:
             if self._wait(deadline) & ~select.POLLOUT:
                 self._read()
+                self._check_open()
             rest = rest[self._write(rest) :]
         self._poll.modify(self._socket, select.POLLIN)
 
     def _read_reply(self, timeout: float) -> None:
-        self._check_open()
         deadline = time.monotonic() + timeout
+        self._check_open()
         while not self._replies:
             self._wait(deadline)
             self._read()
+            if not self._replies:
+                self._check_open()
 
     def _read(self) -> None:
         data = b""
@@ -215,11 +225,15 @@ class Connection:
         if not data:
             raise self._lost(ConnectionResetError("the server closed the connection"))
         try:
-            self._replies.extend(self._splitter.feed(data))
+            frames = self._splitter.feed(data)
         except FrameTooLarge as error:
             self.close()
             hint = "; it speaks TLS: write tls://host:port" if speaks_tls(data) else ""
             raise ProtocolError(f"{self.address} is no PinLater server: {error}{hint}") from error
+        if frames and frames[-1] == STOPPING:
+            self._is_stopping = True
+            frames.pop()
+        self._replies.extend(frames)
 
     def _wait(self, deadline: float) -> int:
         """Return the poll events of the socket."""
@@ -233,7 +247,7 @@ class Connection:
 
     def _lost(self, error: OSError) -> ServerUnavailable:
         self.close()
-        return unavailable(self.address, error)
+        return stopping(self.address) if self._is_stopping else unavailable(self.address, error)
 
     def __enter__(self) -> Self:
         return self

@@ -9,10 +9,19 @@ import tenacity
 
 from pinlater.client.calls import Call
 from pinlater.client.idempotency import may_have_been_carried_out
-from pinlater.errors import CallTimeout, NoHealthyShards, NotConnected, ServerUnavailable, ShardConnectionFailed
+from pinlater.errors import (
+    CallTimeout,
+    NoHealthyShards,
+    NotConnected,
+    PinLaterError,
+    ProtocolError,
+    ServerStopping,
+    ServerUnavailable,
+    ShardConnectionFailed,
+)
 
 _FIRST_WAIT_SECONDS = 0.05
-_LONGEST_WAIT_SECONDS = 2.0
+_LONGEST_WAIT_SECONDS = 0.25
 
 
 def worth_repeating(call: Call[Any], error: BaseException) -> bool:
@@ -21,7 +30,7 @@ def worth_repeating(call: Call[Any], error: BaseException) -> bool:
     What the client has to change is never repeated, what was not done always. When nobody knows, calls are that may be
     carried out twice, and those that the server knows again by their key.
     """
-    if isinstance(error, (NotConnected, NoHealthyShards)):
+    if isinstance(error, (NotConnected, ServerStopping, NoHealthyShards)):
         return True
     if not isinstance(error, (ServerUnavailable, CallTimeout, ShardConnectionFailed)):
         return False
@@ -29,28 +38,62 @@ def worth_repeating(call: Call[Any], error: BaseException) -> bool:
     return call.safe_to_repeat or call.has_key
 
 
-class _StopAt(tenacity.stop.stop_base):
-    """Stops when the next wait would reach beyond a moment."""
+class Tries:
+    """The tries of one call: whether there is another, when, and what to say if none succeeds.
 
-    def __init__(self, deadline: float) -> None:
-        self._deadline = deadline
+    Servers that restart are back within seconds. So a call that was certainly not carried out is made again until its
+    time is over; only lost answers are counted.
 
-    def __call__(self, retry_state: tenacity.RetryCallState) -> bool:
-        return time.monotonic() + (retry_state.upcoming_sleep or 0.0) >= self._deadline
-
-
-def policy(call: Call[Any], retries: int, deadline: float) -> dict[str, Any]:
-    """Return tenacity's settings for the tries of one call.
-
-    The waits double from 0.05 s to 2 s, with jitter, so that the clients of a restarted server do not come all
-    at once. No wait reaches beyond ``deadline`` (monotonic seconds); the last error is raised as it is.
+    Args:
+        call: to be made.
+        retries: further tries after lost answers; 0: none of what a server has answered, either.
+        patience: seconds for which a call is tried again that was not carried out; None: until ``deadline``.
+        deadline: monotonic seconds; no wait reaches beyond.
     """
-    wait = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS * 2, max=_LONGEST_WAIT_SECONDS)
-    floor = tenacity.wait_fixed(_FIRST_WAIT_SECONDS / 2)
 
-    return {
-        "retry": tenacity.retry_if_exception(lambda error: worth_repeating(call, error)),
-        "wait": floor + wait,
-        "stop": tenacity.stop_any(tenacity.stop_after_attempt(retries + 1), _StopAt(deadline)),
-        "reraise": True,
-    }
+    def __init__(self, call: Call[Any], retries: int, patience: float | None, deadline: float) -> None:
+        self._call = call
+        self._retries = retries
+        self._deadline = deadline
+        self._patient_until = deadline if patience is None else min(deadline, time.monotonic() + patience)
+        self._losses = 0
+        self._loss: PinLaterError | None = None
+
+    def policy(self) -> dict[str, Any]:
+        """Return tenacity's settings.
+
+        The waits grow to 0.25 s, with jitter, so that the clients of a restarted server do not come all at once.
+        """
+        wait = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS, max=_LONGEST_WAIT_SECONDS)
+        floor = tenacity.wait_fixed(_FIRST_WAIT_SECONDS / 2)
+        return {
+            "retry": tenacity.retry_if_exception(lambda error: worth_repeating(self._call, error)),
+            "wait": floor + wait,
+            "stop": self._are_over,
+            "reraise": True,
+        }
+
+    def _are_over(self, state: tenacity.RetryCallState) -> bool:
+        assert state.outcome is not None
+        error, next_at = state.outcome.exception(), time.monotonic() + state.upcoming_sleep
+        if isinstance(error, (NotConnected, ServerStopping)):
+            return next_at >= self._patient_until
+        if isinstance(error, NoHealthyShards):
+            return not self._retries or next_at >= self._patient_until
+        assert isinstance(error, PinLaterError)
+        self._loss = error
+        self._losses += 1
+        return self._losses > self._retries or next_at >= self._deadline
+
+    def verdict(self, error: PinLaterError) -> PinLaterError:
+        """Return what to raise after the last try has failed with ``error``.
+
+        It must not say that nothing was done if an earlier try may have done it.
+        """
+        if self._loss is None:
+            return error
+        if isinstance(error, ProtocolError):  # the server keeps no results: it would carry the call out again
+            return self._loss
+        if isinstance(error, (NotConnected, ServerStopping)):
+            return ServerUnavailable(f"{self._loss}; it may have been carried out. Tried again, then: {error}")
+        return error

@@ -11,7 +11,7 @@ from typing import Any
 
 from pinlater.client.address import Address
 from pinlater.client.tls import SecureSocket, TlsFiles
-from pinlater.errors import ConfigError, ServerUnavailable
+from pinlater.errors import ConfigError, ServerStopping, ServerUnavailable
 
 _KEEPALIVE_IDLE_SECONDS = 30
 _KEEPALIVE_INTERVAL_SECONDS = 10
@@ -95,6 +95,11 @@ def unavailable(address: Address, error: BaseException) -> ServerUnavailable:
     if isinstance(error, ssl.SSLError):
         return ServerUnavailable(f"{address}: {_tls_reason(error)}")
     return ServerUnavailable(f"{address}: {_reason(error).lower()}")
+
+
+def stopping(address: Address) -> ServerStopping:
+    """Return the error to raise for a call that a server has not carried out, since it stops."""
+    return ServerStopping(f"{address}: the server is stopping, and has not carried out the call")
 
 
 def _tls_reason(error: ssl.SSLError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 _CALL_SECONDS = 5.0
 _SEARCH_SECONDS = 10.0
+_PATIENCE_SECONDS = 1.0
+"""Who looks at a page wants to know soon that the server is away."""
+
 _CONNECTIONS = 4
 """So many calls of this process are under way at once, whoever looks."""
 
@@ -70,8 +74,9 @@ _ROUTES = [
 
 def make_app(options: Options) -> Starlette:
     """Return the dashboard."""
-    client = AsyncClient(options.server, source="dashboard", timeout=_CALL_SECONDS, retries=1, connections=_CONNECTIONS)
-    searcher = AsyncClient(options.server, source="dashboard", timeout=_SEARCH_SECONDS, retries=0, connections=1)
+    make = functools.partial(AsyncClient, options.server, source="dashboard", patience=_PATIENCE_SECONDS)
+    client = make(timeout=_CALL_SECONDS, retries=1, connections=_CONNECTIONS)
+    searcher = make(timeout=_SEARCH_SECONDS, retries=0, connections=1)
     board = make_board(options, client, searcher)
 
     @contextlib.asynccontextmanager

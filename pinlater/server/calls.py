@@ -1,11 +1,11 @@
-"""Answers and refusals of calls, below the level of PinLater's own error codes."""
+"""What a connection has to know of a call; answers and refusals, below the level of PinLater's own error codes."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from pinlater.wire.codec import PROTOCOL_ERROR
+from pinlater.wire.codec import PROTOCOL_ERROR, Call
 
 
 class Answer(NamedTuple):
@@ -43,3 +43,15 @@ def require(struct: Any, name: str) -> None:
 def missing(name: str) -> CallRefused:
     """Return the refusal that names an absent field."""
     return CallRefused(PROTOCOL_ERROR, f"required field {name} is missing")
+
+
+def may_wait(call: Call) -> bool:
+    """Whether a call may wait for jobs."""
+    request: Any = getattr(call.arguments, "request", None)
+    return bool(getattr(request, "waitMillis", None))
+
+
+def hears_stopping(call: Call) -> bool:
+    """Whether the client wants to be told when the connection ends since the server stops."""
+    context: Any = getattr(call.arguments, "context", None)
+    return bool(getattr(context, "hearsStopping", None))

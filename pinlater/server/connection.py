@@ -6,11 +6,11 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
 from pinlater.server.broker import Caller
-from pinlater.server.calls import Answer, CallRefused
+from pinlater.server.calls import Answer, CallRefused, hears_stopping, may_wait
 from pinlater.server.room import FREE_BYTES
 from pinlater.server.secure import HandshakeFailed, SecureTransport, speaks_tls
 from pinlater.server.seldom import Seldom
@@ -18,6 +18,7 @@ from pinlater.wire import messages as wire
 from pinlater.wire.codec import PROTOCOL_ERROR, Call, CallTooLarge, Codec, TakesLong
 from pinlater.wire.framing import FrameSplitter, FrameTooLarge
 from pinlater.wire.guard import MalformedMessage
+from pinlater.wire.stopping import STOPPING_FRAME
 
 if TYPE_CHECKING:
     from pinlater.server.peers import Peer
@@ -45,6 +46,10 @@ _LINGER_SECONDS = 1.0
 """A peer whose handshake failed has time to read why: closing over what it still sends would wipe that out."""
 
 
+_PARTING_SECONDS = 0.25
+"""When the server stops, a peer that has just connected has this long to call; one that is told of it, to close."""
+
+
 class Connection(asyncio.Protocol):
     """One client: its frames are answered one after the other, in order (wire contract §1).
 
@@ -69,6 +74,8 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Future[bool] | None = None
         self._unread_bytes = 0
         self._has_peer_ended = self._is_exact = False
+        self._hears_stopping: bool | None = None  # it has not called yet
+        self._is_over = False
         self._transport: asyncio.Transport | SecureTransport
         self._active_at = self._loop.time()
         self._frame_began_at: float | None = None
@@ -81,8 +88,11 @@ class Connection(asyncio.Protocol):
         self._peer = self._owner.opened(self, _address(network))
         if self._peer is None:
             network.abort()
-        elif self._tls is not None:
+            return
+        if self._tls is not None:
             self._transport = self._secure = SecureTransport(network, self._tls)
+        if self._owner.is_draining:
+            self.close_when_answered()
 
     def connection_lost(self, _: Exception | None) -> None:
         if self._peer is not None:
@@ -92,6 +102,8 @@ class Connection(asyncio.Protocol):
         self._release_writer(is_all_sent=False)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
         if self._secure is not None:
             data = self._decrypted(self._secure, data)
         if data:
@@ -149,6 +161,8 @@ class Connection(asyncio.Protocol):
     def _read_on_or_not(self) -> None:
         """Let the peer wait while it is too far ahead, does not read what it asked for, or there is no room."""
         is_unread = self._waits_for_room or self._writable is not None or len(self._frames) >= MAX_FRAMES_AHEAD
+        # Once the server stops, nothing more is taken from a peer who will be told so; then what it sends is dropped.
+        is_unread = (is_unread or (self._owner.is_draining and self._hears_stopping is True)) and not self._is_over
         if is_unread == self._is_unread or self._has_peer_ended or self._transport.is_closing():
             return
         self._is_unread = is_unread
@@ -233,6 +247,23 @@ class Connection(asyncio.Protocol):
     def close_when_answered(self) -> None:
         """Close now, or after the calls that have been received."""
         if self._serving is None:
+            self._leave()
+        else:
+            self._read_on_or_not()
+
+    def _leave(self) -> None:
+        """Close; as soon as the peer knows which of its calls are not carried out, if it wants to know."""
+        if self._has_peer_ended or self._hears_stopping is False or self._transport.is_closing():
+            self._transport.close()
+            return
+        if self._hears_stopping:
+            self._is_over = True
+            self._transport.write(STOPPING_FRAME)
+            self._read_on_or_not()
+        self._loop.call_later(_PARTING_SECONDS, self._part)
+
+    def _part(self) -> None:
+        if self._serving is None:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -270,7 +301,9 @@ class Connection(asyncio.Protocol):
         finally:
             self._serving = None
             self._active_at = self._loop.time()
-            if self._owner.is_draining or self._has_peer_ended:
+            if self._owner.is_draining:
+                self._leave()
+            elif self._has_peer_ended:
                 self._transport.close()
 
     def _next_call(self) -> Call | None:
@@ -308,10 +341,12 @@ class Connection(asyncio.Protocol):
     async def _answer(self, call: Call) -> Answer:
         """Carry out a call and send its answer; return it, since the peer may not read it to its end."""
         codec, method, sequence_id = self._owner.codec, call.method, call.sequence_id
+        if self._hears_stopping is None:
+            self._hears_stopping = hears_stopping(call)
         answer = Answer(None)
         try:
             answer = await self._carry_out(call)
-            if self._has_peer_ended and _may_wait(call):
+            if self._has_peer_ended and may_wait(call):
                 await _undo(answer)
                 answer = Answer(wire.PinLaterDequeueResponse())
             reply = codec.encode_reply(method, sequence_id, answer.success)
@@ -342,7 +377,7 @@ class Connection(asyncio.Protocol):
         return not self._transport.is_closing()  # it is if the peer is gone
 
     async def _carry_out(self, call: Call) -> Answer:
-        if _may_wait(call):  # waiting takes no slot
+        if may_wait(call):  # waiting takes no slot
             return await self._owner.service.call(call.method, call.arguments, self._caller)
         assert self._peer is not None
         async with self._peer.slots, self._owner.slots:  # its own first, so that it waits at its own cost
@@ -353,11 +388,6 @@ def _address(transport: asyncio.Transport | SecureTransport) -> str:
     """Return the host that a connection comes from; empty for a Unix socket."""
     name = transport.get_extra_info("peername")
     return str(name[0]) if isinstance(name, tuple) else ""
-
-
-def _may_wait(call: Call) -> bool:
-    request: Any = getattr(call.arguments, "request", None)
-    return bool(getattr(request, "waitMillis", None))
 
 
 async def _undo(answer: Answer) -> None:

@@ -27,6 +27,7 @@ class RequestContext:
     idempotencyKey: bytes | None
     isRepeat: bool | None
     keepResultMillis: int | None
+    hearsStopping: bool | None
     def __init__(
         self,
         source: str | None = ...,
@@ -34,6 +35,7 @@ class RequestContext:
         idempotencyKey: bytes | None = ...,
         isRepeat: bool | None = ...,
         keepResultMillis: int | None = ...,
+        hearsStopping: bool | None = ...,
     ) -> None: ...
 
 class PinLaterJob:

@@ -49,6 +49,9 @@ struct RequestContext {
   101: optional bool isRepeat,
   // For how long its result is kept, at most a day; absent = as the server is set up.
   102: optional i32 keepResultMillis,
+  // The client wants to be told when a server that stops closes the connection: by a message "stopping" (ONEWAY, sequence
+  // id 0, an empty struct) after its last reply. Calls without a reply by then were not carried out and will not be.
+  103: optional bool hearsStopping,
 }
 
 struct PinLaterJob {

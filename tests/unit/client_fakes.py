@@ -8,13 +8,14 @@ from pinlater.client.address import Address
 from pinlater.errors import ServiceError
 from pinlater.wire.codec import UNKNOWN_METHOD, Codec
 from pinlater.wire.framing import FrameSplitter
+from pinlater.wire.stopping import STOPPING_FRAME
 
 
 class FakeServer:
     """Answers every call with ``answer(call)``: a reply, a ServiceError to send, or one of the strings below.
 
     ``"silence"`` answers nothing, ``"hang up"`` closes the connection, ``"unknown"`` says UNKNOWN_METHOD,
-    bytes go out as they are.
+    ``"stopping"`` says that the server stops, and closes; bytes go out as they are.
     """
 
     def __init__(self, answer, address=("127.0.0.1", 0)):
@@ -46,6 +47,9 @@ class FakeServer:
                     self.calls.append(call)
                     answer = self.answer(call)
                     if answer == "hang up":
+                        return
+                    if answer == "stopping":
+                        sock.sendall(STOPPING_FRAME)
                         return
                     if answer != "silence":
                         sock.sendall(_encode(codec, call, answer))

@@ -1,6 +1,7 @@
 """The asyncio client: side by side, bounded, deadlines, cancellation, loops, bulk."""
 
 import asyncio
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -43,8 +44,8 @@ def after(failures, answer):
 def serve():
     servers = []
 
-    def start(answer):
-        servers.append(FakeServer(answer))
+    def start(answer, **options):
+        servers.append(FakeServer(answer, **options))
         return servers[-1]
 
     yield start
@@ -113,14 +114,32 @@ def test_it_fails_over(serve):
         assert run(client_of(free_address(), server), lambda client: client.queue_names()) == {"q"}
 
 
+def test_a_server_that_comes_back_in_time_is_found(serve):
+    address = free_address()
+    threading.Timer(1.5, lambda: serve(lambda _: {"q"}, address=address)).start()
+    assert run(client_of(address, retries=0, timeout=60), lambda client: client.queue_names()) == {"q"}
+
+
+def test_one_who_has_less_patience_is_told_sooner_that_nobody_is_there():
+    with pytest.raises(NotConnected):
+        run(client_of(free_address(), timeout=3600, patience=0.2), lambda client: client.queue_names())
+
+
+def test_what_a_server_that_stops_has_not_carried_out_is_made_again_whatever_it_is(serve):
+    server = serve(after(["stopping"] * 6, lambda _: PinLaterDequeueResponse({"d": b"x"})))
+    jobs = run(client_of(server, retries=0, timeout=60), lambda client: client.dequeue_jobs("q", 1))
+    assert [job.descriptor for job in jobs] == ["d"]
+    assert len(server.calls) == 7
+
+
 def test_nobody_there_is_unavailable():
     with pytest.raises(ServerUnavailable, match="connection refused"):
-        run(client_of(free_address(), retries=1), lambda client: client.queue_names())
+        run(client_of(free_address(), timeout=0.5), lambda client: client.queue_names())
 
 
 def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
     with pytest.raises(NotConnected) as caught:
-        run(client_of(free_address()), lambda client: client.queue_names())
+        run(client_of(free_address(), timeout=0.5), lambda client: client.queue_names())
     files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
     assert files[0] == Path(__file__)
     assert [file for file in files if "tenacity" in file.parts] == []
@@ -222,7 +241,7 @@ def test_many_jobs_are_stored_in_order(serve, jobs):
     assert len(server.connections) == 1
 
 
-@pytest.mark.parametrize("failure", ["hang up", NoHealthyShards("none")])
+@pytest.mark.parametrize("failure", ["hang up", "stopping", NoHealthyShards("none")])
 def test_a_failure_in_the_middle_loses_nothing(serve, failure):
     seen = []
 

@@ -19,7 +19,9 @@ from pinlater.errors import (
     ServerUnavailable,
     ShardConnectionFailed,
 )
+from pinlater.wire.codec import Codec
 from pinlater.wire.messages import PinLaterDequeueResponse, PinLaterEnqueueResponse, PinLaterJobInfo
+from pinlater.wire.stopping import STOPPING_FRAME
 from tests.unit.client_fakes import FakeServer, free_address
 
 
@@ -103,8 +105,8 @@ def test_a_store_that_was_away_is_asked_again(serve, refusal):
 
 
 def test_retries_are_bounded_and_the_last_error_is_raised(serve):
-    server = serve(lambda _: NoHealthyShards("none"))
-    with client_of(server, retries=2) as client, pytest.raises(NoHealthyShards):
+    server = serve(lambda _: ShardConnectionFailed("gone"))
+    with client_of(server, retries=2) as client, pytest.raises(ShardConnectionFailed):
         client.count("q", JobState.PENDING)
     assert len(server.calls) == 3
 
@@ -190,7 +192,7 @@ def test_it_fails_over_when_its_server_dies(serve):
 
 def test_nobody_there_names_every_server():
     first, second = free_address(), free_address()
-    with client_of(first, second, retries=1) as client, pytest.raises(ServerUnavailable) as caught:
+    with client_of(first, second, timeout=0.5) as client, pytest.raises(ServerUnavailable) as caught:
         client.queue_names()
     assert f"{first}: connection refused" in caught.value.reasons
     assert f"{second}: connection refused" in caught.value.reasons
@@ -198,7 +200,7 @@ def test_nobody_there_names_every_server():
 
 def test_the_last_line_of_a_traceback_says_what_to_do():
     address = free_address()
-    with client_of(address) as client, pytest.raises(NotConnected) as caught:
+    with client_of(address, timeout=0.5) as client, pytest.raises(NotConnected) as caught:
         client.queue_names()
     assert str(caught.value) == (
         f"cannot reach {address}: connection refused; is pinlater-server running? "
@@ -208,18 +210,65 @@ def test_the_last_line_of_a_traceback_says_what_to_do():
 
 
 def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
-    with client_of(free_address()) as client, pytest.raises(NotConnected) as caught:
+    with client_of(free_address(), timeout=0.5) as client, pytest.raises(NotConnected) as caught:
         client.queue_names()
     files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
     assert files[0] == Path(__file__)
     assert [file for file in files if "tenacity" in file.parts or file.parent.name == "futures"] == []
 
 
-def test_a_server_that_comes_back_in_time_is_found(serve):
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_server_that_comes_back_in_time_is_found(serve, retries):
     address = free_address()
-    threading.Timer(0.15, lambda: serve(lambda _: {"q"}, address=address)).start()
-    with client_of(address, retries=30, timeout=20) as client:
+    threading.Timer(1.5, lambda: serve(lambda _: {"q"}, address=address)).start()
+    with client_of(address, retries=retries, timeout=60) as client:
         assert client.queue_names() == {"q"}
+
+
+def test_one_who_has_less_patience_is_told_sooner_that_nobody_is_there():
+    with client_of(free_address(), timeout=3600, patience=0.2) as client, pytest.raises(NotConnected):
+        client.queue_names()
+
+
+def test_a_store_that_is_away_for_long_is_asked_until_the_timeout(serve):
+    server = serve(after([NoHealthyShards("none")] * 6, lambda _: 5))
+    with client_of(server, retries=1, timeout=60) as client:
+        assert client.count("q", JobState.PENDING) == 5
+
+
+def test_without_retries_what_a_server_has_answered_is_not_asked_again(serve):
+    server = serve(lambda _: NoHealthyShards("none"))
+    with client_of(server, retries=0) as client, pytest.raises(NoHealthyShards):
+        client.count("q", JobState.PENDING)
+    assert len(server.calls) == 1
+
+
+def test_what_a_server_that_stops_has_not_carried_out_is_made_again_whatever_it_is(serve):
+    server = serve(after(["stopping"] * 6, lambda _: PinLaterDequeueResponse({"d": b"x"})))
+    with client_of(server, retries=0, timeout=60) as client:
+        assert [job.descriptor for job in client.dequeue_jobs("q", 1)] == ["d"]
+    assert len(server.calls) == 7
+
+
+def test_an_answer_that_comes_with_the_end_counts_and_the_connection_is_not_used_again(serve):
+    reply = Codec().encode_reply("dequeueJobs", 1, PinLaterDequeueResponse({"d": b"x"}))
+    server = serve(after([reply + STOPPING_FRAME], lambda _: PinLaterDequeueResponse()))
+    with client_of(server, retries=0) as client:
+        assert [job.descriptor for job in client.dequeue_jobs("q", 1)] == ["d"]
+        assert client.dequeue_jobs("q", 1) == []
+    assert len(server.connections) == 2
+
+
+def test_it_does_not_say_that_nothing_was_done_after_an_answer_was_lost(serve):
+    def answer(_):
+        server.close()
+        return "hang up"
+
+    server = serve(answer)
+    with client_of(server, timeout=1) as client, pytest.raises(ServerUnavailable, match="may have been") as caught:
+        client.enqueue_jobs("q", [NewJob(b"x")])
+    assert not isinstance(caught.value, NotConnected)
+    assert "connection refused" in str(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -338,7 +387,7 @@ def test_the_iterable_is_not_read_far_ahead(serve):
     assert len(drawn) == 100
 
 
-@pytest.mark.parametrize("failure", ["hang up", NoHealthyShards("none"), b"\0\0\0\4junk"])
+@pytest.mark.parametrize("failure", ["hang up", "stopping", NoHealthyShards("none"), b"\0\0\0\4junk"])
 def test_a_failure_in_the_middle_loses_nothing(serve, failure):
     seen = []
 

@@ -13,11 +13,13 @@ from pinlater.server.settings import Settings
 from pinlater.server.transport import Transport
 from pinlater.wire import messages as wire
 from pinlater.wire.codec import MANY_ELEMENTS, Codec
+from pinlater.wire.stopping import STOPPING_FRAME
 
 
-def enqueue_call(jobs, body=b""):
+def enqueue_call(jobs, body=b"", **context):
     request = wire.PinLaterEnqueueRequest("q", [wire.PinLaterJob(body)] * jobs)
-    return Codec().encode_call("enqueueJobs", 1, wire.arguments_of("enqueueJobs")(wire.RequestContext("me"), request))
+    arguments = wire.arguments_of("enqueueJobs")(wire.RequestContext("me", **context), request)
+    return Codec().encode_call("enqueueJobs", 1, arguments)
 
 
 class Network(asyncio.Transport):
@@ -231,3 +233,99 @@ def test_much_is_done_in_a_thread_and_little_at_once():
     here = threading.get_ident()
     assert asyncio.run(where(MANY_ELEMENTS)) == here
     assert asyncio.run(where(MANY_ELEMENTS + 1)) != here
+
+
+# When the server stops
+
+
+@pytest.fixture
+def leave(run):
+    """Run a coroutine function with a service, a connection, its network, and a function that lets the server stop."""
+
+    def leave(act):
+        async def both(calls, connect):
+            connection, network = connect(), Network()
+            connection.connection_made(network)
+
+            def stop():
+                connection._owner.is_draining = True
+                connection.close_when_answered()
+
+            await act(calls, connection, network, stop)
+
+        run(both)
+
+    return leave
+
+
+def test_a_client_that_wants_to_know_is_told_which_calls_are_not_carried_out(leave):
+    async def act(calls, connection, network, stop):
+        connection.data_received(enqueue_call(1, hearsStopping=True))
+        await settled(calls, 1)
+        stop()
+        assert network.sent[-1] == STOPPING_FRAME
+        connection.data_received(enqueue_call(1, hearsStopping=True))
+        while not network.is_closed:
+            await asyncio.sleep(0.01)
+        assert calls.begun == 1
+        assert len(network.sent) == 2
+
+    leave(act)
+
+
+def test_calls_that_have_come_are_answered_first(leave):
+    async def act(calls, connection, network, stop):
+        calls.go_on.clear()
+        connection.data_received(enqueue_call(1, hearsStopping=True) * 3)
+        await settled(calls, 1)
+        stop()
+        assert network.sent == []
+        calls.go_on.set()
+        await settled(calls, 3)
+        assert [sent == STOPPING_FRAME for sent in network.sent] == [False, False, False, True]
+
+    leave(act)
+
+
+def test_any_other_client_is_sent_nothing_that_it_does_not_know(leave):
+    async def act(calls, connection, network, stop):
+        connection.data_received(enqueue_call(1))
+        await settled(calls, 1)
+        stop()
+        assert network.is_closed
+        assert len(network.sent) == 1
+
+    leave(act)
+
+
+def test_the_first_call_of_one_that_has_just_connected_is_answered(leave):
+    async def act(calls, connection, network, stop):
+        stop()
+        assert not network.is_closed
+        connection.data_received(enqueue_call(1, hearsStopping=True))
+        await settled(calls, 1)
+        assert network.sent[1:] == [STOPPING_FRAME]
+
+    leave(act)
+
+
+def test_one_that_has_just_connected_and_does_not_call_is_let_go(leave):
+    async def act(calls, connection, network, stop):
+        stop()
+        while not network.is_closed:
+            await asyncio.sleep(0.01)
+        assert (calls.begun, network.sent) == (0, [])
+
+    leave(act)
+
+
+def test_what_is_accepted_last_does_not_stay(run):
+    async def act(_, connect):
+        owner = connect()._owner
+        owner.is_draining = True
+        late, network = Connection(owner), Network()
+        late.connection_made(network)
+        while not network.is_closed:
+            await asyncio.sleep(0.01)
+
+    run(act)

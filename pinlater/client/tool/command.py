@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pinlater.client.servers import ServerSet
 
 COMMON = ("servers", "tls_ca", "tls_cert", "tls_key", "timeout", "as_json")
+PATIENCE_SECONDS = 1.0
+"""A person waits: that no server is there is said soon, and not after the time for an answer."""
+
+_HURRIED_SECONDS = 1.0
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -39,11 +43,18 @@ class Session:
     timeout: float = 10.0
     as_json: bool = False
 
-    def client(self) -> Client:
-        """Return a client; only now is Thrift loaded, so that help is quick."""
+    def client(self, servers: str | None = None) -> Client:
+        """Return a client of the servers that were named, or of others; only now is Thrift loaded: help is quick."""
         from pinlater.client.client import Client
 
-        return Client(self.server_set(), timeout=self.timeout)
+        return Client(self.server_set(servers), timeout=self.timeout, patience=PATIENCE_SECONDS)
+
+    def hurried_client(self) -> Client:
+        """Return a client for what is of use within a second, or not at all."""
+        from pinlater.client.client import Client
+
+        servers = self.server_set()
+        return Client(servers, timeout=_HURRIED_SECONDS, connect_timeout=_HURRIED_SECONDS / 2, retries=0, patience=0)
 
     def server_set(self, servers: str | None = None) -> ServerSet:
         """Return the servers that were named, or others, with the files for TLS."""

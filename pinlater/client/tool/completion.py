@@ -8,7 +8,6 @@ from click.shell_completion import CompletionItem, get_completion_class
 from pinlater.client.tool.command import Session, command
 
 _SHELLS = ("bash", "zsh", "fish")
-_SECONDS = 1.0
 
 
 @command(
@@ -35,12 +34,11 @@ def completion(context: click.Context, shell: str) -> None:
 
 def complete_queues(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the queues whose names begin so; none if that cannot be found out quickly."""
-    from pinlater.client.client import Client
     from pinlater.errors import PinLaterError
 
     session = context.find_object(Session) or Session()
     try:
-        with Client(session.server_set(), timeout=_SECONDS, connect_timeout=_SECONDS / 2, retries=0) as client:
+        with session.hurried_client() as client:
             names = client.queue_names()
     except PinLaterError:
         return []

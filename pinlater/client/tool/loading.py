@@ -15,7 +15,7 @@ import click
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.client.records import Ack, NewJob
-from pinlater.client.tool.command import Session
+from pinlater.client.tool.command import PATIENCE_SECONDS, Session
 from pinlater.client.tool.latencies import Latencies
 from pinlater.client.tool.output import print_fields, print_json
 from pinlater.errors import PinLaterError
@@ -70,8 +70,13 @@ class _Load:
     async def run(self) -> None:
         """Run all workers to the end, or until ^C."""
         plan = self._plan
-        servers, timeout = self._session.server_set(), self._session.timeout
-        async with AsyncClient(servers, timeout=timeout, connections=plan.concurrency) as client:
+        client = AsyncClient(
+            self._session.server_set(),
+            timeout=self._session.timeout,
+            patience=PATIENCE_SECONDS,
+            connections=plan.concurrency,
+        )
+        async with client:
             started = time.monotonic()
             workers = [asyncio.create_task(self._work(client)) for _ in range(plan.concurrency)]
             reporter = asyncio.create_task(self._report())

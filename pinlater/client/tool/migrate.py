@@ -53,10 +53,9 @@ def migrate_queue(
     name = new_name or queue
     if not QUEUE_NAME.fullmatch(name):
         raise click.UsageError(f"--new-name {name}: a queue's name has letters, digits and underscore only.")
-    from pinlater.client.client import Client
     from pinlater.client.migration import Migration
 
-    with session.client() as source, Client(session.server_set(target), timeout=session.timeout) as other:
+    with session.client() as source, session.client(target) as other:
         other.create_queue(name)
         migration = Migration(source, other, queue, name, with_succeeded=succeeded)
         running = _carry_over(migration, copy=copy, patience_seconds=patience)

@@ -11,20 +11,17 @@ from pinlater.errors import PinLaterError
 if TYPE_CHECKING:
     from pinlater.client.tool.command import Session
 
-_SECONDS = 1.0
 _MOST = 3
 _NAMED = re.compile(r"no queue '(\w+)'", re.ASCII)
 
 
 def near_queues(session: Session, error: str) -> list[str]:
     """Return the queues whose names come near the one that an error is about; none if that cannot be found out."""
-    from pinlater.client.client import Client
-
     named = _NAMED.search(error)
     if named is None:
         return []
     try:
-        with Client(session.server_set(), timeout=_SECONDS, connect_timeout=_SECONDS / 2, retries=0) as client:
+        with session.hurried_client() as client:
             names = client.queue_names()
     except PinLaterError:
         return []

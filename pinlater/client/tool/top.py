@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinlater.client.tool.command import Session, command
+from pinlater.client.tool.command import PATIENCE_SECONDS, Session, command
 from pinlater.client.tool.completion import complete_queues
 from pinlater.client.tool.output import aligned, duration, print_json, visible
 from pinlater.errors import PinLaterError, QueueNotFound
@@ -62,7 +62,8 @@ def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: 
 def _client(session: Session) -> AsyncClient:
     from pinlater.client.async_client import AsyncClient
 
-    return AsyncClient(session.server_set(), timeout=session.timeout, connections=8)
+    servers, timeout = session.server_set(), session.timeout
+    return AsyncClient(servers, timeout=timeout, patience=PATIENCE_SECONDS, connections=8)
 
 
 async def _look_once(session: Session, queues: Sequence[str]) -> list[QueueLook]:
