@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from pinlater.errors import NoHealthyShards, ShardConnectionFailed
+from pinlater.descriptor import JobDescriptor
+from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.server.backends.fleet import ShardUnreachable
 from pinlater.server.backends.records import IdempotencyKey
 from tests.support.bench import new_job
@@ -149,3 +150,73 @@ def test_one_shard_alone_is_not_asked_twice():
     with pytest.raises(NoHealthyShards):
         bench.enqueue_jobs("q", [new_job()], once=again(new_key()))
     bench.end()
+
+
+REFUSED = UnknownError("shard 2 could not carry this out, nothing was changed: its disk is full")
+
+
+def refusing(monkeypatch, shard, verb, error):
+    """Let a shard answer, and refuse one verb."""
+
+    async def refuse(*_arguments, **_options):
+        raise error
+
+    monkeypatch.setattr(shard, verb, refuse)
+
+
+@pytest.mark.parametrize("error", [REFUSED, GONE, LOST])
+@pytest.mark.parametrize("refuser", ["1", "2", "3"])
+def test_a_batch_of_which_a_shard_refuses_its_part_says_what_is_stored_and_can_be_completed(
+    bench, monkeypatch, refuser, error
+):
+    jobs = [new_job(b"%d" % number, unique_key=f"key {number}") for number in range(30)]
+    key = new_key()
+    with monkeypatch.context() as patch:
+        refusing(patch, bench.shards[refuser], "enqueue_jobs", error)
+        with pytest.raises(type(error) if error is REFUSED else ShardConnectionFailed) as refused:
+            bench.enqueue_jobs("q", jobs, once=key)
+    count = stored(bench)
+    if count:
+        assert not isinstance(refused.value, ShardUnreachable), "which would mean that nothing was stored"
+        assert str(refused.value).startswith(
+            f"{count} of the 30 jobs are stored, the others are not; make the same call"
+        )
+        assert str(refused.value).endswith(str(error))
+    else:
+        assert refused.value is error
+    names = bench.enqueue_jobs("q", jobs, once=again(key))
+    assert stored(bench) == 30
+    assert len(set(names)) == 30
+
+
+def test_some_shard_comes_after_another(bench, monkeypatch):
+    """Or the test above would not see a batch that is stored in part."""
+    jobs = [new_job(unique_key=f"key {number}") for number in range(30)]
+    counts = []
+    for refuser in bench.shards.values():
+        before = stored(bench)
+        with monkeypatch.context() as patch:
+            refusing(patch, refuser, "enqueue_jobs", REFUSED)
+            with pytest.raises(UnknownError):
+                bench.enqueue_jobs("q", jobs, once=new_key())
+        counts.append(stored(bench) - before)
+    assert sum(map(bool, counts)) == 2
+
+
+def test_a_retry_that_a_later_shard_refuses_says_what_was_done(bench, monkeypatch):
+    for _ in range(20):
+        before = sum(shard.failed for shard in bench.shards.values())
+        with monkeypatch.context() as patch:
+            refusing(patch, bench.shards["2"], "retry_failed_jobs", REFUSED)
+            with pytest.raises(UnknownError) as refused:
+                bench.retry_failed_jobs("q", 1, 1, None, 100, once=new_key())
+        moved = before - sum(shard.failed for shard in bench.shards.values())
+        assert str(refused.value).startswith(f"{moved} jobs were changed on other shards") == bool(moved)
+        set_all(bench, failed=3)
+
+
+def test_a_deletion_by_name_that_a_shard_refuses_says_what_was_done(bench, monkeypatch):
+    jobs = [JobDescriptor.parse(f"q:s{number % 3 + 1}:p1:{number}") for number in range(9)]
+    refusing(monkeypatch, bench.shards["2"], "delete_these_jobs", REFUSED)
+    with pytest.raises(UnknownError, match=r"^6 of the 9 jobs were changed, on other shards"):
+        bench.delete_these_jobs("q", jobs, 0)

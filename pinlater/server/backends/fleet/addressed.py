@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.descriptor import JobDescriptor
-from pinlater.errors import QueueNotFound, UnknownError
+from pinlater.errors import QueueNotFound, ServiceError, UnknownError
 from pinlater.server.backends.fleet.asking import Call
+from pinlater.server.backends.fleet.partly import partly
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard
 from pinlater.server.backends.records import Ack, Checkpoint, JobRecord, Settled
@@ -93,10 +94,13 @@ async def count(
         *(member.ask(lambda shard: call(shard, groups[shard.name])) for member in members), return_exceptions=True
     )
     missing = [result for result in results if isinstance(result, QueueNotFound)]
+    done = sum(result for result in results if not isinstance(result, BaseException))
     for error in results:
         if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
+            if done and isinstance(error, ServiceError):
+                raise partly(error, f"{done} of the {len(jobs)} jobs were changed, on other shards") from error
             raise error
-    return sum(result for result in results if not isinstance(result, BaseException))
+    return done
 
 
 def _by_shard(items: Iterable[_I]) -> dict[str, list[_I]]:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.server.backends.fleet.asking import ask_in_turn
 from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.partly import partly
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard, ShardUnreachable
 from pinlater.server.backends.records import IdempotencyKey
@@ -48,7 +49,12 @@ async def up_to(roster: Roster, which: Limit, change: Change) -> int:
     if left > 0 or not before:
         # Who has a key is told that nobody knows, and comes again; others have no way to find out.
         passing = ShardConnectionFailed if which.once is None else ShardUnreachable
-        await ask_in_turn(roster.well(), ask, is_enough, passing=passing, is_long=True)
+        try:
+            await ask_in_turn(roster.well(), ask, is_enough, passing=passing, is_long=True)
+        except ServiceError as error:
+            if left == which.limit:
+                raise
+            raise partly(error, f"{which.limit - left} jobs were changed on other shards") from error
     return which.limit - left
 
 

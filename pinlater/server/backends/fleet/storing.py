@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pinlater.errors import ServiceError
 from pinlater.server.backends.fleet.asking import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.fleet.member import Member
+from pinlater.server.backends.fleet.partly import partly
 from pinlater.server.backends.fleet.roster import Roster
 from pinlater.server.backends.fleet.shard import Shard, ShardUnreachable
 from pinlater.server.backends.records import IdempotencyKey
@@ -65,7 +66,8 @@ async def store(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str
     Jobs without a unique key go to one shard, whichever answers. One with a key goes to the shard that the key says and
     to no other, so that it is unique as long as the shards stay the same. Nothing is stored before all these shards
     have shown that they answer. Those with keys go first: should the call fail half-way all the same and be made again,
-    then what was stored is there by its key, and nothing is stored twice.
+    then what was stored is there by its key, and nothing is stored twice. The error says so: a shard may answer and
+    refuse its part all the same, and what others stored may be running by then, so it is not taken back.
 
     When the call is sent again, all shards that answer are asked first whether they have the jobs. A shard that took
     them and is away by then cannot say so, and they are stored once more: rather twice than never.
@@ -87,12 +89,26 @@ async def store(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str
         await _check_that_all_answer([member for member, _ in groups if member is not None])
     for member, places in groups:
         part = given.part(places)
-        stored = await (
-            _store_anywhere(roster, part, call) if member is None else _store_at(roster, member, part, call)
-        )
+        try:
+            stored = await (
+                _store_anywhere(roster, part, call) if member is None else _store_at(roster, member, part, call)
+            )
+        except ServiceError as error:
+            raise _stored_in_part(error, names) from error
         for place, name in zip(places, stored, strict=True):
             names[place] = name
     return names
+
+
+def _stored_in_part(error: ServiceError, names: Sequence[str]) -> ServiceError:
+    count = sum(map(bool, names))
+    if not count:
+        return error
+    return partly(
+        error,
+        f"{count} of the {len(names)} jobs are stored, the others are not; make the same call again when its cause is "
+        "mended: by their unique keys, none of these is stored twice while it waits or runs",
+    )
 
 
 async def _check_that_all_answer(members: Sequence[Member]) -> None:
