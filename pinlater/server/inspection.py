@@ -36,7 +36,7 @@ MAX_LOOK_UP_JOBS = 10_000
 
 _SCANNED_AT_ONCE = 500
 _LARGEST_JOB_BYTES = 4 * (MAX_STATUS_CHARACTERS + MAX_UNIQUE_KEY_CHARACTERS + rules.MAX_SOURCE_CHARACTERS) + 2000
-"""A job of a scan takes no more in an answer: four bytes for each character of a text, and a little for the rest."""
+"""Most bytes that a job of a scan takes in an answer: four for each character of a text, and some for the rest."""
 
 _AT_ONCE, _BODIES_AT_ONCE = 1000, 64
 """Jobs that are looked up before their size is looked at."""
@@ -125,8 +125,8 @@ class Inspection:
     ) -> tuple[list[wire.PinLaterJobInfo], Position | None]:
         """Return up to ``limit`` jobs, as many as an answer holds, and where the next ones begin; None: nowhere.
 
-        They are read by the hundreds, so that jobs with long statuses do not fill the memory. A search of bodies is not
-        gone on with: it has had its time.
+        They are read by the hundreds, so that jobs with long statuses do not fill the memory. A search of bodies reads
+        one page only: its time limit is that of one call to the store.
         """
         found: list[wire.PinLaterJobInfo] = []
         room = self._max_bytes
@@ -162,7 +162,7 @@ class Inspection:
 
     @asynccontextmanager
     async def _turn(self, which: JobFilter) -> AsyncIterator[None]:
-        """Let one body pattern after the other be compiled and searched for: dear ones leave no thread to others."""
+        """Compile and search for one body pattern at a time: expensive ones would take all threads."""
         if not which.body_regex:
             yield
             return

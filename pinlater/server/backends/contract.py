@@ -40,14 +40,14 @@ from pinlater.server.backends.records import (
 
 
 class LookPauses(NamedTuple):
-    """Seconds between two looks at a queue that somebody waits for: while jobs come, and when none has for long."""
+    """Seconds between two polls of a queue that dequeues wait for: while jobs come, and when none has come for long."""
 
     shortest: float
     longest: float
 
 
 LOOK_OFTEN = LookPauses(0.02, 1.5)
-"""At stores that tell nobody of new jobs."""
+"""For stores that do not announce new jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Capabilities:
         name: of the store, for people.
         is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
             served in the transaction that stores the job; nobody else writes to the store.
-        look_pauses: how often to look for jobs though nothing was heard of any.
+        look_pauses: how often to poll for jobs that were not announced.
     """
 
     name: str
@@ -122,8 +122,8 @@ class Backend(Protocol):
     ) -> Dequeued:
         """PENDING and due -> IN_PROGRESS under ``claim``, up to ``limit`` jobs and ``max_bytes``, but at least one.
 
-        What is returned is committed. If nobody knows whether it is, that is an error, and the store sees to it that
-        the jobs are PENDING again, no attempt spent, as soon as it can.
+        What is returned is committed. If it is unknown whether the commit succeeded, the call raises, and the store
+        makes the jobs PENDING again, no attempt spent, as soon as it can.
         Never more than bring the queue's IN_PROGRESS jobs to ``max_running``, whoever claimed them.
         """
 
@@ -157,7 +157,7 @@ class Backend(Protocol):
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING.
 
-        Queues that are not there are left out. However many queues there are, it is one look at the store.
+        Queues that do not exist are left out. It is one query, however many queues there are.
         """
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
@@ -175,8 +175,8 @@ class Backend(Protocol):
     ) -> int:
         """FAILED -> PENDING with ``attempts`` remaining, the oldest first. Return how many.
 
-        In steps, between which others have their turn, and each job for one call only: less than the limit means that
-        there are no more.
+        Done in steps, so that other calls are served in between. A job is changed by one call only, so less than the
+        limit means that no more jobs match.
         """
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:

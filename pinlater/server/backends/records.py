@@ -14,7 +14,7 @@ MAX_QUEUE_NAME_CHARACTERS = 58
 """Longest queue name that every store can keep (MySQL: ``plq_<shard>_<name>`` has to fit into 64)."""
 
 MAX_ANSWER_BYTES = 16_000_000
-"""What a dequeue hands out at most, unless told otherwise, so that its answer fits into a frame."""
+"""Most bytes of jobs that a dequeue hands out by default, so that its answer fits into a frame."""
 
 MAX_UNIQUE_KEY_CHARACTERS = 200
 """Longest unique key that every store can index."""
@@ -23,7 +23,7 @@ JOB_OVERHEAD_BYTES = 300
 """Of a job in a dequeue's answer, beside its body: descriptor twice, claim, numbers."""
 
 IDEMPOTENCY_KEY_BYTES = 16
-"""Length of what calls are known by; those that begin with the time stand side by side in a store."""
+"""Length of an idempotency key. Keys that begin with the time are appended to an index, which is cheap."""
 
 MAX_WORKER_ID_CHARACTERS = 200
 """Longest id of a worker that every store can index."""
@@ -38,8 +38,8 @@ class CommitStats(NamedTuple):
     Attributes:
         requests: that it carried.
         seconds: how long it took.
-        is_failed: it was not committed, or nobody knows whether it was. Other transactions were not the reason.
-        claims_undone: jobs that had been claimed for an answer that was never given, and are pending again.
+        is_failed: it was not committed, or that is unknown. Conflicts with other transactions do not count.
+        claims_undone: claimed jobs that were made pending again, because the dequeue could not be answered.
     """
 
     requests: int
@@ -60,7 +60,7 @@ class NewJob(NamedTuple):
 
 
 class IdempotencyKey(NamedTuple):
-    """What a call is known by when it is sent again.
+    """The key by which a store recognises a call that is sent again.
 
     Attributes:
         value: ``IDEMPOTENCY_KEY_BYTES`` bytes that no other call has.
@@ -111,8 +111,8 @@ class Claim(NamedTuple):
         descriptor: the claim's token.
         lease_ms: how long it lasts without a sign of life.
         coverage: share of the shards that are asked, taken at random; rounded half up.
-        held: jobs that the shard has handed out under it already, if the same dequeue asks it once more. Should that
-            answer get lost, they are not given back with the others.
+        held: jobs that the shard has handed out under this claim already, when the same dequeue asks it again. If the
+            second answer is lost, these are not given back.
     """
 
     descriptor: str

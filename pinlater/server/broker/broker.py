@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 SHORTEST_BELIEF_SECONDS = 30.0
-"""A queue that was found empty is believed to be so at least until a dequeue has asked for thousands of others."""
+"""A queue that was found empty is taken as empty for at least so long: a dequeue of thousands asks each just once."""
 
 
 class Broker:
@@ -57,7 +57,7 @@ class Broker:
         self._limits = limits
         self._now_ms = now_ms
         self._observe = observe
-        # Looks renew what is believed: if one or two of them fail, the next ones may still.
+        # Each poll that finds nothing extends this time; one or two polls may fail before it is over.
         belief_seconds = max(SHORTEST_BELIEF_SECONDS, 2 * backend.capabilities.look_pauses.longest)
         self._parking = Parking(now_ms, belief_seconds)
         self._handing_out = HandingOut(backend, limits, self._parking, now_ms, observe)
@@ -76,7 +76,7 @@ class Broker:
             self._observe(operation, time.perf_counter() - started)
 
     async def _doubting(self, queue: str, call: Awaitable[_T]) -> _T:
-        """Believe nothing of the queue when a call fails: it may have been carried out, or have kept jobs waiting."""
+        """Await a call; if it fails, no longer take the queue as empty: the call may have been carried out."""
         try:
             return await call
         except QueueNotFound:

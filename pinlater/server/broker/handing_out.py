@@ -1,4 +1,4 @@
-"""Handing out: dequeues claim from their queues in turn, and wait for what is not there."""
+"""Dequeues: claim from the queues one after the other, and wait while there are no jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HELD_MS = 500
 """When a limit of running jobs held jobs back, look again after this."""
 
 _LONG_WAIT_SECONDS = 2.0
-"""Who waits for less is answered by the store, where others may have stored jobs: a job that was confirmed is found."""
+"""A dequeue that waits for less always asks the store, so that it finds jobs that other servers have confirmed."""
 
 _SHORTEST_LEASE_SECONDS = 1.0
 """A lease that is shorter is over soon in any case; its jobs are handed out all the same."""
@@ -34,8 +34,8 @@ class DequeueOrder(NamedTuple):
         queues: where jobs may come from; a later one is asked only for what the earlier ones lack.
         limit: most jobs to hand out.
         max_bytes: most bytes of an answer that their bodies may fill.
-        new_claim: makes a claim for each time that the store is asked. Should its answer get lost, all that is claimed
-            under it can be given back; so it must not hold jobs of a later time as well.
+        new_claim: makes a claim for each call to the store. If an answer is lost, all jobs under its claim are given
+            back, so no other call may use that claim.
         wait_seconds: how long it may wait when there is none.
     """
 
@@ -47,12 +47,12 @@ class DequeueOrder(NamedTuple):
 
 
 class HandedOut(NamedTuple):
-    """What a dequeue got.
+    """The jobs that a dequeue got.
 
     Attributes:
         jobs: by queue.
-        claim: holds all of them; None: they were only looked at.
-        since: when it was made, in ``elapsed_seconds``.
+        claim: of all of them; None after a dry run.
+        since: when the claim was made, in ``elapsed_seconds``.
     """
 
     jobs: dict[str, list[ClaimedJob]]
@@ -152,12 +152,12 @@ class HandingOut:
         return min((delay for delay in delays if delay is not None), default=self._parking.belief_seconds)
 
     async def _take(self, order: DequeueOrder, wait: Wait | None = None, *, is_told: bool) -> HandedOut:
-        """Claim from one queue after the other; what was claimed is handed out, whatever a later queue says.
+        """Claim from one queue after the other; what was claimed is handed out even if a later queue fails.
 
         Args:
             order: of the dequeue.
             wait: its wait, when it has waited.
-            is_told: whether to leave queues alone that are known to be empty: if jobs come, it will be told in time.
+            is_told: whether to skip queues that are known to be empty: the broker is told in time when jobs come.
         """
         taken: dict[str, list[ClaimedJob]] = {}
         claim, since = order.new_claim(), elapsed_seconds()
@@ -173,7 +173,7 @@ class HandingOut:
                 is_ours = not isinstance(error, ServiceError)
                 log.log(
                     logging.ERROR if is_ours else logging.DEBUG,
-                    "queue %s could not be asked, and jobs of the queues before it are handed out: %s",
+                    "queue %s failed; the jobs of the queues before it are handed out: %s",
                     queue,
                     error,
                     exc_info=is_ours,
@@ -195,14 +195,14 @@ class HandingOut:
         try:
             allowed = await self._limits.take(queue, wanted)
             if allowed <= 0:
-                return []  # whoever was woken for jobs of the queue has still to look
+                return []  # a wait that was woken for this queue still has to look
             found = await self._claim(queue, allowed, room, claim)
             taken = len(found.jobs)
         except QueueNotFound:
             self._parking.forget(queue)  # or anybody could fill the memory with names
             raise
         except BaseException:
-            if wait is not None:  # others look after a while, not the next in line at once, and then all the others
+            if wait is not None:  # the next in line looks later (see doubt): at once it would fail, too
                 parked.looked(wait)
             parked.doubt()
             raise
@@ -213,7 +213,7 @@ class HandingOut:
             parked.looked(wait)
         if found.has_more:
             parked.wake_next()
-        elif found.is_held:  # jobs may end on another server, which nobody tells us of
+        elif found.is_held:  # running jobs may end on another server, which does not announce that
             parked.came_back_short(arrivals, self._now_ms() + _HELD_MS, is_held=True)
         else:
             parked.came_back_short(arrivals, found.next_due_ms)

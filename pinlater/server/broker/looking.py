@@ -1,4 +1,4 @@
-"""Looking at queues that somebody waits for, where jobs may come unheard: one look at the store for all of them."""
+"""Polls queues that dequeues wait for, where jobs may come unannounced: one query for all queues."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ log = logging.getLogger(__name__)
 
 _GROWTH = 1.25
 _EARLIEST = 0.5
-"""A look takes along the queues that have waited for more than this share of their pause: so they come together."""
+"""A poll includes queues of which more than this share of the pause is over, so that later polls coincide."""
 
 
 @dataclass(slots=True)
 class _Pace:
-    """How often one queue is looked at, and when for the next time."""
+    """How often one queue is polled, and when for the next time."""
 
     pause: float
     next_at: float
 
 
 class Looker:
-    """Looks at queues that are known to be empty as long as somebody waits for them.
+    """Polls queues that are known to be empty, as long as dequeues wait for them.
 
-    Often while jobs come, and ever more seldom when none do.
+    It polls often while jobs come, and ever more seldom when none do.
 
     Args:
         backend: the store.
-        parking: the queues; are told what was seen.
+        parking: the queues; updated with what was found.
         now_ms: the clock of the store.
     """
 
@@ -49,7 +49,7 @@ class Looker:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, queue: str, *, is_busy: bool = False) -> None:
-        """Look at a queue from now on; often, if it ``is_busy``: somebody has just got jobs of it."""
+        """Poll a queue from now on; often, if it ``is_busy``: a dequeue has just got jobs of it."""
         pace = self._paces.get(queue)
         if pace is not None and not is_busy:
             return
@@ -65,7 +65,7 @@ class Looker:
             self._news.set()
 
     def stop(self) -> None:
-        """Look no more."""
+        """End all polls."""
         if self._task is not None:
             self._task.cancel()
 
@@ -78,7 +78,7 @@ class Looker:
             self._task = None
 
     async def _sleep(self) -> None:
-        """Until the next look, or until another queue is to be looked at earlier."""
+        """Sleep until the next poll, or until another queue has to be polled earlier."""
         self._news.clear()
         self._sleeps_until = min(pace.next_at for pace in self._paces.values())
         with suppress(TimeoutError):
@@ -91,15 +91,15 @@ class Looker:
             return
         try:
             found = await self._backend.first_due(asked)
-        except ServiceError as error:  # whoever asks for jobs is told as well
-            log.debug("nobody knows whether there are jobs: %s", error)
+        except ServiceError as error:  # dequeues meet the same error, and answer with it
+            log.debug("the poll for jobs failed: %s", error)
         except Exception:
-            log.exception("the queues that somebody waits for could not be looked at")
+            log.exception("the poll for jobs failed")
         else:
             self._tell(asked, found)
 
     def _due(self, now: float) -> list[str]:
-        """Return the queues to look at, and note when they are next; those that nobody waits for are left alone."""
+        """Return the queues to poll, and set when each is next; stop polling queues that no dequeue waits for."""
         if not any(pace.next_at <= now for pace in self._paces.values()):
             return []
         asked = []
@@ -124,7 +124,7 @@ class Looker:
                 continue
             first_ms = found.get(queue)
             if queue not in found:
-                parked.wake_all()  # the queue is gone: those who wait for it are to learn that
+                parked.wake_all()  # the queue was deleted: dequeues that wait for it have to learn that
             elif first_ms is not None and first_ms <= now_ms:
                 parked.arrived(1)
             else:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 _LONGEST_TIMER_SECONDS = 3600.0
 _DOUBT_MS = 500
-"""After a call failed, look again when this is over, and again as long as calls fail."""
+"""After a failed call, the first dequeue in line looks again after this time, and again while calls fail."""
 
 _TIMER_GRAIN_MS = 1
 """Timers of the event loop count whole milliseconds, and come late rather than early."""
@@ -98,7 +98,7 @@ class ParkedQueue:
 
     Args:
         now_ms: the clock of the store.
-        belief_seconds: a queue that was found empty is believed to be so for this long at most.
+        belief_seconds: a queue that was found empty is taken as empty for this long at most.
 
     Attributes:
         is_held: whether a limit of running jobs held jobs back when somebody last looked.
@@ -159,7 +159,7 @@ class ParkedQueue:
             self.found_empty(next_due_ms)
 
     def found_empty(self, next_due_ms: int | None) -> None:
-        """Believe for another while that nothing is due."""
+        """Take the queue as empty for another ``belief_seconds``."""
         self._believed_until = time.monotonic() + self._belief_seconds
         self._expect_not_later(next_due_ms)
 
@@ -178,7 +178,7 @@ class ParkedQueue:
         return max(count, 0)
 
     def doubt(self) -> None:
-        """A call failed: nobody knows what there is now, nor who was woken in vain. Let the first in line look soon."""
+        """Stop taking the queue as empty after a failed call; let the first dequeue in line look soon."""
         self._arrivals += 1
         self._expect_not_later(self._now_ms() + _DOUBT_MS)
 

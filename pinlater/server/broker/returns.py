@@ -1,4 +1,4 @@
-"""Claimed jobs that nobody got: given back, however long it takes until the store can do that."""
+"""Gives back claimed jobs whose dequeue was not answered, again and again until the store has done it."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from pinlater.worker.board.holding import RUNNING
 from pinlater.worker.board.tally import SAVED, UNSAVED, CountEvent, count_nothing
 from pinlater.worker.exchange.batch import Batch
 from pinlater.worker.exchange.connector import Connector
-from pinlater.worker.exchange.errand import Errand, uncancellable
 from pinlater.worker.exchange.job_saves import JobSaves
+from pinlater.worker.exchange.pending_call import PendingCall, uncancellable
 from pinlater.worker.exchange.pipeline import Pipeline
 from pinlater.worker.exchange.saver import Encode, Saver, fulfilled
 from pinlater.worker.processes.bell import Bell
@@ -30,7 +30,7 @@ from pinlater.worker.processes.bell import Bell
 class _Wanted(NamedTuple):
     """A call to make; a save with the others of its job."""
 
-    errand: Errand
+    pending: PendingCall
     saves: JobSaves | None
 
 
@@ -81,23 +81,23 @@ class SharedSaver(Saver):
         return self._saved_by(self._put(batch, position, encode, patience_seconds), batch, position)
 
     def _insist(self, method: str, arguments_of: Callable[[], Any], patience_seconds: float) -> Any:
-        errand = Errand(method, arguments_of(), patience_seconds)
-        self._hand_over(_Wanted(errand, None))
-        return errand.reply.result()
+        pending = PendingCall(method, arguments_of(), patience_seconds)
+        self._hand_over(_Wanted(pending, None))
+        return pending.reply.result()
 
-    def _put(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Errand:
+    def _put(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> PendingCall:
         """Let a save wait for its turn."""
         if batch.area.states[position] != RUNNING:
             raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
 
-        def new() -> Errand:
-            return Errand("checkpointJobs", self._arguments(batch, position, encode), patience_seconds)
+        def new() -> PendingCall:
+            return PendingCall("checkpointJobs", self._arguments(batch, position, encode), patience_seconds)
 
         saves = self._saves_of(batch)
-        errand, is_due = saves.put(new)
+        pending, is_due = saves.put(new)
         if is_due:
-            self._hand_over(_Wanted(errand, saves))
-        return errand
+            self._hand_over(_Wanted(pending, saves))
+        return pending
 
     def _saves_of(self, batch: Batch) -> JobSaves:
         if getpid() != self._pid:  # of the parent's, a lock may be held for ever
@@ -117,18 +117,18 @@ class SharedSaver(Saver):
         if before is not None and before[1].done():
             before[1].result()
 
-    def _saved_by(self, errand: Errand, batch: Batch, position: int) -> Future[bool]:
+    def _saved_by(self, pending: PendingCall, batch: Batch, position: int) -> Future[bool]:
         saved: Future[bool] = uncancellable()
 
         def on_reply(reply: Future[Any]) -> None:
             fulfilled(saved, partial(self._is_saved, batch, position, reply.result))
 
-        errand.reply.add_done_callback(on_reply)
+        pending.reply.add_done_callback(on_reply)
         return saved
 
     def _hand_over(self, wanted: _Wanted) -> None:
         if getpid() != self._pid:
-            wanted.errand.reply.set_exception(ServerUnavailable("a process that a job forks has no worker beside it"))
+            wanted.pending.reply.set_exception(ServerUnavailable("a process that a job forks has no worker beside it"))
             return
         self._wanted.append(wanted)
         self._bell.ring()
@@ -138,9 +138,9 @@ class SharedSaver(Saver):
     def serve(self) -> None:
         """Make the calls that are wanted."""
         now = time.monotonic()
-        due = [wanted for wanted in self._again if wanted.errand.retry_at <= now]
+        due = [wanted for wanted in self._again if wanted.pending.retry_at <= now]
         if due:
-            self._again = [wanted for wanted in self._again if wanted.errand.retry_at > now]
+            self._again = [wanted for wanted in self._again if wanted.pending.retry_at > now]
         for wanted in due:
             self._call(*wanted)
         while self._wanted:
@@ -156,35 +156,35 @@ class SharedSaver(Saver):
         """How long to wait before a call is made again; None if none is."""
         if not self._again:
             return None
-        return max(min(wanted.errand.retry_at for wanted in self._again) - time.monotonic(), 0.0)
+        return max(min(wanted.pending.retry_at for wanted in self._again) - time.monotonic(), 0.0)
 
-    def _call(self, errand: Errand, saves: JobSaves | None) -> None:
-        if saves is None or saves.send(errand):
-            self._pipeline.send(errand.method, errand.arguments, partial(self._answered, errand, saves))
+    def _call(self, pending: PendingCall, saves: JobSaves | None) -> None:
+        if saves is None or saves.send(pending):
+            self._pipeline.send(pending.method, pending.arguments, partial(self._answered, pending, saves))
 
-    def _answered(self, errand: Errand, saves: JobSaves | None, reply: Any) -> None:
-        if self._is_worth_another_try(errand, reply):
-            later = errand if saves is None else saves.failed(errand)
+    def _answered(self, pending: PendingCall, saves: JobSaves | None, reply: Any) -> None:
+        if self._is_worth_another_try(pending, reply):
+            later = pending if saves is None else saves.failed(pending)
             if later is not None:
                 may_have_been_carried_out(later.arguments)
                 later.retry_at = time.monotonic() + self._connector.delay_seconds
                 self._again.append(_Wanted(later, saves))
                 return
-        self._fulfil(errand, reply)
+        self._fulfil(pending, reply)
         if saves is not None and (newer := saves.answered()) is not None:
             self._call(newer, saves)
 
-    def _fulfil(self, errand: Errand, reply: Any) -> None:
+    def _fulfil(self, pending: PendingCall, reply: Any) -> None:
         if not isinstance(reply, Exception):
-            self._note(SAVED, errand.method, errand.arguments)
-            errand.reply.set_result(reply)
+            self._note(SAVED, pending.method, pending.arguments)
+            pending.reply.set_result(reply)
             return
         if self._may_help_again(reply):
-            self._note(UNSAVED, errand.method, errand.arguments)
-        errand.reply.set_exception(reply)
+            self._note(UNSAVED, pending.method, pending.arguments)
+        pending.reply.set_exception(reply)
 
-    def _is_worth_another_try(self, errand: Errand, reply: Any) -> bool:
-        is_in_time = time.monotonic() < errand.deadline and not self._child.stopping_now
+    def _is_worth_another_try(self, pending: PendingCall, reply: Any) -> bool:
+        is_in_time = time.monotonic() < pending.deadline and not self._child.stopping_now
         return isinstance(reply, Exception) and self._may_help_again(reply) and is_in_time
 
     @staticmethod

@@ -31,7 +31,7 @@ async def up_to(roster: Roster, which: Limit, change: Change) -> int:
     """Return how many jobs a call has changed, now and, with a key, before.
 
     Raises:
-        ShardConnectionFailed: nobody knows what a shard has done; the call may be sent again with its key.
+        ShardConnectionFailed: it is unknown what a shard has done; the call may be sent again with its key.
         ServiceError: see ``ask_in_turn``.
     """
     before = await _changed_before(roster, which)
@@ -47,7 +47,7 @@ async def up_to(roster: Roster, which: Limit, change: Change) -> int:
         return left <= 0
 
     if left > 0 or not before:
-        # Who has a key is told that nobody knows, and comes again; others have no way to find out.
+        # A call with a key fails, so that it is sent again with that key; without one, a repeat would change more jobs.
         passing = ShardConnectionFailed if which.once is None else ShardUnreachable
         try:
             await ask_in_turn(roster.well(), ask, is_enough, passing=passing, is_long=True)

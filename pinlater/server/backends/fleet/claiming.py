@@ -42,7 +42,7 @@ class Claiming:
     """Claims jobs from shards.
 
     Attributes:
-        fronts: what there is to claim.
+        fronts: which priorities the shards have due jobs of.
 
     Args:
         roster: the shards.
@@ -112,9 +112,7 @@ class Claiming:
         except ServiceError as error:
             if not got.jobs:
                 raise
-            log.warning(
-                "queue %s: a shard handed out nothing, and what the others did goes out: %s", wanted.queue, error
-            )
+            log.warning("queue %s: a shard failed; the jobs of the others are handed out: %s", wanted.queue, error)
         return got.dequeued()
 
     async def _by_priority(self, members: Sequence[Member], wanted: Wanted, got: Gathered, room: RoomToRun) -> None:

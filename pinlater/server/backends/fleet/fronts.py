@@ -1,4 +1,4 @@
-"""Fronts: which priorities of a queue the shards have to hand out; looked at, and remembered for a moment."""
+"""Fronts: the priorities of a queue that each shard has due jobs of; read, and remembered for a moment."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pinlater.server.backends.fleet.member import Member
 from pinlater.server.backends.fleet.shard import Front, Shard
 
 FRESH_SECONDS = 0.05
-"""What was seen is remembered for so long, or until jobs come by this server: dequeues of a crowd look together."""
+"""Fronts are remembered for so long, or until this server stores jobs, so that many dequeues share one query."""
 
 
 class Seen(NamedTuple):
-    """What was seen of a queue.
+    """The fronts of a queue.
 
     Attributes:
-        until: is not to be believed later, in monotonic seconds.
-        fronts: by shard; what turns out to be handed out by now is taken away.
-        failure: what a shard refused to tell.
+        until: when they are too old to be used, in monotonic seconds.
+        fronts: priorities by shard; those that turn out to be exhausted are removed.
+        failure: the error of a shard that refused to tell its front.
     """
 
     until: float
@@ -48,20 +48,20 @@ class Seen(NamedTuple):
 
 
 class Fronts:
-    """Looks at the fronts of queues."""
+    """Reads the fronts of queues."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Seen] = {}
 
     def known(self, queue: str, members: Sequence[Member]) -> Seen | None:
-        """Return what was seen a moment ago, if these shards were looked at and have something to hand out."""
+        """Return the fronts that were read a moment ago, if they are those of these shards and not empty."""
         seen = self._seen.get(queue)
         if seen is None or time.monotonic() > seen.until or seen.fronts.keys() != set(members):
             return None
         return seen if seen.priorities else None
 
     async def look(self, queue: str, members: Sequence[Member]) -> Seen:
-        """Look at these shards, and remember what was seen.
+        """Read the fronts of these shards, and remember them.
 
         Raises:
             QueueNotFound: all that answered lack the queue.
@@ -94,12 +94,12 @@ class Fronts:
 
     @contextmanager
     def changing(self, queue: str) -> Iterator[None]:
-        """Remember nothing that was seen before the end of what is done within."""
+        """Forget the fronts of a queue at the end of what is done within."""
         try:
             yield
         finally:
             self.forget(queue)
 
     def forget(self, queue: str) -> None:
-        """Remember nothing of a queue: jobs have come."""
+        """Forget the fronts of a queue: jobs have come."""
         self._seen.pop(queue, None)

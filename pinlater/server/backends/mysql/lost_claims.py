@@ -19,11 +19,11 @@ log.addFilter(Seldom())
 
 
 class LostClaims:
-    """Gives back what was claimed, or perhaps was, for an answer that nobody got.
+    """Gives back jobs that were claimed, or may have been, for a dequeue that could not be answered.
 
     Args:
         database: of the shard.
-        on_commit: is told of what was given back.
+        on_commit: is called with the number of jobs that were given back.
         on_return: is called with a queue that has jobs again.
     """
 
@@ -40,7 +40,7 @@ class LostClaims:
         self._unfinished.add(partial(self._give_back, queue, claim, sorted(ids)))
 
     async def close(self) -> None:
-        """Leave what is not given back to its lease."""
+        """Stop; the leases of what was not given back end by themselves."""
         await self._unfinished.close()
 
     async def _give_back(self, queue: Queue, claim: bytes, ids: Sequence[int]) -> None:

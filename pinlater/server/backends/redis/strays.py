@@ -26,12 +26,12 @@ _FAREWELL_SECONDS = 2.0
 
 
 class Strays:
-    """The claims of one shard that this server process may have made for nobody; it gives them back by itself.
+    """Gives back the claims of this process whose answers were lost, on one shard.
 
     Args:
         asker: of the shard.
         tell: is called with a queue that has jobs again.
-        on_commit: is told of what was given back.
+        on_commit: is called with the number of jobs that were given back.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Strays:
             self._task = None
 
     async def _give_back(self) -> None:
-        """Return what the strays hold to their queues, no attempt spent."""
+        """Make the jobs of these claims pending again, no attempt spent."""
         for queue, claim in list(self._looks):
             released, began = 0, time.monotonic()
             with contextlib.suppress(QueueNotFound):

@@ -15,7 +15,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class FileWatch:
-    """What was found out last.
+    """Whether the files of the store are intact.
 
     Args:
         check: of the files.

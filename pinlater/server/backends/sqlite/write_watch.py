@@ -14,7 +14,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class WriteWatch:
-    """What was found out last. A store that is written nothing looks for itself when it can be written again.
+    """Whether the store can be written. After a failed transaction it tries by itself until one succeeds.
 
     Args:
         write: changes something in the store, and undoes it.

@@ -1,4 +1,4 @@
-"""A call that a job wants to be made for it, by the thread that talks to the server."""
+"""A call that a job waits for, while the thread that talks to the server makes it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from concurrent.futures import Future
 from typing import Any
 
 
-class Errand:
-    """One call.
+class PendingCall:
+    """One call that has no reply yet.
 
     Attributes:
         method, arguments: of the call.
         deadline: until when it is tried; monotonic seconds.
         retry_at: when it is tried next.
-        reply: what comes of it, as it came; nobody can cancel it.
+        reply: its result or error; a cancelled ``await`` leaves it alone.
     """
 
     __slots__ = ("arguments", "deadline", "method", "reply", "retry_at")
@@ -26,8 +26,8 @@ class Errand:
         self.retry_at = 0.0
         self.reply: Future[Any] = uncancellable()
 
-    def replace(self, other: Errand) -> None:
-        """Stand in for another one, which is not sent any more: whoever waits for it hears what comes of this one."""
+    def replace(self, other: PendingCall) -> None:
+        """Stand in for an older save, which is not sent any more: who waits for that gets the reply of this one."""
         self.deadline = max(self.deadline, other.deadline)
         self.retry_at = other.retry_at
         self.reply.add_done_callback(lambda reply: _pass_on(reply, other.reply))
