@@ -101,7 +101,8 @@ def test_a_job_that_is_looked_at_goes_back_with_its_attempts(debug, client, fold
     debug.await_text("(Pdb)")
     debug.type("\x03")
     debug.process.wait(60)
-    assert await_state(client, job, JobState.PENDING).attempts_remaining == 1
+    info = await_state(client, job, JobState.PENDING)
+    assert info.attempts_remaining == info.attempts_allowed
     assert ran(folder) == []
 
 
