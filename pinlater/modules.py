@@ -10,7 +10,7 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -120,9 +120,23 @@ def load_middleware(names: Sequence[str]) -> list[Middleware]:
     Raises:
         ModulesInvalid: some cannot be had, all of them listed.
     """
+    what = "a callable that takes a job and its context, and returns a context manager"
+    return _load_named("--middleware", names, what)
+
+
+def load_hooks(option: str, names: Sequence[str]) -> list[Callable[[], object]]:
+    """Return the functions that texts such as ``my_project.process:open_pool`` name, for an option.
+
+    Raises:
+        ModulesInvalid: some cannot be had, all of them listed.
+    """
+    return _load_named(option, names, "a function without arguments")
+
+
+def _load_named(option: str, names: Sequence[str], what: str) -> list[Any]:
     _look_here()
     problems: list[str] = []
-    found = [each for name in names if (each := _middleware(name, problems)) is not None]
+    found = [each for name in names if (each := _named(option, name, what, problems)) is not None]
     if problems:
         raise ModulesInvalid(problems)
     return found
@@ -133,24 +147,22 @@ def _look_here() -> None:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
 
 
-def _middleware(text: str, problems: list[str]) -> Middleware | None:
+def _named(option: str, text: str, what: str, problems: list[str]) -> Callable[..., object] | None:
+    """Return what ``MODULE:NAME`` names, which has to be callable, but no job class; or note what is wrong."""
     place, _, name = text.rpartition(":")
     if not (place and name.isidentifier()):
-        problems.append(f"--middleware {text}: write MODULE:NAME, such as my_project.surroundings:in_transaction")
+        problems.append(f"{option} {text}: write MODULE:NAME, such as my_project.surroundings:in_transaction")
         return None
     module = _import(place, problems)
     if module is None:
         return None
     value: Any = getattr(module, name, None)
     if value is None:
-        problems.append(f"--middleware {text}: {place} has no {name}; check its spelling")
+        problems.append(f"{option} {text}: {place} has no {name}; check its spelling")
     elif not callable(value) or (isinstance(value, type) and issubclass(value, Job)):
-        problems.append(
-            f"--middleware {text}: this is no middleware, but {_kind_of(value)}; it has to be a callable that takes "
-            "a job and its context, and returns a context manager"
-        )
+        problems.append(f"{option} {text}: this is no {option[2:]}, but {_kind_of(value)}; it has to be {what}")
     else:
-        found: Middleware = value
+        found: Callable[..., object] = value
         return found
     return None
 

@@ -13,6 +13,7 @@ from pinlater import __version__
 from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.modules import load_job_classes, make_codec, refuse_plain, unnamed_queues
+from pinlater.worker.hooks import Hooks
 from pinlater.worker.keeper.leftovers import mark_environment
 from pinlater.worker.options import LIMIT_NAMES, Options
 from pinlater.worker.output import show_output
@@ -28,6 +29,8 @@ _ROOM = 0.9
 LEAVE_SECONDS = 5.0
 """How long a process that has settled everything may take to leave. Jobs' libraries register what is to be done then,
 and ``multiprocessing`` waits for processes that jobs have left behind."""
+
+EX_FAILED_HOOK = 1
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +48,15 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
         codec = make_codec(kinds, options.queues)
         if options.concurrency is not None:
             refuse_plain(kinds, pool.weights or codec.queues)
+        hooks = Hooks(options)
         process = _new_process(child, options, pool, codec, shared)
         refuse_tight_memory(options, rss_bytes(child.pid))
     except ConfigError as error:
         if not child.draining:  # else it is old news
             _complain(shared, str(error))
         return EXIT_CONFIG
+    if not hooks.start():
+        return EX_FAILED_HOOK
     if options.burst and not process.reach_server(BURST_PATIENCE_SECONDS):
         if child.draining:
             return 0
@@ -65,6 +71,7 @@ def run_job_process(child: Child, options: Options, pool: JobPool, shared: Share
         _say_hello(options, codec)
     process.work()
     child.kill_at(time.monotonic() + LEAVE_SECONDS)
+    hooks.stop()
     return 0
 
 

@@ -35,6 +35,8 @@ class Options:
         threads: jobs that each process runs at once, in threads; None: not in threads.
         concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
         debug: one process, which reads from the terminal, and no time limits.
+        on_start: ``MODULE:NAME`` of functions that each job process calls before its first job, in order.
+        on_stop: likewise, when it has run its last one.
         middleware: ``MODULE:NAME`` of what surrounds each run, outermost first.
         unknown_seconds: for how long jobs that no class here reads are given back, before they fail.
     """
@@ -54,6 +56,8 @@ class Options:
     threads: int | None = None
     concurrency: int | None = None
     debug: bool = False
+    on_start: tuple[str, ...] = ()
+    on_stop: tuple[str, ...] = ()
     middleware: tuple[str, ...] = ()
     unknown_seconds: float = 3 * 86400.0
 

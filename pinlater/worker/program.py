@@ -171,6 +171,19 @@ def main() -> None:
     "body, such as 12h or 7d; then it has failed. 0: at once.  [default: 3d]",
 )
 @click.option(
+    "--on-start",
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="Function that each process calls before its first job, such as one that opens a pool of connections; may be "
+    "repeated. If it fails, the process ends, and is started again after a growing pause.",
+)
+@click.option(
+    "--on-stop",
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="Function that each process calls after its last job, within 5 seconds; may be repeated.",
+)
+@click.option(
     "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
 )
 @click.option(
@@ -201,6 +214,8 @@ def worker(  # noqa: PLR0917 - click calls it
     threads: int | None,
     concurrency: int | None,
     middleware: tuple[str, ...],
+    on_start: tuple[str, ...],
+    on_stop: tuple[str, ...],
     unknown_after: float,
     log_level: str,
     log_format: str,
@@ -227,6 +242,8 @@ def worker(  # noqa: PLR0917 - click calls it
             reload=reload,
             debug=debug,
             middleware=middleware,
+            on_start=on_start,
+            on_stop=on_stop,
             unknown_seconds=unknown_after,
         )
         status = _run(options, log_level.upper(), log_format)
