@@ -156,9 +156,9 @@ class DequeueCall:
             if retries:
                 self._metrics.retries_dequeued.add(queue, retries)
         if not bodies:
-            return Answer(wire.PinLaterDequeueResponse())
+            return Answer(wire.PinLaterDequeueResponse(serverTimestampMillis=self._now_ms()))
         undo = None if claim is None else partial(self._broker.give_back, found)
-        return Answer(wire.PinLaterDequeueResponse(jobs=bodies, jobMetadata=metadata), undo)
+        return Answer(wire.PinLaterDequeueResponse(bodies, metadata, self._now_ms()), undo)
 
     def _count_handed_out(self, queue: str, claimed: list[ClaimedJob]) -> None:
         if not claimed:

@@ -136,10 +136,12 @@ class PinLaterDequeueMetadata:
 class PinLaterDequeueResponse:
     jobs: dict[str, bytes] | None
     jobMetadata: dict[str, PinLaterDequeueMetadata] | None
+    serverTimestampMillis: int | None
     def __init__(
         self,
         jobs: dict[str, bytes] | None = ...,
         jobMetadata: dict[str, PinLaterDequeueMetadata] | None = ...,
+        serverTimestampMillis: int | None = ...,
     ) -> None: ...
 
 class PinLaterCheckpointJobRequest:

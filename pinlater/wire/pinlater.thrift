@@ -126,6 +126,8 @@ struct PinLaterDequeueResponse {
   // Descriptor -> body, in the order of dequeueing. Both maps are absent when there is no job.
   1: optional map<string, binary> jobs,
   2: optional map<string, PinLaterDequeueMetadata> jobMetadata,
+  // The time by which the server judges what is due, epoch milliseconds.
+  100: optional i64 serverTimestampMillis,
 }
 
 struct PinLaterCheckpointJobRequest {

@@ -53,7 +53,7 @@ def test_the_whole_life_of_a_job(client, queue):
     info = look(client, name, include_body=False)
     assert (info["jobState"], info["attemptsRemaining"]) == (SUCCEEDED, 2)
     assert "body" not in info
-    assert take(client, queue) == {}
+    assert take(client, queue).keys() == {"serverTimestampMillis"}
     assert client.deleteJobs(queueName=queue, jobState=SUCCEEDED, priority=2) == 1
     assert look(client, name) is None
 
@@ -76,7 +76,7 @@ def test_acks_ride_on_dequeues(client, queue):
     riding = {"queueName": queue, "jobsSucceeded": [{"jobDescriptor": first}]}
     assert list(take(client, queue, 1, jobAckRequest=riding)["jobs"]) == [second]
     riding = {"queueName": queue, "jobsFailed": [{"jobDescriptor": second, "isFinal": True}]}
-    assert take(client, queue, 1, jobAckRequest=riding) == {}
+    assert take(client, queue, 1, jobAckRequest=riding).keys() == {"serverTimestampMillis"}
     assert [count(client, queue, state) for state in range(4)] == [0, 0, 1, 1]
 
 

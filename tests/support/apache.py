@@ -17,7 +17,7 @@ AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDe
 AckRequest        1 queueName string, 2 jobsSucceeded list<AckInfo>, 3 jobsFailed list<AckInfo>
 DequeueRequest    1 queueName string, 2 limit i32, 3 jobAckRequest AckRequest, 4 dryRun bool, 5 coverage double, 100 waitMillis i32, 101 claimTimeoutMillis i32, 102 otherQueueNames list<string>
 DequeueMetadata   1 attemptsAllowed i32, 2 attemptsRemaining i32, 100 claimDescriptor string, 101 createdAtTimestampMillis i64, 102 runAfterTimestampMillis i64
-DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMetadata>
+DequeueResponse   1 jobs map<string,binary>, 2 jobMetadata map<string,DequeueMetadata>, 100 serverTimestampMillis i64
 CheckpointRequest 1 jobDescriptor string, 2 newBody binary, 3 moveToPending bool, 4 runAfterTimestampMillis i64, 5 numOfAttemptsAllowed i32, 6 prependCustomStatus string, 100 claimDescriptor string, 101 newBodyBytes binary
 CheckpointsRequest 1 queueName string, 2 requests list<CheckpointRequest>, 100 tellStale bool
 LookupRequest     1 jobDescriptors list<string>, 2 includeBody bool

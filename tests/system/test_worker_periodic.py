@@ -1,5 +1,6 @@
 """Periodic jobs in real workers: one run a tick, whatever is killed meanwhile."""
 
+import os
 import random
 import sys
 import time
@@ -9,7 +10,7 @@ import psutil
 import pytest
 
 from pinlater import Client, JobState
-from tests.support.server import ServerProcess
+from tests.support.server import ServerProcess, environment
 from tests.system.worker_program import Worker, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
@@ -101,6 +102,27 @@ def test_each_tick_has_one_success_whoever_is_killed(workers, server, tmp_path):
     with Client(server.address) as client:
         jobs = [client.count("ticks", state, future=future) for state in JobState for future in (False, True)]
         assert sum(jobs) <= 2, "one job, seen in one state or, as it moves, in two"
+
+
+@pytest.mark.parametrize("wrong_by", [600, -600])
+@pytest.mark.parametrize("several", [(), ("--threads", 2)])
+def test_the_server_s_clock_decides(tmp_path, wrong_by, several):
+    """A worker whose clock is ahead must not leave out ticks, nor one whose clock is behind run for none."""
+    (tmp_path / "jobs.py").write_text(JOBS)
+    wrong = f"import time\nright = time.time\ntime.time = lambda: right() + {wrong_by}"
+    (tmp_path / "sitecustomize.py").write_text(wrong)
+    env = environment()
+    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
+    server = ServerProcess(tmp_path / "server")
+    began_ms = time.time() * 1000
+    worker = Worker(tmp_path, "jobs", "--server", server.address, "--processes", 1, *several, env=env)
+    try:
+        wait_for(lambda: len(runs(tmp_path, "end")) >= 4, what=lambda: worker.log)
+    finally:
+        worker.end()
+        server.stop()
+    ended_ms = time.time() * 1000
+    assert all(began_ms - 1000 < moment < ended_ms + 1000 for moment in runs(tmp_path, "end"))
 
 
 def test_a_job_that_somebody_deleted_comes_back(server, tmp_path):

@@ -225,13 +225,13 @@ def step(name, value):
 class Worker:
     """One worker program, started with ``arguments`` in ``folder``."""
 
-    def __init__(self, folder, *arguments, log_file=None):
+    def __init__(self, folder, *arguments, log_file=None, env=None):
         self.folder = folder
         self.log_file = log_file or folder / f"worker-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "pinlater.worker.program", *map(str, arguments)]
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env or environment()
             )
 
     @property

@@ -14,8 +14,9 @@ from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
 from pinlater.kept import Again, Kept, kept_in
 from pinlater.testing import LocalServer
-from pinlater.wire.messages import RequestContext
+from pinlater.wire.messages import PinLaterDequeueResponse, RequestContext
 from pinlater.worker.board.tally import TICK_FAILED
+from pinlater.worker.exchange.server_clock import ServerClock
 from pinlater.worker.processes import planter as planter_module
 from pinlater.worker.processes.planter import Planter, Seeds
 from pinlater.worker.running.deadlines import Deadlines
@@ -275,7 +276,9 @@ def pipeline():
 
 
 def planter_of(pipeline, *kinds):
-    return Planter(pipeline, RequestContext(source="worker:me"), Seeds(kinds, ["tidy"]))
+    clock = ServerClock()
+    clock.note(int(time() * 1000), clock.sent())
+    return Planter(pipeline, RequestContext(source="worker:me"), Seeds(kinds, ["tidy"]), clock)
 
 
 def test_it_plants_at_the_start_and_from_time_to_time(pipeline, monkeypatch):
@@ -436,3 +439,24 @@ def test_awaited_jobs_begin_anew_as_well():
     again = b'"$again":{"due_ms":%d,"schedule":"every 60.0"}' % TICK_MS
     assert run_awaited(b'{"job":"Tidy","how":7,' + again + b"}").attempts == 3 + SPARE_ATTEMPTS
     assert len(seen) == 1
+
+
+def test_the_server_s_clock_says_when_the_first_run_is(pipeline):
+    """This machine may be minutes ahead, and would leave out as many ticks."""
+    planter = Planter(pipeline, RequestContext(source="worker:me"), Seeds([Tidy], ["tidy"]), ServerClock())
+    pipeline.answers = [PinLaterDequeueResponse(serverTimestampMillis=TICK_MS + 5), None]
+    planter.plant_when_due()
+    assert pipeline.methods == ["dequeueJobs", "enqueueJobs"]
+    assert pipeline.sent[0][1].request.dryRun
+    assert pipeline.last.jobs[0].runAfterTimestampMillis == TICK_MS + MINUTE_MS
+    planter.renew()
+    planter.plant_when_due()
+    assert pipeline.methods == ["dequeueJobs", "enqueueJobs", "enqueueJobs"]
+
+
+@pytest.mark.parametrize("answer", [PinLaterDequeueResponse(), EnqueueRejected("not now")])
+def test_where_a_server_tells_no_time_this_machine_does(pipeline, answer):
+    planter = Planter(pipeline, RequestContext(source="worker:me"), Seeds([Tidy], ["tidy"]), ServerClock())
+    pipeline.answers = [answer, None]
+    planter.plant_when_due()
+    assert 0 < pipeline.last.jobs[0].runAfterTimestampMillis - time() * 1000 <= MINUTE_MS

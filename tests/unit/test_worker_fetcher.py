@@ -8,6 +8,7 @@ from pinlater.worker.board.board import Board
 from pinlater.worker.board.holding import ALONE, Identity, Layout
 from pinlater.worker.exchange import fetcher as fetcher_module
 from pinlater.worker.exchange.fetcher import Fetcher
+from pinlater.worker.exchange.server_clock import ServerClock
 from pinlater.worker.exchange.settler import Settler
 from pinlater.worker.exchange.turns import Turns
 from tests.unit.worker_fakes import FakePipeline, names, reply
@@ -25,6 +26,7 @@ class Bench:
         self.fetcher = Fetcher(
             *(self.pipeline, self.settler, self.slot, identity, 20.0),
             turns=turns,
+            clock=ServerClock(),
             count=lambda *event: self.counted.append(event),
         )
 

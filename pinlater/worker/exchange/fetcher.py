@@ -21,6 +21,7 @@ from pinlater.worker.complaint import Complaint
 from pinlater.worker.exchange.batch import Batch, parts_of
 from pinlater.worker.exchange.pace import Pace
 from pinlater.worker.exchange.pipeline import Pipeline
+from pinlater.worker.exchange.server_clock import ServerClock
 from pinlater.worker.exchange.settler import Settler
 from pinlater.worker.exchange.turns import Turns
 
@@ -55,6 +56,7 @@ class Fetcher:
         identity: in whose name; dequeue n has a source of its own.
         lease_seconds: life of a claim that is not renewed.
         turns: which queue comes first.
+        clock: told what time it is on the server.
         count: told of jobs that go back since the reply that brought them was lost.
     """
 
@@ -67,6 +69,7 @@ class Fetcher:
         lease_seconds: float,
         *,
         turns: Turns,
+        clock: ServerClock,
         count: CountEvent = count_nothing,
     ) -> None:
         self.pace = Pace(identity.places)
@@ -79,6 +82,7 @@ class Fetcher:
         self._context = RequestContext(source=identity.source)
         self._lease_ms = int(lease_seconds * 1000)
         self._turns = turns
+        self._clock = clock
         self._count = count
         self._batches: deque[Batch] = deque()
         self._in_flight = self._jobs_in_flight = 0
@@ -153,12 +157,15 @@ class Fetcher:
         self._in_flight += 1
         self._jobs_in_flight += limit
         self._promised += batches
+        sent = self._clock.sent()
 
         def received(reply: Any) -> None:
             self._in_flight -= 1
             self._jobs_in_flight -= limit
             self._promised -= batches
             on_reply(reply)
+            if not isinstance(reply, Exception):
+                self._clock.note(reply.serverTimestampMillis, sent)
             self._received(number, limit, reply)
 
         request = self._request(acks, limit, wait_seconds)

@@ -11,14 +11,22 @@ from pinlater.codec import encode_body
 from pinlater.errors import ConfigError, ServiceError
 from pinlater.job import Job
 from pinlater.kept import Again, Kept, planted_key
-from pinlater.wire.messages import PinLaterEnqueueRequest, PinLaterJob, RequestContext, arguments_of
+from pinlater.wire.messages import (
+    PinLaterDequeueRequest,
+    PinLaterEnqueueRequest,
+    PinLaterJob,
+    RequestContext,
+    arguments_of,
+)
 from pinlater.worker.exchange.pipeline import Pipeline
+from pinlater.worker.exchange.server_clock import ServerClock
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
 
 _AGAIN_SECONDS = 60.0
 """A job that somebody deleted, or that a worker of an older deployment ended, is back after this time."""
 
 _enqueue_of = arguments_of("enqueueJobs")
+_dequeue_of = arguments_of("dequeueJobs")
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +49,11 @@ class Seeds:
 
     def __bool__(self) -> bool:
         return bool(self._jobs)
+
+    @property
+    def queue(self) -> str:
+        """One of the queues; there must be a class."""
+        return self._jobs[0].job_options.queue
 
     def by_queue(self, now_ms: int) -> dict[str, list[PinLaterJob]]:
         """Return what to enqueue; where it is there already, the server does nothing.
@@ -78,12 +91,14 @@ class Planter:
         pipeline: to send them through.
         context: in whose name.
         seeds: what to plant.
+        clock: of the server, whose time decides when the first run is.
     """
 
-    def __init__(self, pipeline: Pipeline, context: RequestContext, seeds: Seeds) -> None:
+    def __init__(self, pipeline: Pipeline, context: RequestContext, seeds: Seeds, clock: ServerClock) -> None:
         self._pipeline = pipeline
         self._context = context
         self._seeds = seeds
+        self._clock = clock
         self._due_at = 0.0 if seeds else float("inf")
 
     def plant_when_due(self) -> None:
@@ -94,12 +109,25 @@ class Planter:
         """
         if time.monotonic() < self._due_at:
             return
-        for queue, jobs in self._seeds.by_queue(int(time.time() * 1000)).items():
+        if not self._clock.is_known:
+            self._learn_time()
+        for queue, jobs in self._seeds.by_queue(int(self._clock.now() * 1000)).items():
             try:
                 self._pipeline.call("enqueueJobs", _enqueue_of(self._context, PinLaterEnqueueRequest(queue, jobs)))
             except ServiceError as error:
                 log.error("the periodic jobs of queue %s cannot be planted: %s", queue, error)  # noqa: TRY400
         self._due_at = time.monotonic() + _AGAIN_SECONDS
+
+    def _learn_time(self) -> None:
+        """Ask for the time: the answer of a dequeue has it, also of one that takes nothing."""
+        request = PinLaterDequeueRequest(queueName=self._seeds.queue, limit=1, dryRun=True)
+        sent = self._clock.sent()
+        try:
+            reply = self._pipeline.call("dequeueJobs", _dequeue_of(self._context, request))
+        except ServiceError as error:
+            log.warning("the server does not tell its time, so this machine's is taken: %s", error)
+        else:
+            self._clock.note(reply.serverTimestampMillis, sent)
 
     def renew(self) -> None:
         """Plant at the next opportunity: what was planted is gone with its queue."""

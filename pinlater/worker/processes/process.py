@@ -27,6 +27,7 @@ from pinlater.worker.exchange.batch import Batch, queue_of
 from pinlater.worker.exchange.connector import Connector
 from pinlater.worker.exchange.fetcher import Fetcher
 from pinlater.worker.exchange.pipeline import Pipeline
+from pinlater.worker.exchange.server_clock import ServerClock
 from pinlater.worker.exchange.settler import Settler
 from pinlater.worker.exchange.turns import Turns
 from pinlater.worker.options import Options
@@ -89,14 +90,16 @@ class JobProcess(ABC):
         context = self._context = RequestContext(source=identity.source)
         lease = self._lease_seconds = options.lease_seconds
         self._connector = Connector(options.servers, contact=self._slot.contact)
+        self._clock = ServerClock()
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
         self._settler = Settler(self._pipeline, context, lease, self._expect_retry, self._sheet.note_event)
         self._fetcher = Fetcher(
             *(self._pipeline, self._settler, self._slot, identity, lease),
             turns=Turns(weights),
+            clock=self._clock,
             count=self._sheet.note_event,
         )
-        self._planter = Planter(self._pipeline, context, Seeds(codec.kinds, identity.queues))
+        self._planter = Planter(self._pipeline, context, Seeds(codec.kinds, identity.queues), self._clock)
         self._codec = codec
         self._complaint = Complaint(log, "%s")
         self._jobs_done = 0

@@ -34,6 +34,7 @@ class SoloProcess(JobProcess):
             *(codec, self._identity.kinds, saver, self._lease_seconds),
             kill_at=child.kill_at,
             limits=NoLimits() if options.debug else None,
+            now=self._clock.now,
             middleware=self._middleware,
             unknown_seconds=options.unknown_seconds,
         )

@@ -52,7 +52,7 @@ class TeamProcess(JobProcess):
 
     def _new_team(self, options: Options) -> Team:
         common = (self._codec, self._identity.kinds, self._saver, self._lease_seconds)
-        unknown_seconds = options.unknown_seconds
+        now, unknown_seconds = self._clock.now, options.unknown_seconds
 
         def for_thread(running: logs.Running, limits: ThreadLimits, coroutines: LimitedCoroutines) -> Runner:
             return Runner(
@@ -60,12 +60,13 @@ class TeamProcess(JobProcess):
                 running=running,
                 limits=limits,
                 coroutines=coroutines,
+                now=now,
                 middleware=self._middleware,
                 unknown_seconds=unknown_seconds,
             )
 
         def for_tasks(deadlines: Deadlines) -> TaskRunner:
-            return TaskRunner(*common, deadlines, middleware=self._middleware, unknown_seconds=unknown_seconds)
+            return TaskRunner(*common, deadlines, now=now, middleware=self._middleware, unknown_seconds=unknown_seconds)
 
         if options.concurrency is not None:
             return TaskTeam(options.places, self._bell, for_tasks, self._child.kill_at)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import getpid
+from time import time
 
 from pinlater.codec import JobCodec
 from pinlater.errors import BodyInvalid
@@ -26,7 +27,7 @@ class TaskRunner(Runner):
     """As ``Runner``, for jobs that are awaited.
 
     Args:
-        codec, names, saver, patience_seconds, middleware, unknown_seconds: as of ``Runner``.
+        codec, names, saver, patience_seconds, now, middleware, unknown_seconds: as of ``Runner``.
         deadlines: hard limits of all jobs.
     """
 
@@ -38,10 +39,13 @@ class TaskRunner(Runner):
         patience_seconds: float,
         deadlines: Deadlines,
         *,
+        now: Callable[[], float] = time,
         middleware: Sequence[Middleware] = (),
         unknown_seconds: float | None = None,
     ) -> None:
-        super().__init__(codec, names, saver, patience_seconds, middleware=middleware, unknown_seconds=unknown_seconds)
+        super().__init__(
+            *(codec, names, saver, patience_seconds), now=now, middleware=middleware, unknown_seconds=unknown_seconds
+        )
         self._deadlines = deadlines
         self._plain: dict[type[Job], bool] = {}
 
