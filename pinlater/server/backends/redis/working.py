@@ -148,12 +148,9 @@ def due_times(due: Sequence[bytes], levels: int) -> list[int | None]:
 
 
 async def lock_queue(asker: Asker, queue: str, milliseconds: int) -> int | None:
-    """Lock a queue for a while; return the token that unlocks it, None if somebody else has locked it.
-
-    It is never sent twice: the second one would meet the lock of the first.
-    """
+    """Lock a queue for a while; return the token that unlocks it, None if somebody else has locked it."""
     token = secrets.randbits(62)
-    return token if await asker.ask("lock_queue", queue, milliseconds, token, is_repeatable=False) else None
+    return token if await asker.ask("lock_queue", queue, milliseconds, token) else None
 
 
 async def unlock_queue(asker: Asker, queue: str, token: int) -> None:
