@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol, Self
 
+_TRACE_ID_CHARACTERS = 32
+
 
 class Sending(Protocol):
     """Surrounds one enqueue, of a job or of many."""
@@ -54,3 +56,15 @@ class Untraced:
     def __exit__(self, *_: object) -> None: ...
 
     def stored(self, queues: Collection[str], jobs: int, descriptor: str = "") -> None: ...
+
+
+def trace_fields(context: Mapping[str, str]) -> dict[str, str]:
+    """Return what a log line says of a trace context: the id of the trace, if its ``traceparent`` has one."""
+    parts = context.get("traceparent", "").split("-")
+    is_known = len(parts) >= 4 and len(parts[1]) == _TRACE_ID_CHARACTERS
+    return {"trace_id": parts[1]} if is_known else {}
+
+
+def texts_of(found: object) -> dict[str, str]:
+    """Return what of a trace context in a body can be one: nobody has checked it."""
+    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}

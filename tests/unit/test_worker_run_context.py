@@ -280,3 +280,16 @@ def test_whoever_waits_for_signs_of_progress_sees_them(bench, call, signs):
     context.allowance = FakeAllowance()
     call(context)
     assert context.allowance.signs == signs
+
+
+def test_log_lines_name_the_trace_that_the_job_came_with(monkeypatch):
+    bench = Bench(monkeypatch)
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    traced = encode_body(bench.job, Kept(trace={"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}))
+    context = bench.context(body=traced)
+    context.may_have_kept = True
+    assert context.log_fields["trace_id"] == trace_id
+    assert context.log_fields["descriptor"] == "walk:s1:p1:7"
+    for strange in ({"traceparent": "x"}, {"traceparent": "00-12-34-01"}, {}):
+        context = bench.context(body=encode_body(bench.job, Kept(trace=strange)))
+        assert "trace_id" not in context.log_fields

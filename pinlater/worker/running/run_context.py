@@ -26,7 +26,7 @@ from pinlater.next_run import NextRun, Plan
 from pinlater.policy import may_have_policy, options_with_policy
 from pinlater.sleeping import moment_after, sleep_until
 from pinlater.steps import Steps
-from pinlater.traces import Sending, Untraced
+from pinlater.traces import Sending, Untraced, texts_of, trace_fields
 from pinlater.uses import Uses
 from pinlater.worker.exchange.batch import Batch
 from pinlater.worker.exchange.pipeline import CALL_SECONDS
@@ -117,17 +117,18 @@ class RunContext(InterruptibleContext):
             "class": self._job.job_options.name,
             "attempt": self.attempt,
             "attempts_allowed": self.attempts_allowed,
+            **trace_fields(self.trace_context),
         }
 
     @property
     def trace_context(self) -> Mapping[str, str]:
         """Return the trace context that came with the job; see ``JobContext.trace_context``."""
-        return _texts_of(self._kept.trace) if self.may_have_kept else {}
+        return texts_of(self._kept.trace) if self.may_have_kept else {}
 
     @property
     def previous_trace_context(self) -> Mapping[str, str]:
         """Return that of the run before; see ``JobContext.previous_trace_context``."""
-        return _texts_of(self._kept.previous) if self.may_have_kept else {}
+        return texts_of(self._kept.previous) if self.may_have_kept else {}
 
     @property
     def is_draining(self) -> bool:
@@ -398,8 +399,3 @@ class RunContext(InterruptibleContext):
     def _calling(self, patience_seconds: float) -> AbstractContextManager[None]:
         """Surround a call to the server, for which a job has to wait while there is none."""
         return _AT_ONCE if self.allowance is None else self.allowance.calling(patience_seconds + CALL_SECONDS)
-
-
-def _texts_of(found: object) -> dict[str, str]:
-    """Return what of a trace context in a body can be one: nobody has checked it."""
-    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
