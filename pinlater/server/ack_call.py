@@ -53,6 +53,7 @@ class AckCall:
         settled = await self._broker.ack(acks.queue, acks.succeeded, acks.failed)
         self._metrics.acks_succeeded.add(acks.queue, len(acks.succeeded))
         self._metrics.acks_failed.add(acks.queue, len(acks.failed))
+        self._metrics.jobs_given_up.add(acks.queue, settled.failed)
         if settled.stale:
             self._metrics.stale_acks.add(acks.queue, settled.stale)
         if acks.faults:

@@ -70,6 +70,7 @@ class Monitor:
         for queue, retried, failed in expired:
             self._metrics.timeouts_retried.add(queue, retried)
             self._metrics.timeouts_done.add(queue, failed)
+            self._metrics.jobs_given_up.add(queue, failed)
             log.warning("queue %s: claims expired; %d jobs run again, %d failed", queue, retried, failed)
         return sum(retried + failed for _, retried, failed in expired)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Coroutine, Iterator, Sequence
@@ -24,6 +25,7 @@ from pinlater.server.service import Service
 from pinlater.server.settings import Settings
 from pinlater.server.siblings.bell import Bell
 from pinlater.server.siblings.duty import when_on_duty
+from pinlater.server.store_watch import StoreWatch
 from pinlater.server.stored_limits import StoredLimits
 from pinlater.server.stores import Store
 from pinlater.server.transport import Transport
@@ -133,18 +135,20 @@ def bell_of(given: Given, parts: Parts) -> Bell:
 def chores(given: Given, parts: Parts) -> Iterator[Coroutine[Any, Any, None]]:
     """Yield what has to run beside the calls; what one process does for all of them, only where it is on duty."""
     settings, metrics, backend = given.settings, parts.metrics, parts.store.backend
-    watch = QueueWatch(backend, metrics, parts.store.now_ms, settings.queue_metrics_seconds)
+    seconds = settings.queue_metrics_seconds
+    queues = QueueWatch(backend, metrics, parts.store.now_ms, seconds, parts.broker.is_paused)
+    store = StoreWatch(backend, metrics, seconds)
 
     async def show() -> None:
         """Show what holds for the server as a whole, from one process: the pages add up what all of them say."""
         if given.certificates is not None:
             metrics.certificate_expiry.source = lambda: given.certificates.expires_at
-        await watch.run()
+        await asyncio.gather(queues.run(), store.run())
 
     yield when_on_duty(given.folder / "watch.lock", show)
     yield when_on_duty(given.folder / "monitor.lock", Monitor(backend, parts.broker, settings, metrics).run)
-    yield follow_completions(metrics, settings.queue_metrics_seconds)
-    yield forget_missing_queues(backend, metrics, settings.queue_metrics_seconds)
+    yield follow_completions(metrics, seconds)
+    yield forget_missing_queues(backend, metrics, seconds)
     yield parts.stored.watch()
     yield from parts.files.watches()
     yield from parts.store.tasks

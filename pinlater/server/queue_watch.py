@@ -14,7 +14,7 @@ from pinlater.server.backends.contract import Backend
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.recent import RecentRates
-from pinlater.wire.messages import IN_PROGRESS, PENDING
+from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _REST = 19
 
 
 class QueueWatch:
-    """Counts what is due and what runs, and finds the oldest due job, queue by queue.
+    """Counts what is due, scheduled, running and failed, and finds the oldest due job, queue by queue.
 
     Counts go no further than ``COUNT_LIMIT``. With many or deep queues a round takes longer than the interval, rather
     than more of the store.
@@ -33,12 +33,21 @@ class QueueWatch:
         metrics: told of what is seen.
         now_ms: the clock of the store.
         interval_seconds: between two rounds.
+        is_paused: whether a queue hands out nothing.
     """
 
-    def __init__(self, backend: Backend, metrics: Metrics, now_ms: Callable[[], int], interval_seconds: float) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        metrics: Metrics,
+        now_ms: Callable[[], int],
+        interval_seconds: float,
+        is_paused: Callable[[str], bool],
+    ) -> None:
         self._backend = backend
         self._metrics = metrics
         self._now_ms = now_ms
+        self._is_paused = is_paused
         self._interval_seconds = interval_seconds
 
     async def run(self) -> NoReturn:
@@ -72,6 +81,10 @@ class QueueWatch:
         metrics.backlog_jobs.set(queue, due)
         metrics.running_jobs.set(queue, running)
         metrics.oldest_due_age_seconds.set(queue, age_ms / 1000)
+        metrics.scheduled_jobs.set(queue, await self._backend.count_jobs(queue, JobFilter(PENDING, is_future=True)))
+        metrics.retrying_jobs.set(queue, await self._backend.count_jobs(queue, JobFilter(PENDING, is_retry=True)))
+        metrics.failed_jobs.set(queue, await self._backend.count_jobs(queue, JobFilter(FAILED)))
+        metrics.paused.set(queue, float(self._is_paused(queue)))
 
 
 async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoReturn:

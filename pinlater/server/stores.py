@@ -10,7 +10,7 @@ from pinlater.errors import ConfigError
 from pinlater.server.backends.arrivals import Arrivals
 from pinlater.server.backends.contract import LOOK_OFTEN, Backend, LookPauses
 from pinlater.server.backends.fleet import FleetBackend, Shard, ShardSpec, StoreClock
-from pinlater.server.backends.records import CommitStats
+from pinlater.server.backends.records import CommitStats, StoreSize
 from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.backends.tokens import TakeTokens
@@ -38,6 +38,9 @@ class ServerBackend(Backend, Protocol):
 
     def shard_states(self) -> list[ShardState]:
         """Return how each shard is."""
+
+    async def sizes(self) -> dict[str, StoreSize]:
+        """Return how much each shard takes, as far as they answer; raises what the store raises if none does."""
 
     async def ping_shards(self) -> dict[str, str]:
         """Ask every shard whether it answers, and return what is wrong with those that do not, by name."""

@@ -232,3 +232,23 @@ def test_a_full_status_stays_as_it_is(backend):
     descriptor, _ = backend.started(status=full)
     backend.ack(descriptor, status="more")
     assert backend.look(descriptor).status == full
+
+
+def test_jobs_that_fail_for_good_are_counted(backend):
+    again, last, final, stale, done = (backend.started(attempts=attempts) for attempts in (2, 1, 5, 1, 1))
+    acks = [
+        ack_of(again[0], claim=again[1]),
+        ack_of(last[0], claim=last[1], status="the end"),
+        ack_of(final[0], claim=final[1], is_final=True),
+        ack_of(stale[0], claim=f"{stale[1]}x"),
+    ]
+    settled = backend.ack_dequeued_jobs(QUEUE, [ack_of(done[0])], acks)
+    assert (settled.changed, settled.stale, settled.failed) == (4, 1, 2)
+    assert backend.counts() == (1, 1, 1, 2)
+    assert backend.ack_dequeued_jobs(QUEUE, [], acks).failed == 0  # once only
+
+
+def test_a_failure_that_is_retried_and_a_success_are_none_for_good(backend):
+    (first, _), (second, _) = backend.started(attempts=2), backend.started(attempts=1)
+    assert backend.fail(first).failed == 0
+    assert backend.ack(second).failed == 0

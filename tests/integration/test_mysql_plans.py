@@ -155,13 +155,13 @@ COMMON = {
 }  # fmt: skip
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "hold_result", "insert_jobs", "insert_results", "lock_claims",
-    "keep_visit", "make_bucket", "make_queue_lock", "rollback",
+    "keep_visit", "make_bucket", "make_queue_lock", "rollback", "size",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
 IN_ORDER = {
     "first_pending", "first_due", "next_due", "claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs",
-    "claims_of_queue", "running_jobs", "jobs_of_queue",
+    "claims_of_queue", "running_jobs", "jobs_of_queue", "count_retried",
 }  # fmt: skip
 BY_MOMENT = {"expired_claims", "finished_jobs"}
 BY_KEY = {"unique_jobs"}
@@ -252,7 +252,9 @@ def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, k
         assert (step["key"], step["type"]) in {(key, "range"), (key, "const")}, (statement, step)
 
 
-@pytest.mark.parametrize("name", ["claimable_jobs", "peek_jobs", "count_jobs", "scan_jobs", "failed_jobs", "next_due"])
+@pytest.mark.parametrize(
+    "name", ["claimable_jobs", "peek_jobs", "count_jobs", "count_retried", "scan_jobs", "failed_jobs", "next_due"]
+)
 def test_the_index_narrows_by_all_that_it_can(filled, name):
     step = of_jobs(filled.plan(name, **COMMON))
     by_id = 8 if name in {"scan_jobs", "failed_jobs"} else 0  # among jobs of one run_after
@@ -273,6 +275,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("bodies_of_jobs", {}, 12),
         ("succeed_jobs", {}, 12),
         ("fail_jobs", {}, 12),
+        ("end_jobs", {}, 12),
         ("renew_jobs", {}, 12),
         ("checkpoint_job", {}, 3),
         ("lookup_jobs", {}, 12),
@@ -291,6 +294,7 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("scan_jobs", {"queue": 3, "state": 0, "before_run_after": NOW, "before_id": ALIKE + 1000}, 25),
         ("failed_jobs", {"queue": 3, "after_run_after": NOW, "after_id": ALIKE + 4000}, 25),
         ("count_jobs", {"state": 0, "first": NOW + 1, "last": NOW + 60}, 25),
+        ("count_retried", {"state": 0, "first": 0, "last": ALL, "cap": 10}, 40),
         ("jobs_of_queue", {}, 25),
         ("unique_jobs", {}, 6),
         ("keep_report", {}, 3),

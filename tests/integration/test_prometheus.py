@@ -155,6 +155,32 @@ def test_the_figures_of_the_queues_are_right(server, prometheus):
     assert figure("pinlater_queue_backlog_seconds") == 4 * 300  # nothing was completed
 
 
+@pytest.mark.timeout(150)
+def test_the_figures_of_what_does_not_run_are_right(server, prometheus):
+    in_an_hour = int(time.time() * 1000) + 3_600_000
+    with server.client() as client:
+        client.createQueue(name="troubled")
+        jobs = [{"body": b"x", "numAttemptsAllowed": attempts} for attempts in (1, 1, 3)]
+        client.enqueueJobs(queueName="troubled", jobs=jobs)
+        taken = client.dequeueJobs(queueName="troubled", limit=3)
+        later = [{"jobDescriptor": name, "retryDelayMillis": 3_600_000} for name in taken["jobs"]]
+        client.ackDequeuedJobs(queueName="troubled", jobsFailed=later)
+        client.enqueueJobs(queueName="troubled", jobs=[{"body": b"x", "runAfterTimestampMillis": in_an_hour}] * 4)
+        client.changeQueueSettings(queueName="troubled", isPaused=True)
+
+    def figure(name, **labels):
+        chosen = ",".join(f'{label}="{value}"' for label, value in labels.items())
+        result = prometheus(f"{name}{{{chosen}}}")
+        return float(result[0]["value"][1]) if result else None
+
+    expected = {"failed_jobs": 2, "scheduled_jobs": 5, "retrying_jobs": 1, "paused": 1}
+    for noun, value in expected.items():
+        assert wait_for(lambda: figure(f"pinlater_queue_{noun}", queue="troubled") == value, 50), noun  # noqa: B023
+    assert wait_for(lambda: figure("pinlater_jobs_given_up_total", queue="troubled") == 2, 50)
+    assert figure("pinlater_store_bytes", shard="1") > 4096
+    assert figure("pinlater_store_free_bytes", shard="1") > 4096
+
+
 def test_every_metric_of_the_dashboard_is_on_a_page(server, worker):
     with server.client() as client:
         client.createQueue(name="any")

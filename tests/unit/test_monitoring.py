@@ -43,6 +43,13 @@ def test_the_dashboard_has_all_that_an_operator_asks_for():
         "pinlater_queue_backlog_jobs",
         "pinlater_queue_completions_per_second",
         "pinlater_queue_running_jobs",
+        "pinlater_queue_scheduled_jobs",
+        "pinlater_queue_retrying_jobs",
+        "pinlater_queue_failed_jobs",
+        "pinlater_queue_paused",
+        "pinlater_jobs_given_up_total",
+        "pinlater_store_bytes",
+        "pinlater_store_free_bytes",
         "pinlater_jobs_dequeued_total",
         "pinlater_retries_dequeued_total",
         "pinlater_timeouts_retried_total",
@@ -84,7 +91,7 @@ def promtool(*arguments, **options):
 def test_the_rules_and_the_configuration_are_valid():
     checked = promtool("check", "config", str(FOLDER / "prometheus.yml"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "20 rules found" in checked.stdout
+    assert "27 rules found" in checked.stdout
 
 
 RULE_TESTS = """
@@ -127,7 +134,79 @@ tests:
         values: '_x10 1x20'
       - series: 'pinlater_worker_jobs_total{{instance="b", queue="polls", class="Fine", ending="tick_failed"}}'
         values: '0x30'
+      - series: 'pinlater_queue_oldest_due_age_seconds{{queue="held"}}'
+        values: '3600+60x90'
+      - series: 'pinlater_queue_paused{{queue="held"}}'
+        values: '1x90'
+      - series: 'pinlater_queue_paused{{queue="email"}}'
+        values: '0x90'
+      - series: 'pinlater_queue_failed_jobs{{queue="email"}}'
+        values: '1500x90'
+      - series: 'pinlater_queue_failed_jobs{{queue="sms"}}'
+        values: '900x90'
+      - series: 'pinlater_jobs_given_up_total{{queue="email"}}'
+        values: '0+1x90'
+      - series: 'pinlater_jobs_given_up_total{{queue="sms"}}'
+        values: '7x90'
+      - series: 'pinlater_queue_retrying_jobs{{queue="sms"}}'
+        values: '0x9 200x80'
+      - series: 'pinlater_store_bytes{{instance="a", shard="1"}}'
+        values: '50e9x90'
+      - series: 'pinlater_store_free_bytes{{instance="a", shard="1"}}'
+        values: '20e9x9 1e9x80'
+      - series: 'pinlater_store_bytes{{instance="b", shard="1"}}'
+        values: '1e6x90'
+      - series: 'pinlater_store_free_bytes{{instance="b", shard="1"}}'
+        values: '1e9-1e6x90'
+      - series: 'pinlater_store_bytes{{instance="c", shard="1"}}'
+        values: '1e6x90'
+      - series: 'pinlater_store_free_bytes{{instance="c", shard="1"}}'
+        values: '1e9x90'
     alert_rule_test:
+      - eval_time: 70m
+        alertname: PinLaterQueueIsPaused
+        exp_alerts:
+          - exp_labels: {{queue: held, severity: info}}
+            exp_annotations:
+              summary: "held has been paused for an hour"
+              description: "Nothing is handed out. Is that still meant? pinlater resume held ends it."
+      - eval_time: 70m
+        alertname: PinLaterFailedJobsPileUp
+        exp_alerts:
+          - exp_labels: {{queue: email, severity: ticket}}
+            exp_annotations:
+              summary: "email: 1.5k jobs are failed"
+              description: "pinlater retry-failed tries them again; what is left is collected in the end."
+      - eval_time: 70m
+        alertname: PinLaterJobsGivenUp
+        exp_alerts:
+          - exp_labels: {{queue: email, severity: ticket}}
+            exp_annotations:
+              summary: "email: 60 jobs were given up within an hour"
+              description: "pinlater scan email --state failed shows why. Nothing tries them again by itself."
+      - {{eval_time: 30m, alertname: PinLaterJobsRetry}}
+      - eval_time: 45m
+        alertname: PinLaterJobsRetry
+        exp_alerts:
+          - exp_labels: {{queue: sms, severity: ticket}}
+            exp_annotations:
+              summary: "sms: 200 jobs have failed and wait for another attempt"
+              description: "What they need may be away. pinlater scan sms --future shows their last errors."
+      - {{eval_time: 9m, alertname: PinLaterStoreIsNearlyFull}}
+      - eval_time: 12m
+        alertname: PinLaterStoreIsNearlyFull
+        exp_alerts:
+          - exp_labels: {{instance: a, shard: "1", severity: page}}
+            exp_annotations:
+              summary: "a: 953.7MiB are left for shard 1 of the store"
+              description: "When it is full, no job is stored. Make room on the disk, or raise the maxmemory of Redis."
+      - eval_time: 62m
+        alertname: PinLaterStoreFillsUp
+        exp_alerts:
+          - exp_labels: {{instance: b, shard: "1", severity: ticket}}
+            exp_annotations:
+              summary: "b: shard 1 of the store is full within a day, if it goes on like this"
+              description: "Does the store grow (pinlater_store_bytes), or something else on its disk?"
       - {{eval_time: 9m, alertname: PinLaterPeriodicJobFails}}
       - eval_time: 12m
         alertname: PinLaterPeriodicJobFails

@@ -5,18 +5,28 @@ import asyncio
 import pytest
 
 from pinlater.errors import NoHealthyShards, QueueNotFound
+from pinlater.server.backends.records import JobFilter
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.recent import RecentRates
 from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
 from pinlater.server.queue_watch import QueueWatch, follow_completions, forget_missing_queues
-from pinlater.wire.messages import PENDING
+from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING
 
 NOW_MS = 1_000_000
 
 
+PLACES = {
+    JobFilter(PENDING, is_future=False): 0,
+    JobFilter(IN_PROGRESS): 1,
+    JobFilter(PENDING, is_future=True): 3,
+    JobFilter(PENDING, is_retry=True): 4,
+    JobFilter(FAILED): 5,
+}
+
+
 class Store:
-    """Says how many jobs each queue has: due, running, and since when the oldest is due."""
+    """Says what each queue has: jobs due, running, since when the oldest is due; scheduled, tried before, failed."""
 
     def __init__(self, queues):
         self.queues = queues
@@ -30,8 +40,8 @@ class Store:
         self.asked.append(queue)
         if queue in self.deleted:
             raise QueueNotFound(queue)
-        assert which.state != PENDING or which.is_future is False
-        return self.queues[queue][0 if which.state == PENDING else 1]
+        counts = self.queues[queue]
+        return counts[PLACES[which]] if PLACES[which] < len(counts) else 0
 
     async def oldest_due_ms(self, queue):
         return self.queues[queue][2]
@@ -42,8 +52,8 @@ def levels(metrics, name):
     return one.values
 
 
-def look(store, metrics):
-    asyncio.run(QueueWatch(store, metrics, lambda: NOW_MS, 15).look())
+def look(store, metrics, *paused):
+    asyncio.run(QueueWatch(store, metrics, lambda: NOW_MS, 15, lambda queue: queue in paused).look())
 
 
 def test_each_queue_is_shown():
@@ -52,6 +62,15 @@ def test_each_queue_is_shown():
     assert levels(metrics, "pinlater_queue_backlog_jobs") == {"email": 3, "sms": 0, "skewed": 1}
     assert levels(metrics, "pinlater_queue_running_jobs") == {"email": 2, "sms": 0, "skewed": 0}
     assert levels(metrics, "pinlater_queue_oldest_due_age_seconds") == {"email": 4.5, "sms": 0, "skewed": 0}
+
+
+def test_what_does_not_run_is_shown():
+    metrics = Metrics()
+    look(Store({"email": (0, 0, None, 7, 2, 5), "sms": (0, 0, None)}), metrics, "sms")
+    shown = ("scheduled_jobs", "retrying_jobs", "failed_jobs", "paused")
+    found = {noun: levels(metrics, f"pinlater_queue_{noun}") for noun in shown}
+    assert {noun: values["email"] for noun, values in found.items()} == dict(zip(shown, (7, 2, 5, 0), strict=True))
+    assert {noun: values["sms"] for noun, values in found.items()} == dict(zip(shown, (0, 0, 0, 1), strict=True))
 
 
 def test_queues_that_are_gone_are_shown_no_more():
@@ -71,7 +90,7 @@ def test_a_page_asks_the_store_nothing():
     asked = len(store.asked)
     for _ in range(5):
         metrics.snapshot()
-    assert len(store.asked) == asked == 2
+    assert len(store.asked) == asked == len(PLACES)
 
 
 def test_a_store_that_is_away_ends_nothing():
@@ -83,7 +102,7 @@ def test_a_store_that_is_away_ends_nothing():
     store = Away({})
 
     async def main():
-        task = asyncio.create_task(QueueWatch(store, Metrics(), lambda: NOW_MS, 0.001).run())
+        task = asyncio.create_task(QueueWatch(store, Metrics(), lambda: NOW_MS, 0.001, lambda _: False).run())
         while len(store.asked) < 3:
             await asyncio.sleep(0.001)
         task.cancel()

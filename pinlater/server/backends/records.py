@@ -205,12 +205,14 @@ class Settled(NamedTuple):
     """How many of the given acks or checkpoints changed a job, and when the next retry falls due.
 
     ``lost``: jobs of checkpoints which do not give back, that are not held as these say, and so were left alone.
+    ``failed``: jobs of acks that are FAILED now, for good.
     """
 
     changed: int
     stale: int
     due_ms: int | None = None
     lost: tuple[JobDescriptor, ...] = ()
+    failed: int = 0
 
 
 class JobRecord(NamedTuple):
@@ -229,13 +231,29 @@ class JobRecord(NamedTuple):
     unique_key: str | None = None
 
 
+class StoreSize(NamedTuple):
+    """How much a shard takes, in bytes, and how much is left for it; None if that is not known."""
+
+    used_bytes: int
+    free_bytes: int | None = None
+
+
+RETRIES_LOOKED_AT = 10_000
+"""See ``JobFilter``."""
+
+
 class JobFilter(NamedTuple):
-    """Which jobs of a queue: one state, one or all priorities, due or future ones (None: both), a body pattern."""
+    """Which jobs of a queue: one state, one or all priorities, due or future ones (None: both), a body pattern.
+
+    ``is_retry``, for counts of PENDING jobs alone: those that were tried before, of the first ``RETRIES_LOOKED_AT`` of
+    each priority, in the order of ``run_after``. No index knows them, so each job has to be looked at.
+    """
 
     state: int
     priority: int | None = None
     is_future: bool | None = None
     body_regex: str | None = None
+    is_retry: bool = False
 
 
 class Position(NamedTuple):

@@ -217,6 +217,10 @@ class Broker:
         self._arrived(queue, moved)
         return moved
 
+    def is_paused(self, queue: str) -> bool:
+        """Whether nothing of a queue is handed out, by the store's settings or the file's."""
+        return self._limits.is_paused(queue)
+
     async def reap(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         """End expired claims; see ``Backend.reap_expired``."""
         expired = await self._backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)

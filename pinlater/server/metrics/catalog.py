@@ -98,6 +98,9 @@ class Metrics:
         self.jobs_dequeued = self._by_queue("jobs_dequeued", "Jobs handed out, dry runs too", "dequeue")
         self.acks_succeeded = self._by_queue("acks_succeeded", "Jobs acked as succeeded", "ack_succeeded")
         self.acks_failed = self._by_queue("acks_failed", "Jobs acked as failed", "ack_failed")
+        self.jobs_given_up = self._by_queue(
+            "jobs_given_up", "Jobs that have FAILED for good, be it by an ack or a lost claim", "given_up"
+        )
         self.checkpoints = self._by_queue("checkpoints", "Checkpoints stored", "checkpoint")
         self.checkpoint_noops = self._by_queue("checkpoint_noops", "Checkpoints of jobs not held", "checkpoint_noop")
         self.stale_acks = self._by_queue("stale_acks", "Acks of a claim that ended", "stale_ack")
@@ -147,11 +150,20 @@ class Metrics:
         self.backlog_jobs = self._level("backlog_jobs", "Jobs that are due, counted up to COUNT_LIMIT a priority")
         self.running_jobs = self._level("running_jobs", "Jobs that are claimed now")
         self.oldest_due_age_seconds = self._level("oldest_due_age_seconds", "How long the oldest due job has been due")
+        self.scheduled_jobs = self._level("scheduled_jobs", "Jobs that wait and are not due yet, counted likewise")
+        self.retrying_jobs = self._level(
+            "retrying_jobs", "Jobs that wait and were tried before, of the first 10,000 that wait of each priority"
+        )
+        self.failed_jobs = self._level("failed_jobs", "Jobs that are FAILED, counted likewise")
+        self.paused = self._level("paused", "1 for a queue that is paused, else 0")
         self.completions_per_second = self._level(
             "completions_per_second", "Attempts that ended on this server, over the last five minutes"
         )
         self.backlog_seconds = self._level("backlog_seconds", "How long the backlog would take at that pace")
-        self.of_queues = (self.backlog_jobs, self.running_jobs, self.oldest_due_age_seconds)
+        self.of_queues = (
+            *(self.backlog_jobs, self.running_jobs, self.oldest_due_age_seconds),
+            *(self.scheduled_jobs, self.retrying_jobs, self.failed_jobs, self.paused),
+        )
 
     def _add_store(self) -> None:
         about = About(
@@ -216,6 +228,15 @@ class Metrics:
             ostrich="shard_{shard}_ill",
         )
         self.shard_ill = self._kept(Levels(about))
+        self.store_bytes = self._of_shards("store_bytes", "What a shard takes on its disk; of Redis, in memory")
+        self.store_free_bytes = self._of_shards(
+            "store_free_bytes",
+            "What is left for it: on the disk of an SQLite store, below the maxmemory of Redis",
+        )
+
+    def _of_shards(self, noun: str, help_text: str) -> Levels:
+        about = About(name=f"pinlater_{noun}", help=help_text, labels=("shard",), ostrich="shard_{shard}_" + noun)
+        return self._kept(Levels(about))
 
     def _by_queue(self, noun: str, help_text: str, suffix: str) -> Counter:
         name = f"pinlater_{noun}_total"

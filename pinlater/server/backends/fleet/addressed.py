@@ -139,4 +139,4 @@ async def _settle(roster: Roster, call_at: Callable[[str], Call[Settled]], sizes
 def _sum(one: Settled, other: Settled) -> Settled:
     dues = [due for due in (one.due_ms, other.due_ms) if due is not None]
     changed, stale = one.changed + other.changed, one.stale + other.stale
-    return Settled(changed, stale, min(dues, default=None), one.lost + other.lost)
+    return Settled(changed, stale, min(dues, default=None), one.lost + other.lost, one.failed + other.failed)

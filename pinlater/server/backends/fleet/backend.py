@@ -37,6 +37,7 @@ from pinlater.server.backends.records import (
     QueueChange,
     QueueSettings,
     Settled,
+    StoreSize,
 )
 from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.backends.tokens import Tokens
@@ -111,6 +112,10 @@ class FleetBackend:
     def shard_states(self) -> list[ShardState]:
         """Return how each shard is."""
         return [member.state for member in self._roster]
+
+    async def sizes(self) -> dict[str, StoreSize]:
+        """Return how much each shard takes, of those that answer."""
+        return {member.name: size for member, size in await ask_all(self._roster.well(), lambda shard: shard.size())}
 
     async def ping_shards(self) -> dict[str, str]:
         """Ask every shard whether it answers, and return what is wrong with those that do not, by name."""

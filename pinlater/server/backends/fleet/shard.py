@@ -25,6 +25,7 @@ from pinlater.server.backends.records import (
     QueueChange,
     QueueSettings,
     Settled,
+    StoreSize,
 )
 from pinlater.server.backends.tokens import Tokens
 
@@ -112,6 +113,9 @@ class Shard(Protocol):
 
     async def ping(self) -> None:
         """Return if the shard answers, within a second or so."""
+
+    async def size(self) -> StoreSize:
+        """Return how much the shard takes, and how much is left for it."""
 
     async def read_clock(self) -> float:
         """Read the shard's clock; return how far it is ahead of the time elapsed here, see ``ShardClock``."""

@@ -11,7 +11,7 @@ from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.mysql.claim import Candidate, ClaimRequest, share_out
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.records import ClaimedJob, JobRecord, Page, Position
+from pinlater.server.backends.records import RETRIES_LOOKED_AT, ClaimedJob, JobRecord, Page, Position, StoreSize
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.steps import STEP_JOBS
 
@@ -102,12 +102,14 @@ class Looker:
         if search.which.body_regex:
             return len(await self._matching(search, cap))
         first, last = search.bounds
+        name = "count_retried" if search.which.is_retry else "count_jobs"
+        cap = min(cap, RETRIES_LOOKED_AT) if search.which.is_retry else cap
 
         async def look(connection: Connection) -> int:
             results = await connection.run(
                 *(
                     self._database.queries.bind(
-                        "count_jobs",
+                        name,
                         queue=search.queue.id,
                         state=search.which.state,
                         priority=priority,
@@ -121,6 +123,11 @@ class Looker:
             return sum(int(result.rows[0][0]) for result in results)
 
         return await self._database.read(look)
+
+    async def size(self) -> StoreSize:
+        """Return what the tables of the shard take by the database's own statistics; it does not tell of its disk."""
+        [(used,)] = await self._database.rows(self._database.queries.bind("size"))
+        return StoreSize(int(used))
 
     async def oldest_due(self, search: Search) -> int | None:
         """Return since when the job is due that has been so for longest; None if none is."""

@@ -131,6 +131,11 @@ SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after >= :floor
 ORDER BY run_after LIMIT 1
 
+-- name: size
+-- What the tables of this shard take, as the database has it in memory. Its name is that in backticks, as text.
+SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables
+WHERE table_schema = '{db}'
+
 -- name: first_due
 -- When the first job of each priority is due, or was, in each of many queues.
 SELECT queues.name, levels.priority, (
@@ -183,19 +188,29 @@ WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
 -- name: fail_jobs
--- Failure acks that are alike. With attempts left: PENDING at :retry_at, one attempt less, claim cleared. Without:
--- FAILED, claim kept. Assignments count from left to right, so attempts_remaining changes last.
+-- Failure acks that are alike, of jobs with attempts left: PENDING at :retry_at, one attempt less, claim cleared.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
-    state = IF(:is_final OR attempts_remaining <= 1, 3, 0),
-    run_after = IF(:is_final OR attempts_remaining <= 1, run_after, :retry_at),
-    claim = IF(:is_final OR attempts_remaining <= 1, claim, NULL),
-    moment = IF(:is_final OR attempts_remaining <= 1, :now, NULL),
-    unique_key = IF(:is_final OR attempts_remaining <= 1, NULL, unique_key),
+    state = 0,
+    run_after = :retry_at,
+    claim = NULL,
+    moment = NULL,
     updated_at = :now,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000),
-    attempts_remaining = IF(:is_final, 0, GREATEST(attempts_remaining - 1, 0))
+    attempts_remaining = attempts_remaining - 1
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
-  AND (:is_any OR claim = :claim)
+  AND (:is_any OR claim = :claim) AND attempts_remaining > 1
+
+-- name: end_jobs
+-- Failure acks that are alike and the last of their jobs, if :is_final whatever attempts are left: FAILED, claim kept.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
+    state = 3,
+    moment = :now,
+    unique_key = NULL,
+    updated_at = :now,
+    custom_status = LEFT(CONCAT(custom_status, :status), 5000),
+    attempts_remaining = 0
+WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
+  AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1)
 
 -- name: hold_jobs
 -- All of them in the order of ids, before several statements change them, each in an order of its own.
@@ -244,6 +259,14 @@ SELECT COUNT(*) FROM (
     WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after BETWEEN :first AND :last
     LIMIT :cap
 ) AS counted
+
+-- name: count_retried
+-- PENDING jobs that were tried before, of the first :cap of a priority.
+SELECT COUNT(*) FROM (
+    SELECT attempts_remaining < attempts_allowed AS is_retry FROM {db}.jobs FORCE INDEX (jobs_in_order)
+    WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after BETWEEN :first AND :last
+    ORDER BY run_after, id LIMIT :cap
+) AS waiting WHERE is_retry
 
 -- name: scan_jobs
 -- Latest run_after first, behind a position (:before_run_after, :before_id). Written so that the index narrows by it, also

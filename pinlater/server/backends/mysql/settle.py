@@ -13,6 +13,7 @@ from pinlater.server.backends.records import Ack, Settled
 from pinlater.server.backends.search import Queue
 
 _LAST_MS = 2**63 - 1
+_END = "end_jobs"
 
 
 class AckRequest(NamedTuple):
@@ -55,14 +56,14 @@ class Settler:
         """Make one attempt at a batch."""
         async with self._database.transaction() as transaction:
             statements = [list(_statements(transaction, request)) for request in batch.requests]
-            flat = [statement for some in statements for statement in some]
+            flat = [sql for some in statements for _, sql in some]
             if batch.conflicts:
                 await transaction.rows("hold_jobs", ids=_ids(batch.requests))
             with batch.committing():
                 results = iter(await transaction.run_to_end(*flat) if flat else ())
-            changed = [sum(next(results).matched for _ in some) for some in statements]
+            counts = [[(name, next(results).matched) for name, _ in some] for some in statements]
         batch.answer(
-            [_settled(transaction.now, request, count) for request, count in zip(batch.requests, changed, strict=True)]
+            [_settled(transaction.now, request, some) for request, some in zip(batch.requests, counts, strict=True)]
         )
 
 
@@ -71,9 +72,13 @@ def _ids(requests: Sequence[AckRequest]) -> list[int]:
     return sorted({ack.job.local_id for request in requests for ack in (*request.succeeded, *request.failed)})
 
 
-def _settled(now: int, request: AckRequest, changed: int) -> Settled:
+def _settled(now: int, request: AckRequest, counts: Sequence[tuple[str, int]]) -> Settled:
+    """Return what became of a call, given how many jobs each of its statements has changed."""
+    changed = sum(count for _, count in counts)
+    failed = sum(count for name, count in counts if name == _END)
     stale = len(request.succeeded) + len(request.failed) - changed
-    return Settled(changed, stale, min((_retry_at(now, ack.retry_delay_ms) for ack in request.failed), default=None))
+    due = min((_retry_at(now, ack.retry_delay_ms) for ack in request.failed), default=None)
+    return Settled(changed, stale, due, failed=failed)
 
 
 def _retry_at(now: int, delay_ms: int) -> int:
@@ -81,18 +86,23 @@ def _retry_at(now: int, delay_ms: int) -> int:
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
-def _statements(transaction: Transaction, request: AckRequest) -> Iterator[bytes]:
-    """Most acks of a call are alike: a statement does for all of those."""
+def _statements(transaction: Transaction, request: AckRequest) -> Iterator[tuple[str, bytes]]:
+    """Yield names and statements. Most acks of a call are alike: a statement does for all of those.
+
+    Each failure has two, one for jobs with attempts left, one for the others: so it is known how many failed for good.
+    """
     done: defaultdict[_Outcome, list[int]] = defaultdict(list)
     for (_, _, priority, local_id), claim, status, _, _ in request.succeeded:
         done[_Outcome(priority, claim, status)].append(local_id)
     for outcome, ids in done.items():
-        yield _bind(transaction, "succeed_job" if outcome.status else "succeed_jobs", request.queue, outcome, ids)
+        name = "succeed_job" if outcome.status else "succeed_jobs"
+        yield name, _bind(transaction, name, request.queue, outcome, ids)
     failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
     for (_, _, priority, local_id), claim, status, delay, is_final in request.failed:
         failed[_Outcome(priority, claim, status, _retry_at(transaction.now, delay), is_final)].append(local_id)
     for outcome, ids in failed.items():
-        yield _bind(transaction, "fail_jobs", request.queue, outcome, ids)
+        for name in (_END,) if outcome.is_final else ("fail_jobs", _END):
+            yield name, _bind(transaction, name, request.queue, outcome, ids)
 
 
 def _bind(transaction: Transaction, name: str, queue: Queue, outcome: _Outcome, ids: list[int]) -> bytes:

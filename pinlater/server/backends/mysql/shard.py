@@ -48,6 +48,7 @@ from pinlater.server.backends.records import (
     QueueChange,
     QueueSettings,
     Settled,
+    StoreSize,
 )
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.steps import change_in_steps
@@ -139,6 +140,9 @@ class MysqlShard:
 
     async def ping(self) -> None:
         await self._database.read(lambda connection: connection.run(b"SELECT 1"))
+
+    async def size(self) -> StoreSize:
+        return await self._looker.size()
 
     async def read_clock(self) -> float:
         return await self._database.read(self._database.read_clock)

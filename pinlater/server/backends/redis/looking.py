@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.records import JobFilter, JobRecord, Page, Position
+from pinlater.server.backends.records import RETRIES_LOOKED_AT, JobFilter, JobRecord, Page, Position
 from pinlater.server.backends.redis.asking import ANY_QUEUE, Asker
 from pinlater.server.backends.redis.records import KINDS, Found, read_job
 from pinlater.server.backends.redis.working import due_times, ids_of, pack
@@ -85,6 +85,8 @@ def _looked_up(head: str, job: JobDescriptor, row: Sequence[bytes | None]) -> Jo
 
 async def count(asker: Asker, search: Search, cap: int) -> int:
     """Return how many jobs match, at most ``cap`` per priority."""
+    if search.which.is_retry:
+        return sum([await _retried(asker, search.queue, priority, cap) for priority in search.priorities])
     if search.pattern is None and search.which.state != IN_PROGRESS:
         first, last = search.priorities[0], search.priorities[-1]
         counts = await asker.ask("count", search.queue, KINDS[search.which.state], search.time, first, last)
@@ -95,6 +97,17 @@ async def count(asker: Asker, search: Search, cap: int) -> int:
     total = 0
     for priority in search.priorities:
         total += len([found async for found in matching(asker, search, priority, cap)])
+    return total
+
+
+async def _retried(asker: Asker, queue: str, priority: int, cap: int) -> int:
+    most, total = min(cap, RETRIES_LOOKED_AT), 0
+    for start in range(0, most, AT_ONCE):
+        size = min(AT_ONCE, most - start)
+        seen, tried = await asker.ask("retried", queue, priority, start, start + size - 1)
+        total += int(tried)
+        if seen < size:
+            break
     return total
 
 

@@ -36,6 +36,7 @@ from pinlater.server.backends.records import (
     QueueChange,
     QueueSettings,
     Settled,
+    StoreSize,
 )
 from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
 from pinlater.server.backends.redis.asking import ANY_QUEUE, Asker
@@ -138,6 +139,12 @@ class RedisShard:
                 await self._plain("PING")
         except TimeoutError:
             raise ShardConnectionFailed(f"shard {self.name} did not answer within {_PING_SECONDS:g} s") from None
+
+    async def size(self) -> StoreSize:
+        told = (line.partition(b":") for line in (await self._plain("INFO", "memory")).splitlines())
+        memory = {name: value for name, _, value in told}
+        used, most = int(memory[b"used_memory"]), int(memory.get(b"maxmemory", 0))
+        return StoreSize(used, max(most - used, 0) if most else None)
 
     async def read_clock(self) -> float:
         own_ms, kept = 0.0, b""

@@ -174,9 +174,9 @@ async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Seq
     apart += (_apart(ack, is_success=False) for ack in failed)
     packed = pack(([(*key, ids) for key, ids in alike.items()], apart))
     is_repeatable = all(ack.claim is not None for ack in failed)
-    now, changed = await asker.ask("ack", queue, packed, is_repeatable=is_repeatable)
+    now, changed, given_up = await asker.ask("ack", queue, packed, is_repeatable=is_repeatable)
     due = min((due_of(int(now), ack.retry_delay_ms) for ack in failed), default=None)
-    return Settled(changed, len(succeeded) + len(failed) - changed, due)
+    return Settled(changed, len(succeeded) + len(failed) - changed, due, failed=given_up)
 
 
 def _apart(ack: Ack, *, is_success: bool) -> tuple[Any, ...]:

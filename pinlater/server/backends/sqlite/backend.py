@@ -32,6 +32,7 @@ from pinlater.server.backends.records import (
     QueueChange,
     QueueSettings,
     Settled,
+    StoreSize,
 )
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.shard_state import ShardState
@@ -163,6 +164,9 @@ class SqliteBackend:
     async def ping_shards(self) -> dict[str, str]:
         """Return nothing: the file is open, so the only shard answers."""
         return {}
+
+    async def sizes(self) -> dict[str, StoreSize]:
+        return {SHARD: await asyncio.to_thread(self._store.size)}
 
     @property
     def waiting(self) -> int:

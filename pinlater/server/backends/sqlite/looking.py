@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from pinlater.server.backends.records import ClaimedJob, JobRecord, Page, Position
+from pinlater.server.backends.records import RETRIES_LOOKED_AT, ClaimedJob, JobRecord, Page, Position
 from pinlater.server.backends.search import Queue, Search
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -66,6 +66,8 @@ def count(connection: sqlite3.Connection, search: Search, cap: int) -> int:
     if search.which.body_regex:
         return sum(1 for _ in _matching(connection, search, cap))
     kind, more = _rows_of(search.which.state)
+    if search.which.is_retry:
+        kind, cap = "retried", min(cap, RETRIES_LOOKED_AT)
     sql = QUERIES[f"count_{kind}"]
     return sum(
         connection.execute(sql, (search.queue.id, priority, *search.bounds, cap, *more)).fetchone()[0]

@@ -72,18 +72,30 @@ UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, un
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
 
 -- name: fail_job
--- One failure ack: ?3 id, ?4 claim or NULL, ?5 priority, ?6 status, ?7 retry at, ?8 whether it is final.
--- With attempts left: PENDING at ?7, one attempt less, claim cleared. Without: FAILED, claim kept, key forgotten.
+-- One failure ack of a job with attempts left: PENDING at ?7, one attempt less, claim cleared. ?3 id, ?4 claim or NULL,
+-- ?5 priority, ?6 status.
 UPDATE jobs NOT INDEXED SET
-    state = iif(?8 OR attempts_remaining <= 1, 3, 0),
-    run_after = iif(?8 OR attempts_remaining <= 1, run_after, ?7),
-    claim = iif(?8 OR attempts_remaining <= 1, claim, NULL),
-    unique_key = iif(?8 OR attempts_remaining <= 1, NULL, unique_key),
-    attempts_remaining = iif(?8, 0, max(attempts_remaining - 1, 0)),
+    state = 0,
+    run_after = ?7,
+    claim = NULL,
+    attempts_remaining = attempts_remaining - 1,
     claim_expires = NULL,
     updated_at = ?2,
     custom_status = substr(custom_status || ?6, 1, 5000)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
+  AND attempts_remaining > 1
+
+-- name: end_job
+-- One failure ack that is the job's last, if ?7 whatever attempts are left: FAILED, claim kept, key forgotten.
+UPDATE jobs NOT INDEXED SET
+    state = 3,
+    unique_key = NULL,
+    attempts_remaining = 0,
+    claim_expires = NULL,
+    updated_at = ?2,
+    custom_status = substr(custom_status || ?6, 1, 5000)
+WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
+  AND (?7 OR attempts_remaining <= 1)
 
 -- name: claim_of_job
 -- Who holds a job: ?2 id, ?3 priority.
@@ -129,6 +141,13 @@ FROM jobs NOT INDEXED WHERE id = ?2 AND queue_id = ?1 AND priority = ?3
 -- ?2 priority, ?3 and ?4 bounds of run_after, both included, ?5 cap.
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_pending
     WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4 LIMIT ?5)
+
+-- name: count_retried
+-- PENDING jobs that were tried before, of the first ?5 of a priority; else as above.
+SELECT count(*) FROM (SELECT attempts_remaining < attempts_allowed AS is_retry FROM jobs INDEXED BY jobs_pending
+    WHERE state = 0 AND queue_id = ?1 AND priority = ?2 AND run_after >= ?3 AND run_after <= ?4
+    ORDER BY run_after LIMIT ?5)
+WHERE is_retry
 
 -- name: count_claimed
 SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_claimed

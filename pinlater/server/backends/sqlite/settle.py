@@ -12,6 +12,7 @@ from pinlater.server.backends.sqlite.transaction import Transaction, id_list
 
 _SUCCEED_MANY = QUERIES["succeed_jobs"]
 _SUCCEED_ONE = QUERIES["succeed_job"]
+_END_ONE = QUERIES["end_job"]
 _FAIL_ONE = QUERIES["fail_job"]
 _LAST_MS = 2**63 - 1
 
@@ -31,10 +32,11 @@ def settle(transaction: Transaction, requests: Sequence[AckRequest]) -> list[Set
 
 def _settle_one(transaction: Transaction, request: AckRequest) -> Settled:
     changed = _succeed(transaction, request.queue_id, request.succeeded)
-    changed += _fail(transaction, request.queue_id, request.failed)
+    ended, retried = _fail(transaction, request.queue_id, request.failed)
+    changed += ended + retried
     stale = len(request.succeeded) + len(request.failed) - changed
     due = min((_retry_at(transaction.now, ack.retry_delay_ms) for ack in request.failed), default=None)
-    return Settled(changed, stale, due)
+    return Settled(changed, stale, due, failed=ended)
 
 
 def _retry_at(now: int, delay_ms: int) -> int:
@@ -58,14 +60,17 @@ def _succeed(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> in
     return changed + (transaction.run_many(_SUCCEED_ONE, apart) if apart else 0)
 
 
-def _fail(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> int:
+def _fail(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> tuple[int, int]:
+    """Return how many jobs have FAILED for good, and how many are tried again."""
     if not acks:
-        return 0
+        return 0, 0
     now = transaction.now
-    return transaction.run_many(
-        _FAIL_ONE,
-        (
-            (queue_id, now, local_id, claim, priority, status, _retry_at(now, delay), is_final)
-            for (_, _, priority, local_id), claim, status, delay, is_final in acks
-        ),
-    )
+    rows = [
+        (queue_id, now, local_id, claim, priority, status, _retry_at(now, delay), is_final)
+        for (_, _, priority, local_id), claim, status, delay, is_final in acks
+    ]
+    again = [row[:-1] for row in rows if not row[-1]]
+    retried = transaction.run_many(_FAIL_ONE, again) if again else 0
+    if retried == len(rows):
+        return 0, retried
+    return transaction.run_many(_END_ONE, [(*row[:-2], row[-1]) for row in rows]), retried

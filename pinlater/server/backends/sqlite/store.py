@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from pinlater.errors import ConfigError
+from pinlater.server.backends.records import StoreSize
 from pinlater.server.backends.sqlite.file_check import FileCheck
 from pinlater.server.backends.sqlite.queries import schema
 
@@ -79,6 +80,12 @@ class Store:
         connection = self._connect(f"{self.path.absolute().as_uri()}?mode=ro", is_uri=True)
         connection.execute("PRAGMA query_only = 1")
         return connection
+
+    def size(self) -> StoreSize:
+        """Return what the files take, and what their disk has left for this user. To be called in a thread."""
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        disk = os.statvfs(self.path.parent)
+        return StoreSize(sum(_bytes_of(file) for file in files), disk.f_bavail * disk.f_frsize)
 
     def close(self) -> None:
         """Let another server have the file."""
@@ -160,3 +167,11 @@ def _refuse_network_file_system(path: Path) -> None:
             f"{place} is on a network file system ({nearest.fstype}), where SQLite's locks and syncs are not safe; "
             "choose a local place with --data-dir"
         )
+
+
+def _bytes_of(file: Path) -> int:
+    """Return what a file takes on the disk; 0 if it is not there."""
+    try:
+        return file.stat().st_blocks * 512
+    except OSError:
+        return 0

@@ -1,12 +1,12 @@
 -- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, one attempt less; or FAILED at the last.
 -- ARGV[2]: MessagePack {alike, apart}. Alike are successes without a text: {claim or nil, priority, ids}. Apart are the
 -- others: {is_success, id, priority, claim or nil, status, delay in ms, is_final}.
--- Returns {now, how many jobs changed}.
+-- Returns {now, how many jobs changed, how many of them are FAILED}.
 -- with records earliest changes status
 local request = cmsgpack.unpack(ARGV[2])
 local alike, apart = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
-local changed = 0
+local changed, failed = 0, 0
 
 local members, lines = {}, {}
 for _, group in ipairs(alike) do
@@ -48,8 +48,10 @@ end
 local function fail(member, delay, is_final, ...)
   local retry_at = now + math.max(delay, 0)
   local text = retry_at < LAST_EXACT and string.format('%d', retry_at) or END_OF_TIME
-  lines[member] = spend(member, is_final, text, ...)
+  local is_last
+  lines[member], is_last = spend(member, is_final, text, ...)
   changed = changed + 1
+  failed = failed + (is_last and 1 or 0)
 end
 
 for _, group in ipairs(alike) do
@@ -75,4 +77,4 @@ for _, item in ipairs(apart) do
   end
 end
 carry_out()
-return {NOW, changed}
+return {NOW, changed, failed}
