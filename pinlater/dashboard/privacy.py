@@ -25,6 +25,6 @@ def admit_search(request: Request, text: str) -> None:
     """
     options = board_of(request).options
     if not may_search(session_of(request), options):
-        raise Refused(403, "bodies are hidden on this server; with the password for looking they cannot be searched")
+        raise Refused(403, "bodies are hidden on this server; the read-only password does not allow searching them")
     if options.hides_bodies:
         audit(request, "search-bodies", text)

@@ -77,7 +77,7 @@ class Inspection:
         given = await aside(len(request.jobDescriptors), _unique, request.jobDescriptors)
         if len(given) > MAX_LOOK_UP_JOBS:
             raise UnknownError(
-                f"a look-up of {len(given)} jobs; at most {MAX_LOOK_UP_JOBS}, so ask for them in several calls"
+                f"a look-up of {len(given)} jobs; at most {MAX_LOOK_UP_JOBS} are allowed, so make several calls"
             )
         if not request.includeBody or len(given) <= _FEW_BODIES:
             return await self._look_up(given, include_body=bool(request.includeBody))

@@ -55,7 +55,7 @@ MAX_KEEP_RESULT_MS = 86_400_000
 
 
 MAX_OTHER_QUEUES = 2000
-"""That one dequeue may name beside its first."""
+"""Most queues that one dequeue may name besides its first."""
 
 
 def check_queue_name(name: str) -> None:
@@ -81,7 +81,7 @@ def queues_of(first: str, others: Sequence[str]) -> tuple[str, ...]:
         UnknownError: they are too many.
     """
     if len(others) > MAX_OTHER_QUEUES:
-        raise UnknownError(f"a dequeue names {len(others)} other queues; at most {MAX_OTHER_QUEUES}")
+        raise UnknownError(f"a dequeue names {len(others)} other queues; at most {MAX_OTHER_QUEUES} are allowed")
     queues = dict.fromkeys((first, *others))
     for name in queues:
         check_queue_name(name)
@@ -99,11 +99,11 @@ def check_source(source: str) -> None:
 
 
 def idempotency_key(context: RequestContext, keep_seconds: float) -> IdempotencyKey | None:
-    """Return what the call is known by when it is sent again; None if it does not say.
+    """Return the idempotency key of a call; None if it has none.
 
     Args:
         context: of the call.
-        keep_seconds: how long its result is kept unless the call says so.
+        keep_seconds: how long its result is kept, unless the call says for how long.
     """
     value = context.idempotencyKey
     if value is None:

@@ -145,7 +145,7 @@ class Service:
             self._metrics.call_seconds.observe(method, time.perf_counter() - started)
 
     def _once(self, arguments: Any) -> IdempotencyKey | None:
-        """Return what a call is known by when it is sent again."""
+        """Return the idempotency key of a call; None if it has none."""
         return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
 
     # Queues

@@ -34,7 +34,7 @@ class Respite(NamedTuple):
 
 
 class Standstill:
-    """Looks at clocks that go on whatever happens to this process; it begins with a start.
+    """Detects standstills by clocks that go on whatever happens to this process; a start counts as one.
 
     Args:
         elapsed: source of seconds.
@@ -49,13 +49,13 @@ class Standstill:
         self._quiet_until = self._since + QUIET_SECONDS
 
     async def watch(self) -> None:
-        """Look again and again; to be run as a task."""
+        """Check the clocks again and again; to be run as a task."""
         while True:
             self._tick()
             await asyncio.sleep(_TICK_SECONDS)
 
     def respite(self) -> Respite:
-        """Return what claims are to be given, also in the first moment after a standstill."""
+        """Return how long claims are to be spared, also in the first moment after a standstill."""
         now = self._tick()
         return Respite(int((now - self._since) * 1000), int((self._quiet_until - self._since) * 1000))
 
@@ -64,9 +64,7 @@ class Standstill:
         gap = max(now - self._ticked_at, wall - self._wall_at)
         self._ticked_at, self._wall_at = now, wall
         if gap > _LONGEST_GAP_SECONDS:
-            log.warning(
-                "%.1f s have passed at once for this server; claims get time to be renewed before any ends", gap
-            )
+            log.warning("this server stood still for %.1f s; claims get time to be renewed before any ends", gap)
             self._since = now
             self._quiet_until = max(self._quiet_until, now + min(gap * _QUIET_FOR_GAP, QUIET_SECONDS))
         return now

@@ -95,7 +95,7 @@ def _compiled(pattern: str) -> Any:
     if _UNICODE_CLASS.search(pattern):
         raise UnknownError(r"the body pattern has \p or \P: bodies are searched byte by byte; write the characters out")
     if _ODD_NUMBER.search(pattern):
-        raise UnknownError("the body pattern repeats too much: in {} stand numbers up to 1000, without leading zeros")
+        raise UnknownError("the body pattern repeats too much: write numbers up to 1000 in {}, without leading zeros")
     try:
         return re2.compile(pattern.encode(), _options())
     except (re2.error, UnicodeEncodeError) as error:

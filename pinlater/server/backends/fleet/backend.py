@@ -382,7 +382,7 @@ class FleetBackend:
             self._tells_time = True
         except ServiceError:
             if self._tells_time:  # said once: the store may be away for long
-                log.warning("no shard tells its time; the clocks go on from what they told before")
+                log.warning("no shard tells its time; this server goes on from the times they told before")
             self._tells_time = False
 
     async def follow_time(self, clock: StoreClock) -> None:
