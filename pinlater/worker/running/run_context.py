@@ -311,9 +311,8 @@ class RunContext(InterruptibleContext):
         """End the attempt if the job is no longer ours; return whether that is news."""
         is_news = self.is_lost and not isinstance(self.interruption, ClaimLost)
         if is_news:
-            self.note_interruption(
-                ClaimLost("the job is no longer this worker's: its claim has ended, or it was deleted")
-            )
+            why = "the job is no longer this worker's: its claim has ended, or it was deleted"
+            self.note_interruption(ClaimLost(why))
         return is_news
 
     def note_interruption(self, why: JobInterrupted) -> None:
