@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
@@ -30,6 +31,23 @@ def set_up(
     handler = new_handler(_own_stderr())
     handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def say_why_it_ends(program: str, text: str, *, as_json: bool | None = None) -> None:
+    """Write to standard error why a program cannot start, without a traceback.
+
+    Args:
+        program: its name.
+        text: may have several lines.
+        as_json: as a JSON line, as logs are written then; None: if the log of this process is written so.
+    """
+    if as_json is None:
+        as_json = any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
+    if as_json:
+        record = logging.LogRecord(program, logging.CRITICAL, "", 0, text, None, None)
+        sys.stderr.write(f"{JsonLines().format(record)}\n")
+    else:
+        sys.stderr.write("".join(f"{program}: {line}\n" for line in text.splitlines()))
 
 
 def no_more() -> Mapping[str, object]:
@@ -73,10 +91,18 @@ class JsonLines(logging.Formatter):
             return f"(it cannot be shown: {type(error).__name__})"
 
 
+def utc_text(epoch_seconds: float) -> str:
+    """Return a moment as all our programs write it: ISO 8601, UTC, milliseconds: ``2026-01-31T09:05:00.123Z``.
+
+    Raises:
+        ValueError, OverflowError, OSError: it is no date.
+    """
+    return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def utc_time(record: logging.LogRecord) -> str:
-    """Return a record's moment in ISO form, to the millisecond."""
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return a log record's moment; see ``utc_text``."""
+    return utc_text(record.created)
 
 
 def _message(record: logging.LogRecord) -> str:

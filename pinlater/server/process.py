@@ -13,6 +13,7 @@ from pinlater_supervisor import Child
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
+from pinlater.logs import say_why_it_ends
 from pinlater.server.listeners import address_of
 from pinlater.server.metrics import Metrics
 from pinlater.server.parts import Given, Parts, assemble, bell_of, chores, reporter_of
@@ -37,7 +38,7 @@ def run(child: Child, given: Given) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(child, given))
     except ConfigError as error:
-        sys.stderr.write(f"pinlater-server: {error}\n")
+        say_why_it_ends("pinlater-server", str(error))
         return EXIT_CONFIG
     return 0
 

@@ -13,6 +13,7 @@ import click
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError, ShardConnectionFailed
+from pinlater.logs import say_why_it_ends
 from pinlater.server.setting_loader import load_settings
 from pinlater.server.settings import Settings
 from pinlater.server.settings import list_settings as settings_table
@@ -83,11 +84,17 @@ def main(  # noqa: PLR0917 - click calls it
         settings = load_settings(config_file, os.environ, options)
         sys.exit(_check(settings) if check else _run(settings))
     except ConfigError as error:
-        click.echo(f"pinlater-server: {error}", err=True)
+        say_why_it_ends("pinlater-server", str(error), as_json=_asks_for_json(more))
         sys.exit(EXIT_CONFIG)
     except ShardConnectionFailed as error:
         click.echo(f"pinlater-server: the settings are fine, but the store does not answer: {error}", err=True)
         sys.exit(EXIT_UNAVAILABLE)
+
+
+def _asks_for_json(more: tuple[str, ...]) -> bool:
+    """Whether log lines are to be JSON, as far as that is known when the settings could not be read."""
+    given = [pair.partition("=")[2] for pair in more if pair.startswith("LOG_FORMAT=")]
+    return (given or [os.environ.get("PINLATER_LOG_FORMAT", "")])[-1].strip().lower() == "json"
 
 
 def _pairs(more: tuple[str, ...]) -> dict[str, str]:

@@ -54,8 +54,9 @@ MAX_KEEP_RESULT_MS = 86_400_000
 """The result of a call is kept no longer than this, whatever the call says."""
 
 
-MAX_OTHER_QUEUES = 2000
-"""Most queues that one dequeue may name besides its first."""
+MAX_OTHER_QUEUES = 1000
+"""Most queues that one dequeue may name besides its first. Calls of more than 64 KiB do not wait for jobs; with the
+longest names, this is still less."""
 
 
 def check_queue_name(name: str) -> None:

@@ -12,6 +12,7 @@ from pinlater_supervisor import Child, rss_bytes
 from pinlater import __version__
 from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
+from pinlater.logs import say_why_it_ends
 from pinlater.modules import load_job_classes, make_codec, refuse_plain, unnamed_queues
 from pinlater.worker.hooks import Hooks
 from pinlater.worker.keeper.leftovers import mark_environment
@@ -104,7 +105,7 @@ def _new_process(child: Child, options: Options, pool: JobPool, codec: JobCodec,
 
 def _complain(shared: Shared, text: str) -> None:
     if shared.complaint.take():
-        sys.stderr.write("".join(f"pinlater-worker: {line}\n" for line in text.splitlines()))
+        say_why_it_ends("pinlater-worker", text)
 
 
 def _say_hello(options: Options, codec: JobCodec) -> None:

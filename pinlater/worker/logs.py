@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from pinlater.errors import JobTimeout
-from pinlater.logs import JsonLines, no_more, set_up
+from pinlater.logs import JsonLines, no_more, set_up, utc_time
 
-_LINE = "%(asctime)s.%(msecs)03d %(levelname)s %(process)d%(job)s %(message)s"
+_LINE = "%(asctime)s %(levelname)s %(process)d%(job)s %(message)s"
 
 
 class Running:
@@ -40,7 +40,11 @@ class JobFormatter(logging.Formatter):
     """Puts the running job on every line, also on those of libraries that know nothing of jobs."""
 
     def __init__(self) -> None:
-        super().__init__(_LINE, "%Y-%m-%d %H:%M:%S")
+        super().__init__(_LINE)
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - inherited
+        """Return the time in UTC, to the millisecond."""
+        return utc_time(record)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

@@ -248,7 +248,9 @@ def worker(  # noqa: PLR0917 - click calls it
         )
         status = _run(options, log_level.upper(), log_format)
     except ConfigError as error:
-        click.echo(f"pinlater-worker: {error}", err=True)
+        from pinlater.logs import say_why_it_ends
+
+        say_why_it_ends("pinlater-worker", str(error), as_json=log_format == "json")
         status = EXIT_CONFIG
     sys.exit(status)
 

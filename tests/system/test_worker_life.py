@@ -1,5 +1,6 @@
 """The life of a worker: start, stop, reload, and the deaths of everything around it."""
 
+import json
 import random
 import re
 import signal
@@ -231,6 +232,18 @@ def test_a_worker_without_a_job_to_run_says_so(start, folder, code, arguments, r
     worker = start("--processes", 2, *arguments, modules=("mine.py",))
     assert worker.wait() == 78
     assert worker.log.count(reason) == 1, worker.log
+
+
+def test_where_logs_are_json_the_reason_is_a_line_of_json(start, folder):
+    (folder / "mine.py").write_text("")
+    worker = start("--log-format", "json", modules=("mine.py",))
+    assert worker.wait() == 78
+    reasons = [line["message"] for line in map(json.loads, worker.log.splitlines()) if line["level"] == "CRITICAL"]
+    assert len(reasons) == 1
+    assert reasons[0].startswith("no job class in mine.py; define one")
+    worker = start("--log-format", "json", "--queue", "a:b", modules=("jobs",))
+    assert worker.wait() == 78
+    assert "the weight of a is a number" in json.loads(worker.log.splitlines()[-1])["message"]
 
 
 def test_a_burst_without_a_server_ends_with_69(folder):

@@ -1,6 +1,7 @@
 """What keeps a server from harm: who may reach it, what one address may take, what is refused when it is behind."""
 
 import asyncio
+import json
 
 import pytest
 from click.testing import CliRunner
@@ -118,3 +119,14 @@ def test_dequeues_are_refused_before_enqueues():
     with pytest.raises(NoHealthyShards, match="enqueueJobs"):
         overload.check_enqueue()
     assert (metrics.calls_shed.value("dequeueJobs"), metrics.calls_shed.value("enqueueJobs")) == (1, 1)
+
+
+@pytest.mark.parametrize("options", [["--set", "LOG_FORMAT=json"], []])
+def test_where_logs_are_json_a_wrong_setting_is_said_in_a_line_of_json(options, monkeypatch, capsys):
+    monkeypatch.setenv("PINLATER_LOG_FORMAT", "" if options else "json")
+    with pytest.raises(SystemExit) as caught:
+        main(["--set", "PINLATER_BACKEND=papyrus", *options])
+    assert caught.value.code == EXIT_CONFIG
+    line = json.loads(capsys.readouterr().err)
+    assert (line["level"], line["logger"]) == ("CRITICAL", "pinlater-server")
+    assert "papyrus" in line["message"]

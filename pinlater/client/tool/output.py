@@ -6,10 +6,11 @@ import base64
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from pinlater.logs import utc_text
 
 if TYPE_CHECKING:
     from pinlater.client.records import JobInfo
@@ -52,11 +53,11 @@ def body_json(body: bytes | None) -> dict[str, str]:
 
 
 def moment(epoch_ms: int | None) -> str:
-    """Return local time to the second."""
+    """Return a moment as logs show it, in UTC; ``-`` for none."""
     if not epoch_ms:
         return "-"
     try:
-        return datetime.fromtimestamp(epoch_ms / 1000).astimezone().isoformat(" ", "seconds")
+        return utc_text(epoch_ms / 1000)
     except (ValueError, OverflowError, OSError):
         return f"{epoch_ms} ms"
 
