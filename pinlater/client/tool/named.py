@@ -46,9 +46,9 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
 @click.argument("descriptors", nargs=-1, required=True)
 @click.pass_obj
 def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
-    """Let jobs run now that wait for a later moment, by their descriptors.
+    """Run jobs now that wait for a later moment.
 
-    These are jobs that were enqueued for later, sleep, or wait for their next attempt. They keep the attempts that they
+    They are named by their descriptors: jobs that were enqueued for later, sleep, or wait for their next attempt. They keep the attempts that they
     have left. Failed ones: see "pinlater retry-failed".
 
     Exit status 1 when one of them was due already, runs, has ended, or is not there.
