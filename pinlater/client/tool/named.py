@@ -48,8 +48,8 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
 def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
     """Run jobs now that wait for a later moment.
 
-    They are named by their descriptors: jobs that were enqueued for later, sleep, or wait for their next attempt. They keep the attempts that they
-    have left. Failed ones: see "pinlater retry-failed".
+    They are named by their descriptors: jobs that were enqueued for later, sleep, or wait for their next attempt. They
+    keep the attempts that they have left. Failed ones: see "pinlater retry-failed".
 
     Exit status 1 when one of them was due already, runs, has ended, or is not there.
     """
