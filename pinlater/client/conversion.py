@@ -228,12 +228,12 @@ def _worker_report(struct: messages.PinLaterWorker) -> WorkerReport:
         bool(struct.isDraining),
         [_worker_process(process) for process in struct.processes or ()],
         struct.reportedAtTimestampMillis,
-        [
+        tuple(
             UnknownJobs(
                 _there(jobs.queueName), _there(jobs.className), jobs.timesReturned, jobs.lastReturnedAtTimestampMillis
             )
             for jobs in struct.unknownJobs or ()
-        ],
+        ),
     )
 
 

@@ -74,7 +74,7 @@ MAY_KNOW = {
     "cursor": BASE | {"job"},
     "modules": BASE | {"codec", "job", "middleware"},
     "wire": BASE,
-    "client": BASE | {"traces", "tracing", "job", "job_options", "codec", "kept", "modules", "policy", "wire"},
+    "client": BASE | {"traces", "tracing", "logs", "job", "job_options", "codec", "kept", "modules", "policy", "wire"},
     "worker": BASE | RUNNING | {"pinlater_supervisor"},
     "dashboard": BASE | {"kept", "wire", "client"},
     "server": BASE | {"logs", "wire", "pinlater_supervisor", "dashboard"},
