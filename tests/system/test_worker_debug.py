@@ -57,11 +57,14 @@ class Terminal:
             if select.select([self._ours], [], [], 1)[0]:
                 self.shown += os.read(self._ours, 10_000).decode()
 
-    def await_end(self):
-        """Read on until the program has ended: one that cannot write what it has to say would not end."""
-        deadline = time.monotonic() + 60
+    def interrupt(self):
+        """Press ^C, as a person does: again if nothing comes of it; and read on until the program has ended."""
+        deadline, press_at = time.monotonic() + 60, 0.0
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.shown
+            if time.monotonic() >= press_at:
+                press_at = time.monotonic() + 5
+                self.type("\x03")
             if select.select([self._ours], [], [], 0.1)[0]:
                 with contextlib.suppress(OSError):  # as a terminal says that nobody is there any more
                     self.shown += os.read(self._ours, 10_000).decode()
@@ -96,22 +99,19 @@ def test_a_job_is_looked_at_for_longer_than_its_limits_and_its_lease(debug, clie
     debug.type("continue\n")
     await_state(client, job, JobState.SUCCEEDED)
     assert ran(folder) == ["42 attempt 1"]
-    debug.type("\x03")
-    debug.await_end()
+    debug.interrupt()
     assert "killed" not in debug.shown
 
 
 def test_interrupting_ends_the_worker_before_any_job(debug):
     debug.await_text("1 process for queue sleeps")
-    debug.type("\x03")
-    debug.await_end()
+    debug.interrupt()
 
 
 def test_a_job_that_is_looked_at_goes_back_with_its_attempts(debug, client, folder):
     job = put(client, "Looked", "sleeps")
     debug.await_text("(Pdb)")
-    debug.type("\x03")
-    debug.await_end()
+    debug.interrupt()
     info = await_state(client, job, JobState.PENDING)
     assert info.attempts_remaining == info.attempts_allowed
     assert ran(folder) == []
