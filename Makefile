@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 MADE := $(VENV)/made
 
-.PHONY: help venv demo test lint format reference bench clean
+.PHONY: help venv demo test lint format reference snapshot bench clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ format: venv ## Put the code into its form
 
 reference: venv ## Write docs/reference anew from the code
 	@$(VENV)/bin/python docs/make_reference.py
+
+snapshot: venv ## Write anew what users can see, for tests/surface, after a change of it on purpose
+	@$(VENV)/bin/python -m tests.surface.snapshot
 
 bench: venv ## Measure
 	@$(VENV)/bin/python -m benchmarks
