@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from pinlater.server.backends.sqlite.database import SCHEMA_VERSION
 from pinlater.server.backends.sqlite.queries import QUERIES, schema
-from pinlater.server.backends.sqlite.store import SCHEMA_VERSION
 
 QUEUE_ID, PRIORITY, LEASE_MS, ATTEMPTS = 1, 1, 30_000, 4
 

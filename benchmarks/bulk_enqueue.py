@@ -7,7 +7,7 @@ import time
 from benchmarks.figures import Figure, in_turns
 from benchmarks.jobs import Nothing
 from benchmarks.setting import Setting
-from pinlater.codec import encode_body
+from pinlater.jobs.body_codec import encode_body
 
 JOBS = 300_000
 BATCH_SIZE = 500

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.client.connection import Connection
-from pinlater.wire import messages as wire
+from pinlater.protocol import messages as wire
 
 DEQUEUES_IN_FLIGHT = 2
 

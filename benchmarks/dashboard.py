@@ -15,10 +15,10 @@ from benchmarks.setting import Setting
 from benchmarks.viewers import Browser
 from pinlater import Client
 from pinlater.client.connection import Connection
-from pinlater.client.records import JobInfo
-from pinlater.codec import encode_body
-from pinlater.state import JobState
-from pinlater.wire.messages import PinLaterJobAckInfo
+from pinlater.jobs.body_codec import encode_body
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
+from pinlater.protocol.messages import PinLaterJobAckInfo
 
 JOBS = 5_000_000
 """In all: so many tenths are PENDING, PENDING and scheduled, SUCCEEDED and FAILED."""

@@ -13,7 +13,7 @@ from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
 from benchmarks.stores import Bare
-from pinlater.codec import encode_body
+from pinlater.jobs.body_codec import encode_body
 
 SHALLOW = 10_000
 DEEP = 1_000_000

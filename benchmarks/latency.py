@@ -14,7 +14,7 @@ from benchmarks.programs import ProgramFailed, Worker
 from benchmarks.setting import Setting
 from pinlater import Client
 from pinlater.client.connection import Connection
-from pinlater.codec import encode_body
+from pinlater.jobs.body_codec import encode_body
 
 JOBS = 300
 PAUSE_SECONDS = 0.005

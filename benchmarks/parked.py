@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from benchmarks.figures import Figure
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
-from pinlater.wire.codec import Codec
-from pinlater.wire.framing import FrameSplitter
-from pinlater.wire.messages import PinLaterDequeueRequest, RequestContext, arguments_of
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.framing import FrameSplitter
+from pinlater.protocol.messages import PinLaterDequeueRequest, RequestContext, arguments_of
 
 CONNECTIONS = 2_000
 SECONDS = 20.0

@@ -10,8 +10,8 @@ from typing import Self
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from pinlater.client import NewJob
-from pinlater.codec import encode_body
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
+from pinlater.jobs.body_codec import encode_body
 
 THREADS = 4
 BATCH_SIZE = 10

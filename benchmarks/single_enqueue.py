@@ -15,10 +15,10 @@ from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
 from pinlater import AsyncClient, JobState
-from pinlater.codec import encode_body
-from pinlater.wire.codec import Codec
-from pinlater.wire.framing import FrameSplitter
-from pinlater.wire.messages import PinLaterEnqueueRequest, PinLaterJob, RequestContext, arguments_of
+from pinlater.jobs.body_codec import encode_body
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.framing import FrameSplitter
+from pinlater.protocol.messages import PinLaterEnqueueRequest, PinLaterJob, RequestContext, arguments_of
 
 CALLS = 40_000
 PRODUCERS = 16

@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
 sys.path[:0] = [str(ROOT), str(ROOT / "supervisor")]
 
-from pinlater.client.tool.program import tool  # noqa: E402 - this file is a script, run from anywhere
+from pinlater.cli.program import tool  # noqa: E402 - this file is a script, run from anywhere
+from pinlater.server.config.settings import DECLARATIONS, IGNORED_KEYS  # noqa: E402
 from pinlater.server.metrics.catalog import Metrics  # noqa: E402
 from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot  # noqa: E402
 from pinlater.server.program import main as server  # noqa: E402
-from pinlater.server.settings import DECLARATIONS, IGNORED_KEYS  # noqa: E402
 from pinlater.worker.install_units import command as install_units  # noqa: E402
 from pinlater.worker.program import worker  # noqa: E402
 
@@ -305,7 +305,7 @@ def wire() -> str:
         "Additions to the wire contract",
         "The service speaks the Thrift contract of the original PinLater, framed, binary protocol. All additions are "
         "optional fields with ids from 100 up, and new methods: a client of the original never notices them, a server "
-        "of the original skips them. The whole contract: [pinlater.thrift](../../pinlater/wire/pinlater.thrift).",
+        "of the original skips them. The whole contract: [pinlater.thrift](../../pinlater/protocol/pinlater.thrift).",
         "## Fields\n\n" + table(("field", "type", "meaning"), fields),
         "## Methods\n\n" + table(("method", "takes", "returns"), [(code(n), code(t), code(r)) for r, n, t in methods]),
         "## Their structs\n\n" + table(("struct", "what it is", "fields"), structs),
@@ -371,7 +371,7 @@ def worker_metrics() -> Iterator[tuple[str, str, str, str]]:
 
 def endings() -> list[str]:
     """Return the words for how a run ends."""
-    from pinlater.worker.board.tally import ENDINGS
+    from pinlater.worker.claim_table.counters import ENDINGS
 
     return list(ENDINGS)
 

@@ -6,8 +6,6 @@ Jobs are typed records; a client enqueues them, a server keeps them, workers run
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pinlater.backoff import Backoff, Constant, Exponential, Linear
-from pinlater.context import JobContext
 from pinlater.errors import (
     ClaimLost,
     Discard,
@@ -19,13 +17,15 @@ from pinlater.errors import (
     PinLaterError,
     Retry,
 )
-from pinlater.job import Job, RawJob
-from pinlater.middleware import Middleware
-from pinlater.retrying import retrying
+from pinlater.jobs.context import JobContext
+from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.middleware import Middleware
+from pinlater.jobs.retrying import retrying
+from pinlater.model.backoff import Backoff, Constant, Exponential, Linear
 
 if TYPE_CHECKING:
     from pinlater.client import AsyncClient, Client, JobHandle, TlsFiles
-    from pinlater.state import JobState
+    from pinlater.model.state import JobState
 
 __version__ = "0.1.0"
 
@@ -60,7 +60,7 @@ _LATER = {
     "AsyncClient": "pinlater.client",
     "Client": "pinlater.client",
     "JobHandle": "pinlater.client",
-    "JobState": "pinlater.state",
+    "JobState": "pinlater.model.state",
     "TlsFiles": "pinlater.client",
 }
 

@@ -33,10 +33,10 @@ try:
 except ImportError as missing:
     raise ImportError("tracing needs OpenTelemetry: pip install 'pinlater[otel]'") from missing
 
-from pinlater.context import JobContext
 from pinlater.errors import JobSleeps, interruption_in
-from pinlater.job import Job
-from pinlater.traces import RunTrace, Sending
+from pinlater.jobs.context import JobContext
+from pinlater.jobs.job import Job
+from pinlater.model.trace_context import RunTrace, Sending
 
 _SYSTEM = {"messaging.system": "pinlater"}
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pinlater.client.connection import Connection
     from pinlater.client.handle import AsyncJobHandle, JobHandle
     from pinlater.client.moving import Move
-    from pinlater.client.records import (
+    from pinlater.client.servers import ServerSet
+    from pinlater.client.tls import TlsFiles
+    from pinlater.model.records import (
         Ack,
         Acks,
         Checkpoint,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
         WorkerProcess,
         WorkerReport,
     )
-    from pinlater.client.servers import ServerSet
-    from pinlater.client.tls import TlsFiles
 
 _HOMES = {
     "Ack": "records",

@@ -10,10 +10,10 @@ from typing import Any, Self
 from pinlater.client.async_connection import AsyncConnection
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.bulk import MAX_IN_FLIGHT
-from pinlater.client.calls import Call, Calls
 from pinlater.client.jobs import Batch
 from pinlater.client.retrying import worth_repeating
 from pinlater.errors import CallError, PinLaterError
+from pinlater.protocol.operations import Call, Calls
 
 _Sent = tuple[Call[list[str]], asyncio.Future[Any] | None]
 

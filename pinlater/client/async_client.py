@@ -9,20 +9,20 @@ from typing import Self, TypeVar
 
 import tenacity
 
-from pinlater.backoff import Backoff
 from pinlater.client.async_bulk import AsyncBulkEnqueue
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.client.calls import Call, Calls
-from pinlater.client.carrying import sendings
 from pinlater.client.handle import AsyncJobHandle
 from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
 from pinlater.client.retrying import Tries, worth_repeating
 from pinlater.client.servers import ServerSet
 from pinlater.client.tls import TlsFiles
-from pinlater.descriptor import JobDescriptor
+from pinlater.client.tracing_hooks import sendings
 from pinlater.errors import PinLaterError
-from pinlater.job import Job
+from pinlater.jobs.job import Job
+from pinlater.model.backoff import Backoff
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.operations import Call, Calls
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from pinlater.client.connection import MAX_REPLY_BYTES, speaks_tls
 from pinlater.client.sockets import stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable, ServiceError
-from pinlater.wire.codec import Codec
-from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
-from pinlater.wire.guard import MalformedMessage
-from pinlater.wire.stopping import STOPPING
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
+from pinlater.protocol.guard import MalformedMessage
+from pinlater.protocol.stopping import STOPPING
 
 _LAST_SEQUENCE_ID = 2**31 - 1
 

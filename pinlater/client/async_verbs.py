@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
-from pinlater.client.calls import Call, Calls
 from pinlater.client.fair_scan import FairScan, Part, fair_scan
 from pinlater.client.moving import Move, carry_out_async
 from pinlater.client.periodic import PeriodicJobs, find_periodic
-from pinlater.client.records import (
+from pinlater.model.records import (
     Ack,
     Acks,
     Checkpoint,
@@ -21,7 +20,8 @@ from pinlater.client.records import (
     QueueSettings,
     WorkerReport,
 )
-from pinlater.state import JobState
+from pinlater.model.state import JobState
+from pinlater.protocol.operations import Call, Calls
 
 T = TypeVar("T")
 

@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-from pinlater.client.calls import Call, Calls
 from pinlater.client.connection import Connection
-from pinlater.client.idempotency import may_have_been_carried_out
 from pinlater.client.jobs import Batch
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import worth_repeating
 from pinlater.errors import CallError, PinLaterError
+from pinlater.protocol.idempotency import may_have_been_carried_out
+from pinlater.protocol.operations import Call, Calls
 
 MAX_IN_FLIGHT = 4
 """Enough to keep the server busy while this side encodes."""

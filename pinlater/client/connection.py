@@ -15,10 +15,10 @@ from pinlater.client.address import Address
 from pinlater.client.sockets import connect, stopping, unavailable
 from pinlater.client.tls import SecureSocket, TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, PinLaterError, ProtocolError, ServerUnavailable
-from pinlater.wire.codec import Codec
-from pinlater.wire.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
-from pinlater.wire.guard import MalformedMessage
-from pinlater.wire.stopping import STOPPING
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.framing import HEADER_BYTES, MAX_FRAME_BYTES, FrameSplitter, FrameTooLarge
+from pinlater.protocol.guard import MalformedMessage
+from pinlater.protocol.stopping import STOPPING
 
 MAX_REPLY_BYTES = 256 << 20
 """Largest reply taken. A dequeue may bring many large bodies; beyond this, the peer is no PinLater server."""

@@ -9,10 +9,10 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pinlater.client.calls import Call, Calls
-from pinlater.client.records import JobInfo, Page
 from pinlater.errors import QueueNotFound
-from pinlater.state import JobState
+from pinlater.model.records import JobInfo, Page
+from pinlater.model.state import JobState
+from pinlater.protocol.operations import Call, Calls
 
 _MOST_A_PAGE = 200
 _LEAST_A_PAGE = 5

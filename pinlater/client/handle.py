@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.client.records import JobInfo
 from pinlater.client.verbs import Verbs
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import CallTimeout
-from pinlater.state import JobState
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
 
 _FIRST_POLL_SECONDS = 0.02
 _SLOWEST_POLL_SECONDS = 2.0

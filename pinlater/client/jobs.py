@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from pinlater.backoff import Backoff
-from pinlater.client.conversion import milliseconds
-from pinlater.codec import encode_body
 from pinlater.errors import BodyInvalid, BodyTooLarge
-from pinlater.job import Job, RawJob
-from pinlater.job_options import QUEUE_NAME, JobOptions
-from pinlater.kept import Kept
-from pinlater.policy import policy_of
-from pinlater.wire.framing import MAX_FRAME_BYTES
-from pinlater.wire.messages import PinLaterJob
+from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.options import QUEUE_NAME, JobOptions
+from pinlater.model.backoff import Backoff
+from pinlater.model.body_metadata import Kept
+from pinlater.model.policy import policy_of
+from pinlater.protocol.conversion import milliseconds
+from pinlater.protocol.framing import MAX_FRAME_BYTES
+from pinlater.protocol.messages import PinLaterJob
 
 _MAX_BATCH_BYTES = 4 << 20
 _MAX_PENDING_BYTES = 16 << 20

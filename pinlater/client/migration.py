@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from pinlater.client.chunks import Portions, keyed, parcels
 from pinlater.client.client import Client
-from pinlater.client.parcels import Portions, keyed, parcels
-from pinlater.client.records import Ack, JobInfo
 from pinlater.errors import PinLaterError
-from pinlater.state import JobState
+from pinlater.model.records import Ack, JobInfo
+from pinlater.model.state import JobState
 
 PAGE_SIZE = 250
 LEASE_SECONDS = 300.0

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
-from pinlater.client.calls import Call, Calls
-from pinlater.client.parcels import Portions, keyed, parcels
-from pinlater.client.records import JobInfo
+from pinlater.client.chunks import Portions, keyed, parcels
 from pinlater.errors import CallError, PinLaterError, ServerError
-from pinlater.state import JobState
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
+from pinlater.protocol.operations import Call, Calls
 
 T = TypeVar("T")
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
-from pinlater.client.calls import Call, Calls
 from pinlater.client.fair_scan import Part, fair_scan
-from pinlater.client.records import JobInfo
-from pinlater.kept import PLANTED_KEY, again_in
-from pinlater.state import JobState
-from pinlater.status import FailedAttempt
+from pinlater.model.body_metadata import PLANTED_KEY, again_in
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
+from pinlater.model.status import FailedAttempt
+from pinlater.protocol.operations import Call, Calls
 
 MOST_SCANNED = 5000
 """Waiting and running jobs that are looked at for periodic ones."""

@@ -7,8 +7,6 @@ from typing import Any
 
 import tenacity
 
-from pinlater.client.calls import Call
-from pinlater.client.idempotency import may_have_been_carried_out
 from pinlater.errors import (
     CallTimeout,
     NoHealthyShards,
@@ -19,6 +17,8 @@ from pinlater.errors import (
     ServerUnavailable,
     ShardConnectionFailed,
 )
+from pinlater.protocol.idempotency import may_have_been_carried_out
+from pinlater.protocol.operations import Call
 
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 0.25

@@ -17,14 +17,26 @@ from starlette.routing import BaseRoute, Route
 
 from pinlater.client.async_client import AsyncClient
 from pinlater.dashboard.access import Access
+from pinlater.dashboard.app_state import make_board
 from pinlater.dashboard.assets import asset
-from pinlater.dashboard.based import Based
-from pinlater.dashboard.board import make_board
+from pinlater.dashboard.base_path import Based
 from pinlater.dashboard.forms import Refused
 from pinlater.dashboard.forwarded import Forwarded
 from pinlater.dashboard.headers import Guarded
 from pinlater.dashboard.options import Options, PlainPage
-from pinlater.dashboard.pages import charts, failed, find, job, jobs, login, overview, plans, queue, server, workers
+from pinlater.dashboard.pages import (
+    bulk_actions,
+    charts,
+    failed,
+    find,
+    job,
+    jobs,
+    login,
+    overview,
+    queue,
+    server,
+    workers,
+)
 from pinlater.dashboard.render import page
 from pinlater.errors import (
     CallError,
@@ -57,10 +69,10 @@ _ROUTES = [
     Route("/job/run-now", job.run_now, methods=["POST"]),
     Route("/job/delete", job.delete, methods=["POST"]),
     Route("/failed", failed.failed),
-    Route("/plans", plans.make, methods=["POST"]),
-    Route("/plans/{key}", plans.show),
-    Route("/plans/{key}/start", plans.start, methods=["POST"]),
-    Route("/plans/{key}/stop", plans.stop, methods=["POST"]),
+    Route("/plans", bulk_actions.make, methods=["POST"]),
+    Route("/plans/{key}", bulk_actions.show),
+    Route("/plans/{key}/start", bulk_actions.start, methods=["POST"]),
+    Route("/plans/{key}/stop", bulk_actions.stop, methods=["POST"]),
     Route("/workers", workers.workers),
     Route("/server", server.server),
     Route("/charts", charts.charts),

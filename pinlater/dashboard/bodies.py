@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.kept import Kept, kept_in
+from pinlater.model.body_metadata import Kept, kept_in
 
 MOST_CHARACTERS = 64 * 1024
 MOST_HEX_BYTES = 4096

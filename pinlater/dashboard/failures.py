@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.client.records import JobInfo
-from pinlater.state import JobState
-from pinlater.status import failed_attempts_in
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
+from pinlater.model.status import failed_attempts_in
 
 MOST_SCANNED = 5000
 """Jobs looked at for one page."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from pinlater.dashboard.access import session_of
+from pinlater.dashboard.app_state import board_of
 from pinlater.dashboard.audit import audit
-from pinlater.dashboard.board import board_of
 from pinlater.dashboard.forms import Refused
 from pinlater.dashboard.options import Options
 from pinlater.dashboard.sessions import Role, Session

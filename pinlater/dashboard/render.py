@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from pinlater import __version__
-from pinlater.dashboard import bodies, show
+from pinlater.dashboard import bodies, formatting
+from pinlater.dashboard.app_state import board_of
 from pinlater.dashboard.assets import url_of
-from pinlater.dashboard.board import board_of
 from pinlater.dashboard.privacy import may_search
 from pinlater.dashboard.sessions import Role
 
@@ -22,23 +22,23 @@ _environment = jinja2.Environment(
     loader=jinja2.PackageLoader("pinlater.dashboard"),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
-    finalize=show.finalized,
+    finalize=formatting.finalized,
     trim_blocks=True,
     lstrip_blocks=True,
     auto_reload=False,
 )
 _environment.filters.update(
-    number=show.number,
-    rate=show.rate,
-    duration=show.duration,
-    moment=show.moment,
-    size=show.size,
-    plural=show.plural,
-    spark=show.sparkline,
+    number=formatting.number,
+    rate=formatting.rate,
+    duration=formatting.duration,
+    moment=formatting.moment,
+    size=formatting.size,
+    plural=formatting.plural,
+    spark=formatting.sparkline,
     dedent=textwrap.dedent,
     short_json=bodies.short_json,
 )
-_environment.globals.update(version=__version__, nothing=show.NOTHING)
+_environment.globals.update(version=__version__, nothing=formatting.NOTHING)
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:

@@ -8,10 +8,10 @@ import time
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.dashboard.figures import DEQUEUED
+from pinlater.dashboard.first_seen import Sightings
 from pinlater.dashboard.history import History
-from pinlater.dashboard.holders import Sightings
 from pinlater.errors import PinLaterError
-from pinlater.state import JobState
+from pinlater.model.state import JobState
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pinlater.client.records import WorkerProcess, WorkerReport
-from pinlater.dashboard.crews import Claims, Crew, Running
-from pinlater.descriptor import JobDescriptor
+from pinlater.dashboard.claim_holders import Claims, Crew, Running
 from pinlater.errors import UnknownError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.records import WorkerProcess, WorkerReport
 
 
 @dataclass(slots=True)

@@ -10,25 +10,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pinlater.server.admin.reporter import Reporter
+from pinlater.server.api.overload import Overload
+from pinlater.server.api.service import Service
+from pinlater.server.backends.claim_names import ClaimNames
+from pinlater.server.background.monitor import Monitor
+from pinlater.server.background.queue_sampler import QueueWatch, follow_completions, forget_missing_queues
+from pinlater.server.background.store_sampler import StoreWatch
 from pinlater.server.broker import Broker
-from pinlater.server.certificates import Certificates
-from pinlater.server.claims import ClaimNames
-from pinlater.server.leased_bucket import LeasedBucket
-from pinlater.server.limits_files import LimitsFiles
+from pinlater.server.config.settings import Settings
+from pinlater.server.limits.files import LimitsFiles
+from pinlater.server.limits.leased_bucket import LeasedBucket
+from pinlater.server.limits.rate_limits import RateLimits
+from pinlater.server.limits.stored_limits import StoredLimits
 from pinlater.server.metrics import Metrics
-from pinlater.server.monitor import Monitor
-from pinlater.server.overload import Overload
-from pinlater.server.queue_watch import QueueWatch, follow_completions, forget_missing_queues
-from pinlater.server.rate_limits import RateLimits
-from pinlater.server.reporter import Reporter
-from pinlater.server.service import Service
-from pinlater.server.settings import Settings
-from pinlater.server.siblings.bell import Bell
-from pinlater.server.siblings.duty import when_on_duty
-from pinlater.server.store_watch import StoreWatch
-from pinlater.server.stored_limits import StoredLimits
+from pinlater.server.net.certificates import Certificates
+from pinlater.server.net.transport import Transport
+from pinlater.server.peer_processes.job_notifier import Bell
+from pinlater.server.peer_processes.leader_lock import when_on_duty
 from pinlater.server.stores import Store
-from pinlater.server.transport import Transport
 
 
 class Given(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 from collections.abc import Callable
@@ -14,11 +13,12 @@ from pinlater_supervisor import Child
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.logs import say_why_it_ends
-from pinlater.server.listeners import address_of
+from pinlater.server.child_loop import until_stopped
 from pinlater.server.metrics import Metrics
+from pinlater.server.net.listeners import address_of
+from pinlater.server.net.transport import Transport
 from pinlater.server.parts import Given, Parts, assemble, bell_of, chores, reporter_of
 from pinlater.server.stores import open_store
-from pinlater.server.transport import Transport
 
 log = logging.getLogger("pinlater.server")
 
@@ -94,19 +94,3 @@ async def _listen(given: Given, transport: Transport) -> None:
         transport.share(given.listeners, given.folder / "turns", given.slot)
     else:
         await transport.listen(*given.listeners)
-
-
-async def until_stopped(child: Child) -> None:
-    """Show life from the loop that does the work, so that the supervisor notices when it hangs."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    # Removed afterwards, however it ends: uvloop waits for what is watched when it is closed.
-    loop.add_reader(child.wakeup_fd, stop.set)
-    try:
-        while not stop.is_set():
-            child.beat()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await stop.wait()
-    finally:
-        loop.remove_reader(child.wakeup_fd)

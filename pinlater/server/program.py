@@ -14,14 +14,14 @@ import click
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError, ShardConnectionFailed
 from pinlater.logs import say_why_it_ends
-from pinlater.server.setting_loader import load_settings
-from pinlater.server.settings import Settings
-from pinlater.server.settings import list_settings as settings_table
+from pinlater.server.config.loader import load_settings
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.settings import list_settings as settings_table
 
 if TYPE_CHECKING:
     from pinlater_supervisor import Child, Pool
 
-    from pinlater.server.certificates import Certificates
+    from pinlater.server.net.certificates import Certificates
 
 _STOP_GRACE_SECONDS = 5.0
 _HANG_SECONDS = 30.0
@@ -107,7 +107,7 @@ def _pairs(more: tuple[str, ...]) -> dict[str, str]:
 
 def _refuse_exposure(settings: Settings) -> None:
     """Refuse to take calls, unencrypted and from anybody, from other machines, unless told to."""
-    from pinlater.server.listeners import is_exposed
+    from pinlater.server.net.listeners import is_exposed
 
     if settings.tls_certificate is None and not settings.allow_plain and is_exposed(settings.thrift_host):
         raise ConfigError(
@@ -118,9 +118,9 @@ def _refuse_exposure(settings: Settings) -> None:
 
 def _check(settings: Settings) -> int:
     from pinlater.server.admin.access import check_access
-    from pinlater.server.certificates import certificates_of
-    from pinlater.server.limits_files import LimitsFiles
-    from pinlater.server.rate_limits import RateLimits
+    from pinlater.server.limits.files import LimitsFiles
+    from pinlater.server.limits.rate_limits import RateLimits
+    from pinlater.server.net.certificates import certificates_of
     from pinlater.server.store_check import check_store
 
     _refuse_exposure(settings)
@@ -139,11 +139,11 @@ def _run(settings: Settings) -> int:
     from pinlater_supervisor import Supervisor
 
     from pinlater.server.admin.access import OWN_SOCKET, check_access, has_dashboard
-    from pinlater.server.certificates import certificates_of
-    from pinlater.server.listeners import listen, listen_locally
     from pinlater.server.logs import set_up_logs
-    from pinlater.server.open_files import allow_connections
-    from pinlater.server.private_folder import private_folder
+    from pinlater.server.net.certificates import certificates_of
+    from pinlater.server.net.listeners import listen, listen_locally
+    from pinlater.server.net.open_files import allow_connections
+    from pinlater.server.peer_processes.private_folder import private_folder
 
     set_up_logs(settings.log_level, settings.log_format)
     settings.report(logging.getLogger("pinlater.server"))

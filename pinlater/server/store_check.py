@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from pinlater.errors import ConfigError, ShardConnectionFailed
+from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.settings import Settings
 from pinlater.server.stores import open_store
 
 

@@ -4,46 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pinlater.errors import ConfigError
-from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.contract import LOOK_OFTEN, Backend, LookPauses
-from pinlater.server.backends.fleet import FleetBackend, Shard, ShardSpec, StoreClock
-from pinlater.server.backends.records import CommitStats, StoreSize
-from pinlater.server.backends.shard_state import ShardState
+from pinlater.server.backends.job_notifications import Arrivals
+from pinlater.server.backends.records import CommitStats
+from pinlater.server.backends.sharded import FleetBackend, Shard, ShardSpec, StoreClock
 from pinlater.server.backends.sqlite import SqliteBackend
-from pinlater.server.backends.tokens import TakeTokens
+from pinlater.server.backends.store import LOOK_OFTEN, LookPauses, ServerBackend
+from pinlater.server.backends.token_bucket import TakeTokens
 from pinlater.server.clock import SteadyClock
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import ShardCalls
-from pinlater.server.settings import Settings
-from pinlater.server.watched_file import WatchedFile
-
-
-class ServerBackend(Backend, Protocol):
-    """A store, and what a server shows of it."""
-
-    @property
-    def waiting(self) -> int:
-        """Write requests that have no result yet."""
-
-    @property
-    def ill_shards(self) -> int:
-        """How many shards are left alone because they do not answer."""
-
-    @property
-    def fault(self) -> str | None:
-        """Why no new jobs are taken; None if they are."""
-
-    def shard_states(self) -> list[ShardState]:
-        """Return how each shard is."""
-
-    async def sizes(self) -> dict[str, StoreSize]:
-        """Return how much each shard takes, as far as they answer; raises what the store raises if none does."""
-
-    async def ping_shards(self) -> dict[str, str]:
-        """Ask every shard whether it answers, and return what is wrong with those that do not, by name."""
 
 
 class Store(NamedTuple):

@@ -9,20 +9,20 @@ from enum import StrEnum
 from time import monotonic_ns, time
 from typing import Self
 
-from pinlater.client.records import ClaimedJob
-from pinlater.codec import JobCodec
 from pinlater.errors import Discard, JobInterrupted, interruption_in
-from pinlater.job import Job
-from pinlater.middleware import Middleware
-from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse, PinLaterJob
-from pinlater.worker.board.holding import ALONE
-from pinlater.worker.board.slot import Slot
-from pinlater.worker.exchange.batch import Batch
-from pinlater.worker.exchange.saver import Encode, FollowUp, Saver
-from pinlater.worker.running.outcome import Failure, Interruption
-from pinlater.worker.running.outcome import Outcome as RunnersOutcome
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.job import Job
+from pinlater.jobs.middleware import Middleware
+from pinlater.model.records import ClaimedJob
+from pinlater.protocol.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse, PinLaterJob
+from pinlater.worker.claim_table.row import Slot
+from pinlater.worker.claim_table.snapshot import ALONE
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.outcome import Failure, Interruption
+from pinlater.worker.session.outcome import Outcome as RunnersOutcome
+from pinlater.worker.session.saver import Encode, FollowUp, Saver
 
 MOST_RUNS = 1000
 """A test that has more attempts than this is taken for one that never ends."""

@@ -9,19 +9,19 @@ from datetime import datetime
 from threading import get_ident
 from typing import Any, TypeVar
 
-from pinlater.backoff import Backoff
 from pinlater.client.jobs import EnqueueOptions
-from pinlater.codec import JobCodec, encode_body
-from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, JobInterrupted
-from pinlater.follow_ups import follow_up_key
-from pinlater.interruptible import InterruptibleContext
-from pinlater.job import Job, RawJob
-from pinlater.kept import Kept, Progress
-from pinlater.next_run import NextRun
-from pinlater.sleeping import moment_after, sleep_until
-from pinlater.steps import Steps, as_json
-from pinlater.uses import Uses
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.cursor import iterate
+from pinlater.jobs.follow_ups import follow_up_key
+from pinlater.jobs.interruptible import InterruptibleContext
+from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.name_counter import Uses
+from pinlater.jobs.next_run import NextRun
+from pinlater.jobs.sleeping import moment_after, sleep_until
+from pinlater.jobs.steps import Steps, as_json
+from pinlater.model.backoff import Backoff
+from pinlater.model.body_metadata import Kept, Progress
 
 _T = TypeVar("_T")
 _J = TypeVar("_J", bound=Job)

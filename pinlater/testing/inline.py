@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pinlater.backoff import Backoff
-from pinlater.client.calls import Call
 from pinlater.client.client import Client
-from pinlater.client.records import ClaimedJob
 from pinlater.client.tls import TlsFiles
-from pinlater.job import Job
-from pinlater.middleware import Middleware
-from pinlater.state import JobState
+from pinlater.jobs.job import Job
+from pinlater.jobs.middleware import Middleware
+from pinlater.model.backoff import Backoff
+from pinlater.model.records import ClaimedJob
+from pinlater.model.state import JobState
+from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
+from pinlater.protocol.operations import Call
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
-from pinlater.wire.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
 
 T = TypeVar("T")
 

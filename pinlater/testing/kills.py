@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import count
 
-from pinlater.client.records import ClaimedJob
-from pinlater.job import Job
+from pinlater.jobs.job import Job
+from pinlater.model.records import ClaimedJob
 from pinlater.testing.attempts import Ending, Outcome
 from pinlater.testing.inline import InlineClient
 

@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from pinlater.client.calls import Call, Calls
 from pinlater.client.client import Client
-from pinlater.client.records import Ack, Checkpoint, ClaimedJob
 from pinlater.client.tls import TlsFiles
-from pinlater.job import Job
-from pinlater.server.settings import Settings
+from pinlater.jobs.job import Job
+from pinlater.model.records import Ack, Checkpoint, ClaimedJob
+from pinlater.protocol.messages import PinLaterJob
+from pinlater.protocol.operations import Call, Calls
+from pinlater.server.config.settings import Settings
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
 from pinlater.testing.clock import MovableClock
 from pinlater.testing.loop_thread import LoopThread
 from pinlater.testing.server_parts import ServerParts
-from pinlater.wire.messages import PinLaterJob
-from pinlater.worker.processes.planter import Seeds
+from pinlater.worker.processes.periodic_scheduler import Seeds
 
 
 class LocalServer:

@@ -7,18 +7,18 @@ import os
 from collections.abc import Callable
 from typing import Self
 
+from pinlater.server.api.overload import Overload
+from pinlater.server.api.service import Service
+from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.broker import Broker
-from pinlater.server.claims import ClaimNames
-from pinlater.server.limits_files import LimitsFiles
-from pinlater.server.listeners import address_of, listen
+from pinlater.server.config.settings import Settings
+from pinlater.server.limits.files import LimitsFiles
+from pinlater.server.limits.rate_limits import RateLimits
+from pinlater.server.limits.stored_limits import StoredLimits
 from pinlater.server.metrics import Metrics
-from pinlater.server.overload import Overload
-from pinlater.server.rate_limits import RateLimits
-from pinlater.server.service import Service
-from pinlater.server.settings import Settings
-from pinlater.server.stored_limits import StoredLimits
-from pinlater.server.transport import Transport
+from pinlater.server.net.listeners import address_of, listen
+from pinlater.server.net.transport import Transport
 
 _DRAIN_SECONDS = 2.0
 _ALL = 1_000_000

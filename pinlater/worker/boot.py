@@ -10,10 +10,10 @@ import time
 from pinlater_supervisor import Child, rss_bytes
 
 from pinlater import __version__
-from pinlater.codec import JobCodec
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.loader import load_job_classes, make_codec, refuse_plain, unnamed_queues
 from pinlater.logs import say_why_it_ends
-from pinlater.modules import load_job_classes, make_codec, refuse_plain, unnamed_queues
 from pinlater.worker.hooks import Hooks
 from pinlater.worker.keeper.leftovers import mark_environment
 from pinlater.worker.options import LIMIT_NAMES, Options

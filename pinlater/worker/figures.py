@@ -12,8 +12,17 @@ from itertools import accumulate
 
 from pinlater_supervisor import ChildExit
 
-from pinlater.worker.board.tally import RETURNED, SAVED, TICK_FAILED, UNSAVED, UNTOLD, Counts, Key, bucket_seconds
-from pinlater.worker.exchange.batch import queue_of
+from pinlater.worker.claim_table.counters import (
+    RETURNED,
+    SAVED,
+    TICK_FAILED,
+    UNSAVED,
+    UNTOLD,
+    Counts,
+    Key,
+    bucket_seconds,
+)
+from pinlater.worker.session.batch import queue_of
 from pinlater.worker.shared import Shared
 
 _FIRST_BUCKET, _AFTER_LAST_BUCKET = 8, 23

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pinlater.modules import load_hooks
+from pinlater.jobs.loader import load_hooks
 from pinlater.worker.options import Options
-from pinlater.worker.running.outcome import said_by
+from pinlater.worker.session.outcome import said_by
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from math import inf
 
 from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool, Supervisor
 
-from pinlater.worker.board.holding import ALONE, read_holding, team_layout
-from pinlater.worker.board.notices import Facts
-from pinlater.worker.board.tally import UNKNOWN
 from pinlater.worker.boot import run_job_process
+from pinlater.worker.claim_table.counters import UNKNOWN
+from pinlater.worker.claim_table.exit_queue import Facts
+from pinlater.worker.claim_table.snapshot import ALONE, read_holding, team_layout
 from pinlater.worker.endpoint import listen
 from pinlater.worker.figures import Figures
-from pinlater.worker.keeper.keeper import Keeper
+from pinlater.worker.keeper.lease_renewer import Keeper
 from pinlater.worker.keeper.leftovers import end_leftovers
 from pinlater.worker.keeper.reporter import Reporter
 from pinlater.worker.options import LIMIT_NAMES, Options

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pinlater.errors import ConfigError
-from pinlater.job_options import QUEUE_NAME
+from pinlater.jobs.options import QUEUE_NAME
 
 DEFAULT = "jobs"
 MOST_PROCESSES = 256

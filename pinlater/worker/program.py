@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from pinlater import __version__
-from pinlater.client.tool.durations import DURATION, parse_duration
+from pinlater.durations import DURATION, parse_duration
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.worker.sizes import size
 

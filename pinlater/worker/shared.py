@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pinlater.errors import ConfigError
-from pinlater.worker.board.board import Board
-from pinlater.worker.board.holding import ALONE, Layout
-from pinlater.worker.board.notices import Notices
-from pinlater.worker.board.slot import Slot
-from pinlater.worker.board.tally import Sheet, Tally
-from pinlater.worker.latch import Latch
-from pinlater.worker.once import Once
+from pinlater.worker.claim_table.counters import Sheet, Tally
+from pinlater.worker.claim_table.exit_queue import Notices
+from pinlater.worker.claim_table.row import Slot
+from pinlater.worker.claim_table.snapshot import ALONE, Layout
+from pinlater.worker.claim_table.table import Board
+from pinlater.worker.once_token import Once
 from pinlater.worker.origin import Origin
 from pinlater.worker.pools import JobPool
+from pinlater.worker.process_event import Latch
 
 
 @dataclass(frozen=True, slots=True)

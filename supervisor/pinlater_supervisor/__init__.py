@@ -3,10 +3,10 @@
 It knows nothing of what the children do. See README.md beside the package.
 """
 
-from pinlater_supervisor.birth import ThreadsRunningError
 from pinlater_supervisor.child import Child
+from pinlater_supervisor.child_signals import hear_again
 from pinlater_supervisor.exits import EX_CONFIG, EX_UNAVAILABLE, MEMORY_CEILING, TIME_OUT, ChildExit
-from pinlater_supervisor.hearing import hear_again
+from pinlater_supervisor.fork import ThreadsRunningError
 from pinlater_supervisor.listener import HttpListener, Unavailable
 from pinlater_supervisor.memory import rss_bytes
 from pinlater_supervisor.pool import Pool

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from pinlater_supervisor import linux, signals
-from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
+from pinlater_supervisor.child_page import DRAINING, STOPPING_NOW, Cell
 from pinlater_supervisor.exits import EX_SOFTWARE
 from pinlater_supervisor.memory import rss_bytes
 

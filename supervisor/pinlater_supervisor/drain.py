@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pinlater_supervisor.watch import kill
 
 if TYPE_CHECKING:
-    from pinlater_supervisor.crew import Crew
+    from pinlater_supervisor.pool_state import Crew
     from pinlater_supervisor.process import Process
 
 log = logging.getLogger("pinlater_supervisor")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from math import inf
 from time import monotonic
 
-from pinlater_supervisor.exchange import Exchange, Reply
+from pinlater_supervisor.http_connection import Exchange, Reply
 
 Route = Callable[[], bytes]
 """Makes the text of a page; called on the master's loop, so it has to be quick."""

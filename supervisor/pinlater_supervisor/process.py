@@ -10,14 +10,14 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from pinlater_supervisor import descendants
-from pinlater_supervisor.cell import DRAINING, STOPPING_NOW
+from pinlater_supervisor.child_page import DRAINING, STOPPING_NOW
+from pinlater_supervisor.child_signals import DUMP_SIGNAL
 from pinlater_supervisor.exits import ChildExit, peak_rss_bytes, split_status
-from pinlater_supervisor.hearing import DUMP_SIGNAL
 
 if TYPE_CHECKING:
     from resource import struct_rusage
 
-    from pinlater_supervisor.cell import Cell
+    from pinlater_supervisor.child_page import Cell
     from pinlater_supervisor.pool import Pool
 
 NUDGE_SECONDS = 0.05

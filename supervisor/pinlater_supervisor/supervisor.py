@@ -11,9 +11,9 @@ from signal import SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, 
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from pinlater_supervisor import birth, descendants, linux, signals
+from pinlater_supervisor import descendants, fork, linux, signals
 from pinlater_supervisor.child import Child, Place, set_title
-from pinlater_supervisor.crew import Crew
+from pinlater_supervisor.child_signals import DUMP_SIGNAL
 from pinlater_supervisor.drain import Drain, warning_seconds
 from pinlater_supervisor.exits import (
     EX_CONFIG,
@@ -23,10 +23,10 @@ from pinlater_supervisor.exits import (
     ChildExit,
 )
 from pinlater_supervisor.health import add_health
-from pinlater_supervisor.hearing import DUMP_SIGNAL
 from pinlater_supervisor.memory import OomCounter
+from pinlater_supervisor.pool_state import Crew
+from pinlater_supervisor.readiness import Standing
 from pinlater_supervisor.reaper import reap
-from pinlater_supervisor.standing import Standing
 from pinlater_supervisor.watch import Watch
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Supervisor:
         Raises:
             ThreadsRunningError: this process has threads already, so it cannot fork safely.
         """
-        birth.refuse_threads()
+        fork.refuse_threads()
         self._open()
         try:
             while True:
@@ -266,12 +266,12 @@ class Supervisor:
         place = Place(process.pool.name, process.slot, process.generation)
         child = Child(place, process.cell, title, self._doorbell_writer)
         try:
-            process.pid = birth.fork(child, crew.pool.run, self._leave_master)
-        except (OSError, birth.ThreadsRunningError) as error:
+            process.pid = fork.fork(child, crew.pool.run, self._leave_master)
+        except (OSError, fork.ThreadsRunningError) as error:
             log.error("cannot start a child of pool %s: %s", crew.pool.name, error)  # noqa: TRY400 - expected, the trace says nothing
             process.cell.close()
             crew.hold_back(now + FORK_RETRY_SECONDS)
-            if isinstance(error, birth.ThreadsRunningError) and self._drain is None:
+            if isinstance(error, fork.ThreadsRunningError) and self._drain is None:
                 self._begin_stop(EX_SOFTWARE)
             return
         crew.members[process.pid] = process

@@ -13,10 +13,10 @@ import pinlater_supervisor
 import pytest
 from pinlater_supervisor import ChildExit, Pool, Supervisor
 from pinlater_supervisor.backoff import Backoff
-from pinlater_supervisor.cell import DRAINING, STOPPING_NOW, Cell
 from pinlater_supervisor.child import Child, Place
-from pinlater_supervisor.crew import Crew
+from pinlater_supervisor.child_page import DRAINING, STOPPING_NOW, Cell
 from pinlater_supervisor.memory import OomCounter
+from pinlater_supervisor.pool_state import Crew
 from pinlater_supervisor.process import NUDGES, Process
 
 

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.client.records import Ack, NewJob
-from pinlater.status import block, place, room_of
+from pinlater.model.records import Ack, NewJob
+from pinlater.model.status import block, place, room_of
 from tests.support.server import ServerProcess
 
 ARGUMENTS = (

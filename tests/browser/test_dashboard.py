@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from pinlater.client.records import NewJob
-from pinlater.state import JobState
+from pinlater.model.records import NewJob
+from pinlater.model.state import JobState
 from tests.browser.conftest import fail
 from tests.support.server import wait_for
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.backends.fleet import FleetBackend, ShardSpec
 from pinlater.server.backends.mysql import Options, ShardMaker
 from pinlater.server.backends.redis import Place, RedisShard
+from pinlater.server.backends.sharded import FleetBackend, ShardSpec
 from pinlater.server.backends.sqlite import SqliteBackend
 from tests.support.bench import QUEUE, Bench
 from tests.support.mariadb_service import shared_service

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import MAX_STATUS_CHARACTERS
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import LEASE_MS, QUEUE, checkpoint_of, new_job
 
 CHANGES = {

@@ -1,6 +1,6 @@
 """Collection: finished jobs go after their time, counted from their finish."""
 
-from pinlater.wire.messages import FAILED, SUCCEEDED
+from pinlater.protocol.messages import FAILED, SUCCEEDED
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
 DAY_MS = 86_400_000

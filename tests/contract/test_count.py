@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from pinlater.errors import QueueNotFound, UnknownError
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, STATES, new_job
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 

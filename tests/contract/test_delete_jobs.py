@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobFilter
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, STATES, new_job
 
 

@@ -3,8 +3,8 @@
 import itertools
 import random
 
+from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import Dequeued
-from pinlater.wire.messages import IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
-from pinlater.wire.messages import PENDING
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING
 from tests.support.bench import QUEUE, new_job
 
 BODIES = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
 

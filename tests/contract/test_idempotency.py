@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
 from pinlater.server.backends.records import IdempotencyKey, JobFilter
-from pinlater.wire.messages import FAILED, PENDING, SUCCEEDED
 from tests.contract.test_import import record
 from tests.support.bench import QUEUE, new_job
 

@@ -3,8 +3,8 @@
 import pytest
 
 from pinlater.errors import QueueNotFound
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobRecord
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, START_MS, new_job
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
+from pinlater.model.descriptor import JobDescriptor
 from tests.support.bench import new_job
 
 

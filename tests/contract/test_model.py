@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from pinlater.descriptor import JobDescriptor
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, Bench, ack_of, new_job
 
 PROFILES = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
 from pinlater.server.backends.records import MAX_QUEUE_NAME_CHARACTERS, JobFilter
-from pinlater.wire.messages import FAILED, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 
 EVERY_VERB_THAT_NAMES_A_QUEUE = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.wire.messages import PENDING
+from pinlater.protocol.messages import PENDING
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.wire.messages import FAILED, PENDING, SUCCEEDED
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, new_job
 
 

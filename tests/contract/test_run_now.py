@@ -2,9 +2,9 @@
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from tests.contract.test_idempotency import again, new_key
 from tests.support.bench import QUEUE
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, STATES, new_job
 
 

@@ -1,6 +1,6 @@
 """Times: milliseconds by the store's own clock, which alone says what is due."""
 
-from pinlater.wire.messages import IN_PROGRESS, SUCCEEDED
+from pinlater.protocol.messages import IN_PROGRESS, SUCCEEDED
 from tests.support.bench import LEASE_MS, START_MS, new_job
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, new_job
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from pinlater.client.tool.program import tool
+from pinlater.cli.program import tool
 from pinlater.server.program import main as server
 from pinlater.worker.install_units import command as install_units
 from pinlater.worker.program import worker

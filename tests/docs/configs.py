@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from pinlater.server.backends.mysql import read_shards as read_mysql_shards
 from pinlater.server.backends.redis import read_shards as read_redis_shards
-from pinlater.server.limits_formats import queue_rates
+from pinlater.server.config.sources import from_file
+from pinlater.server.limits.formats import queue_rates
 from pinlater.server.program import main as server
-from pinlater.server.setting_sources import from_file
 from pinlater.worker.install_units import UNITS, install_units
 from pinlater.worker.program import worker
 from tests.docs.commands import check

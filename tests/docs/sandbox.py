@@ -16,7 +16,7 @@ from tests.docs.pages import ROOT
 
 STAND_INS = ("pip", "make", "git", "systemctl", "systemd-sysusers", "systemd-tmpfiles", "journalctl", "curl", "editor")
 _PROGRAMS = {
-    "pinlater": "pinlater.client.tool",
+    "pinlater": "pinlater.cli",
     "pinlater-server": "pinlater.server.program",
     "pinlater-worker": "pinlater.worker.program",
 }

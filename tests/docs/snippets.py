@@ -6,7 +6,7 @@ import importlib
 import inspect
 import sys
 
-from pinlater.job import is_concrete
+from pinlater.jobs.job import is_concrete
 from pinlater.testing import LocalServer
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.setting_sources import from_file
+from pinlater.server.config.sources import from_file
 from tests.docs.pages import PAGES, PROXIES, ROOT, blocks
 from tests.support.certificates import Authority
 from tests.support.server import PASSWORD, ServerProcess, free_ports, wait_for

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 import redis
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import IdempotencyKey, JobFilter
-from pinlater.wire.messages import PENDING
 from tests.support.bench import QUEUE, new_job
 from tests.support.fleets import redis_fleets
 

@@ -31,7 +31,7 @@ class Bash:
 
     def __init__(self, folder, servers):
         program = folder / "pinlater"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pinlater.client.tool "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pinlater.cli "$@"\n')
         program.chmod(0o755)
         path = os.pathsep.join([str(folder), os.environ["PATH"]])
         environment = {"PATH": path, "PYTHONPATH": str(ROOT), "TERM": "dumb", "PS1": "> ", "HOME": str(folder)}

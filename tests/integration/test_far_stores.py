@@ -8,8 +8,8 @@ import time
 import pytest
 
 from pinlater.server.backends.records import Claim
+from pinlater.server.config.loader import load_settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.setting_loader import load_settings
 from pinlater.server.stores import open_store
 from tests.support.bench import QUEUE, new_job
 from tests.support.network import Network

@@ -12,9 +12,9 @@ import pytest
 
 from pinlater.client import Client, NewJob
 from pinlater.errors import DequeueRateLimited, NoHealthyShards
-from pinlater.state import JobState
-from pinlater.wire.codec import Codec
-from pinlater.wire.messages import PinLaterDequeueRequest, RequestContext, arguments_of
+from pinlater.model.state import JobState
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.messages import PinLaterDequeueRequest, RequestContext, arguments_of
 from tests.support.apache import DeclaredError
 from tests.support.redis_service import RedisService
 from tests.support.server import ServerProcess, wait_for

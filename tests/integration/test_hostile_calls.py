@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from pinlater.password import hash_password
-from pinlater.server.rules import MAX_SOURCE_CHARACTERS
-from pinlater.wire import messages
+from pinlater.model.password import hash_password
+from pinlater.protocol import messages
+from pinlater.server.api.rules import MAX_SOURCE_CHARACTERS
 from tests.support.apache import DeclaredError
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.support.server import PASSWORD, ServerProcess

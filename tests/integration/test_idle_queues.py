@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from pinlater.server.backends.contract import LookPauses
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.records import Claim
-from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.script_calls import Asker
+from pinlater.server.backends.store import LookPauses
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.handing_out import DequeueOrder
-from pinlater.server.rate_limits import RateLimits
+from pinlater.server.broker.dequeue import DequeueOrder
+from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
 from tests.support.redis_bench import CLAIM, RedisBench

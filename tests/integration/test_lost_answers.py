@@ -184,7 +184,7 @@ def test_the_tool_does_what_it_says(world):
     environment = {**os.environ, "PINLATER_SERVERS": world.address, "PYTHONPATH": str(ROOT)}
 
     def tool(*words):
-        command = [sys.executable, "-m", "pinlater.client.tool", *words]
+        command = [sys.executable, "-m", "pinlater.cli", *words]
         return subprocess.run(command, capture_output=True, env=environment, timeout=50, check=True).stdout.decode()
 
     with losing(world, b"enqueueJobs", 1):

@@ -63,7 +63,7 @@ def counts(client, queue="pins"):
 def command(servers, *options):
     words = ["migrate-queue", "pins", "--server", servers[0].address, "--to", servers[1].address, *options]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])}
-    return {"args": [sys.executable, "-m", "pinlater.client.tool", *words], "env": environment, "text": True}
+    return {"args": [sys.executable, "-m", "pinlater.cli", *words], "env": environment, "text": True}
 
 
 def test_a_queue_moves_with_everything(servers, source, target):

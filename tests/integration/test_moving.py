@@ -9,7 +9,7 @@ import pytest
 
 from pinlater import AsyncClient, Client, JobState
 from pinlater.client import Ack, Move, NewJob
-from pinlater.client.parcels import keyed
+from pinlater.client.chunks import keyed
 from pinlater.errors import CallTimeout, UnknownError
 from tests.support.server import ServerProcess
 from tests.support.shared_stores import SHARED_STORES

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from pinlater.server.backends.fleet import StoreClock
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim
+from pinlater.server.backends.sharded import StoreClock
 from tests.support.bench import QUEUE, checkpoint_of, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of

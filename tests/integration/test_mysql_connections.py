@@ -8,14 +8,14 @@ import time
 import asyncmy
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, Connection
-from pinlater.server.backends.mysql.faults import Conflict, Refused, Unreached
-from pinlater.server.backends.mysql.place import Place
+from pinlater.server.backends.mysql.endpoint import Place
+from pinlater.server.backends.mysql.errors import Conflict, Refused, Unreached
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.records import Claim, JobFilter
-from pinlater.wire.messages import IN_PROGRESS, PENDING
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.mariadb_service import free_port, shared_service

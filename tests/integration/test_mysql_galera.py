@@ -5,10 +5,10 @@ import itertools
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ServiceError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import Ack, Claim, JobFilter
-from pinlater.wire.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.galera import Galera
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of

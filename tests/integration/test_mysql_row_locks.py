@@ -6,12 +6,12 @@ import itertools
 import pytest
 
 from pinlater.errors import UnknownError
+from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.faults import Unreached
+from pinlater.server.backends.mysql.errors import Unreached
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
-from pinlater.wire.messages import IN_PROGRESS
 from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of

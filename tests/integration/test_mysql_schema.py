@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.database import SCHEMA_VERSION, Database
-from pinlater.server.backends.mysql.faults import Refused
+from pinlater.server.backends.mysql.errors import Refused
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
 from tests.support.mariadb_service import shared_service

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import EXIT_CONFIG
+from pinlater.model.descriptor import JobDescriptor
 from tests.support.apache import DeclaredError
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix

@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.fleet import ShardClock, StoreClock
-from pinlater.server.backends.mysql import connection, database, faults
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.server.backends.mysql import connection, database, errors
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Ack, Checkpoint, Claim, JobFilter
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.server.backends.sharded import ShardClock, StoreClock
 from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
@@ -217,9 +217,9 @@ def deadlocks(monkeypatch):
     met = []
 
     def noted(error):
-        if error.args and error.args[0] == faults.DEADLOCK:
+        if error.args and error.args[0] == errors.DEADLOCK:
             met.append(str(error))
-        return faults.fault_of(error)
+        return errors.fault_of(error)
 
     monkeypatch.setattr(connection, "fault_of", noted)
     return met

@@ -6,8 +6,8 @@ import pytest
 import uvloop
 
 from pinlater.server.backends.mysql.connection import Connection
-from pinlater.server.backends.mysql.faults import Unreached
-from pinlater.server.backends.mysql.place import Tls
+from pinlater.server.backends.mysql.endpoint import Tls
+from pinlater.server.backends.mysql.errors import Unreached
 from tests.support.certificates import Authority
 from tests.support.mariadb_service import MariadbService, skip_if_missing
 from tests.support.mysql_bench import place_of

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from pinlater import AsyncClient, Client
-from pinlater.client.records import Ack, NewJob
 from pinlater.errors import NoHealthyShards
-from pinlater.state import JobState
+from pinlater.model.records import Ack, NewJob
+from pinlater.model.state import JobState
 from tests.support.server import ServerProcess, environment, wait_for
 
 JOBS = 300

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from pinlater import Constant, Job, JobState
-from pinlater.client.records import NewJob
-from pinlater.client.tool.program import tool
+from pinlater.cli.program import tool
+from pinlater.model.records import NewJob
 from pinlater.testing import LocalServer
 from tests.unit.dashboard.app import dashboard
 

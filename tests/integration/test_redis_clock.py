@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from pinlater.server.backends.fleet import ShardClock
+from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import Claim
-from pinlater.server.backends.redis import asking
+from pinlater.server.backends.redis import script_calls
 from pinlater.server.backends.redis.scripts import Script, scripts
+from pinlater.server.backends.sharded import ShardClock
 from pinlater.server.clock import elapsed_seconds
-from pinlater.wire.messages import IN_PROGRESS, PENDING
 from tests.support.bench import QUEUE, checkpoint_of, new_job
 from tests.support.redis_bench import RedisBench
 from tests.support.redis_service import RedisService
@@ -40,7 +40,7 @@ def service(tmp_path, monkeypatch):
     with service.client() as client:
         shas = {name: client.script_load(script.text) for name, script in moved.items()}
     moved = {name: Script(script.text, shas[name]) for name, script in moved.items()}
-    monkeypatch.setattr(asking, "scripts", lambda: moved)
+    monkeypatch.setattr(script_calls, "scripts", lambda: moved)
     yield service
     service.close()
 

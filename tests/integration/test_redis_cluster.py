@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobFilter
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_bench import RedisBench
 from tests.support.redis_service import RedisService, free_port

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pinlater.server.backends.arrivals import Arrivals
+from pinlater.server.backends.job_notifications import Arrivals
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import Place, RedisShard
 from tests.support.bench import QUEUE, ack_of, new_job

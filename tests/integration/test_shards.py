@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Ack, Claim, JobFilter
-from pinlater.wire.messages import IN_PROGRESS
 from tests.support.bench import QUEUE, new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.tokens import Tokens
+from pinlater.server.backends.token_bucket import Tokens
 from tests.contract.conftest import HOMES
 from tests.support.bench import QUEUE, Bench, FakeClock
 

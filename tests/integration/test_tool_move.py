@@ -30,7 +30,7 @@ def tool(server):
     environment = kept | {"PINLATER_SERVERS": server.address, "PYTHONPATH": str(ROOT)}
 
     def run(*words):
-        command = [sys.executable, "-m", "pinlater.client.tool", *words]
+        command = [sys.executable, "-m", "pinlater.cli", *words]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=50, check=False)
         return done.returncode, done.stdout, done.stderr
 

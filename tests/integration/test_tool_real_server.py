@@ -18,7 +18,7 @@ def tool(tmp_path_factory):
     environment = {**os.environ, "PINLATER_SERVERS": server.address, "PYTHONPATH": str(ROOT)}
 
     def run(*words, data=b"", password="open sesame"):
-        command = [sys.executable, "-m", "pinlater.client.tool", *words]
+        command = [sys.executable, "-m", "pinlater.cli", *words]
         full = environment | {"PINLATER_ADMIN_PASSWORD": password}
         done = subprocess.run(command, input=data, capture_output=True, env=full, timeout=50, check=False)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -98,7 +98,7 @@ def test_an_endless_load_ends_with_its_totals_on_interrupt(tool):
     command = [
         sys.executable,
         "-m",
-        "pinlater.client.tool",
+        "pinlater.cli",
         "load",
         "enqueue",
         "stress",
@@ -121,7 +121,7 @@ def test_an_endless_load_ends_with_its_totals_on_interrupt(tool):
 def test_a_reader_that_has_seen_enough_is_no_error(tool):
     tool("create-queue", "long")
     tool("enqueue", "long", "--json-lines", "-", data=b"1\n" * 5000)
-    command = [sys.executable, "-m", "pinlater.client.tool", "scan", "long", "--all"]
+    command = [sys.executable, "-m", "pinlater.cli", "scan", "long", "--all"]
     process = subprocess.Popen(command, env=tool.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline().startswith(b"DESCRIPTOR")
     process.stdout.close()

@@ -16,13 +16,13 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.client.records import Ack, NewJob
-from pinlater.client.tool.changes import Changes
-from pinlater.job import RawJob
-from pinlater.state import JobState
+from pinlater.cli.changes import Changes
+from pinlater.jobs.job import RawJob
+from pinlater.model.records import Ack, NewJob
+from pinlater.model.state import JobState
 from tests.support.server import ROOT, wait_for
 
-TOOL = [sys.executable, "-m", "pinlater.client.tool"]
+TOOL = [sys.executable, "-m", "pinlater.cli"]
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 
 
@@ -313,8 +313,8 @@ def test_tail_ends_after_its_time(tool, client):
 @pytest.fixture
 def changes(client, monkeypatch):
     """What tail finds in an empty queue; counts are asked for each time."""
-    monkeypatch.setattr("pinlater.client.tool.changes._COUNT_SECONDS", 0.0)
-    monkeypatch.setattr("pinlater.client.tool.changes._COUNT_REST", 0)
+    monkeypatch.setattr("pinlater.cli.changes._COUNT_SECONDS", 0.0)
+    monkeypatch.setattr("pinlater.cli.changes._COUNT_REST", 0)
     client.create_queue("flood")
     found = Changes(client, ["flood"])
     assert list(found.look()) == []
@@ -347,7 +347,7 @@ def test_tail_follows_thousands(client, changes):
 
 
 def test_tail_says_how_many_it_has_missed(client, changes, monkeypatch):
-    monkeypatch.setattr("pinlater.client.tool.changes.MOST_OF_A_STATE", 1000)
+    monkeypatch.setattr("pinlater.cli.changes.MOST_OF_A_STATE", 1000)
     put(client, 4000)
     assert (len(list(changes.look())), changes.unseen) == (1100, {"flood": 2900})
     assert (list(changes.look()), changes.unseen) == ([], {})

@@ -3,9 +3,9 @@
 import asyncio
 import itertools
 
-from pinlater.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import Ack, Checkpoint, Claim, JobFilter, NewJob
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 
 START_MS = 1_700_000_000_000
 LEASE_MS = 180_000

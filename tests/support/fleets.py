@@ -1,9 +1,9 @@
 """Sharded stores that several servers share, as each of them has it."""
 
-from pinlater.server.backends.contract import LOOK_OFTEN
-from pinlater.server.backends.fleet import FleetBackend, ShardSpec
 from pinlater.server.backends.mysql import Options, ShardMaker
 from pinlater.server.backends.redis import Place, RedisShard
+from pinlater.server.backends.sharded import FleetBackend, ShardSpec
+from pinlater.server.backends.store import LOOK_OFTEN
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix, place_of
 from tests.support.redis_service import RedisService

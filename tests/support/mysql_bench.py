@@ -3,9 +3,9 @@
 import itertools
 import os
 
-from pinlater.server.backends.fleet import FleetBackend, ShardSpec
 from pinlater.server.backends.mysql import Options, ShardMaker
-from pinlater.server.backends.mysql.place import Place
+from pinlater.server.backends.mysql.endpoint import Place
+from pinlater.server.backends.sharded import FleetBackend, ShardSpec
 
 _numbers = itertools.count(1)
 

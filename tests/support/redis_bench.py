@@ -4,9 +4,9 @@ import asyncio
 import time
 
 from pinlater.errors import ShardConnectionFailed
+from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import Place, RedisShard
-from pinlater.wire.messages import PENDING
 from tests.support.bench import QUEUE
 
 CLAIM = Claim("host:1:1:worker:1", 30_000)

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ServiceError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import Ack, Claim, JobFilter
 from pinlater.server.clock import SteadyClock
-from pinlater.wire.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, new_job
 from tests.support.mariadb_service import MariadbService, shared_service, skip_if_missing
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor
 from tests.support.apache import DeclaredError
 from tests.support.redis_service import RedisService
 from tests.support.server import ServerProcess, wait_for

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from pinlater.client import NewJob
-from pinlater.state import JobState
+from pinlater.model.state import JobState
 from tests.system.test_worker_metrics import figures
 from tests.system.worker_program import ran, wait_for
 

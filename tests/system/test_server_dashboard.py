@@ -14,7 +14,7 @@ import urllib.request
 import pytest
 
 from pinlater import Client, __version__
-from pinlater.server.seldom import MOST_A_SECOND
+from pinlater.server.log_rate_limit import MOST_A_SECOND
 from tests.support.server import PASSWORD, PASSWORD_HASH, ServerProcess, command, environment, wait_for
 from tests.system.worker_program import JOBS, Worker, put
 

@@ -6,9 +6,9 @@ import resource
 import pytest
 
 from pinlater import Client, JobState
-from pinlater.client.records import Ack, NewJob
 from pinlater.errors import UnknownError
-from pinlater.server.seldom import MOST_A_SECOND
+from pinlater.model.records import Ack, NewJob
+from pinlater.server.log_rate_limit import MOST_A_SECOND
 from tests.support.ledger import Ledger
 from tests.support.server import ServerProcess, wait_for
 

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from pinlater.server.open_files import SPARE
+from pinlater.server.net.open_files import SPARE
 from tests.integration.test_hostile_peers import names_call, read_frame
 from tests.support import server as support
 from tests.support.server import ServerProcess, wait_for

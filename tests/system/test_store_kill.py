@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pinlater
-from pinlater.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.sqlite import SqliteBackend
-from pinlater.wire.messages import PENDING
 from tests.support.bench import FakeClock
 
 KILLS = 10

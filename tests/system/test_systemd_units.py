@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from pinlater.server.config.settings import DECLARATIONS
 from pinlater.server.program import main as server_program
-from pinlater.server.settings import DECLARATIONS
 from pinlater.worker.install_units import COMPANIONS, UNITS, install_units
 from tests.support.units import ROOT, SERVER, SERVICES, SYSTEMD, TARGET, WORKER, Unit
 

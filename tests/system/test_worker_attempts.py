@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from pinlater import Constant, JobState, RawJob
-from pinlater.kept import with_policy
-from pinlater.policy import Policy
+from pinlater.model.body_metadata import with_policy
+from pinlater.model.policy import Policy
 from tests.system.worker_program import await_state, info, put, ran
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from pinlater.state import JobState
+from pinlater.model.state import JobState
 from tests.support.server import environment
 from tests.system.worker_program import await_state, put, ran
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.state import JobState
+from pinlater.model.state import JobState
 from tests.system.worker_program import Worker, await_state, info, put, ran
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinlater.client import NewJob
-from pinlater.state import JobState
+from pinlater.model.state import JobState
 from tests.system.worker_program import await_state, put, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from pinlater.state import JobState
+from pinlater.model.state import JobState
 from tests.system.worker_program import await_state, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]

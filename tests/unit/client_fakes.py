@@ -6,9 +6,9 @@ import threading
 
 from pinlater.client.address import Address
 from pinlater.errors import ServiceError
-from pinlater.wire.codec import UNKNOWN_METHOD, Codec
-from pinlater.wire.framing import FrameSplitter
-from pinlater.wire.stopping import STOPPING_FRAME
+from pinlater.protocol.codec import UNKNOWN_METHOD, Codec
+from pinlater.protocol.framing import FrameSplitter
+from pinlater.protocol.stopping import STOPPING_FRAME
 
 
 class FakeServer:

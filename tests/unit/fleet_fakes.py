@@ -3,9 +3,9 @@
 import asyncio
 import itertools
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.fleet import CallResult, FleetBackend, Front, ShardSpec
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import (
     ClaimedJob,
     Collected,
@@ -18,8 +18,8 @@ from pinlater.server.backends.records import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.tokens import Tokens
-from pinlater.wire.messages import IN_PROGRESS
+from pinlater.server.backends.sharded import CallResult, FleetBackend, Front, ShardSpec
+from pinlater.server.backends.token_bucket import Tokens
 
 ADDRESS = ("db1", 3306)
 

@@ -4,11 +4,11 @@ import time
 from collections import Counter
 
 from pinlater.client.servers import ServerSet
-from pinlater.worker.board.board import Board
-from pinlater.worker.board.holding import ALONE, RUNNING, Identity, team_layout
-from pinlater.worker.board.notices import Facts, Notices
-from pinlater.worker.board.tally import Tally
-from pinlater.worker.keeper.keeper import Keeper
+from pinlater.worker.claim_table.counters import Tally
+from pinlater.worker.claim_table.exit_queue import Facts, Notices
+from pinlater.worker.claim_table.snapshot import ALONE, RUNNING, Identity, team_layout
+from pinlater.worker.claim_table.table import Board
+from pinlater.worker.keeper.lease_renewer import Keeper
 from pinlater.worker.options import Options
 from tests.unit.client_fakes import free_address
 from tests.unit.worker_fakes import names

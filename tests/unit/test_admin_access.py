@@ -4,7 +4,7 @@ import pytest
 
 from pinlater.errors import ConfigError
 from pinlater.server.admin import access
-from pinlater.server.setting_loader import load_settings
+from pinlater.server.config.loader import load_settings
 from tests.unit.dashboard.app import ADMIN_HASH, READER_HASH
 
 TLS = {"ADMIN_TLS_CERT": "/c.pem", "ADMIN_TLS_KEY": "/k.pem"}

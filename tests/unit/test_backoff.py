@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinlater.backoff import Constant, Exponential, Linear
+from pinlater.model.backoff import Constant, Exponential, Linear
 
 NEVER, ALWAYS = (lambda: 0.0), (lambda: 1.0)
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from pinlater.server.backends.contract import LOOK_OFTEN, Capabilities
 from pinlater.server.backends.records import Claim, ClaimedJob, Dequeued
+from pinlater.server.backends.store import LOOK_OFTEN, Capabilities
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.handing_out import DequeueOrder
-from pinlater.server.rate_limits import RateLimits
+from pinlater.server.broker.dequeue import DequeueOrder
+from pinlater.server.limits.rate_limits import RateLimits
 
 JOB = ClaimedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
 

@@ -6,11 +6,11 @@ import time
 import pytest
 
 from pinlater.errors import NoHealthyShards, QueueNotFound
-from pinlater.server.backends.contract import Capabilities, LookPauses
 from pinlater.server.backends.records import Claim, ClaimedJob, Dequeued
+from pinlater.server.backends.store import Capabilities, LookPauses
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.handing_out import DequeueOrder
-from pinlater.server.rate_limits import RateLimits
+from pinlater.server.broker.dequeue import DequeueOrder
+from pinlater.server.limits.rate_limits import RateLimits
 
 CLAIM = Claim("h:1:1:w:1", 1000)
 OFTEN, NEVER = LookPauses(0.005, 0.005), LookPauses(3600.0, 3600.0)

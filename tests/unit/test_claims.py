@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.server.claims import ClaimNames, source_of
+from pinlater.server.backends.claim_names import ClaimNames, source_of
 
 
 def test_the_form_of_the_contract():

@@ -9,20 +9,20 @@ import pytest
 
 from pinlater import ClaimLost, Discard, Job, Retry
 from pinlater.client.servers import ServerSet
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobTimeout, StaleClaims
-from pinlater.wire.messages import RequestContext
-from pinlater.worker.board.contact import Contact
-from pinlater.worker.board.holding import HELD, RUNNING, SUCCEEDED
-from pinlater.worker.exchange.saver import Saver
-from pinlater.worker.keeper.messenger import Messenger
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.claim_table.contact import Contact
+from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED
+from pinlater.worker.keeper.service_client import Messenger
 from pinlater.worker.processes import task_team
 from pinlater.worker.running import coroutines
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
-from pinlater.worker.running.outcome import Lost
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.session.outcome import Lost
+from pinlater.worker.session.saver import Saver
 from tests.unit.client_fakes import free_address
 from tests.unit.keeper_bench import LONG_AGO_NS, Bench
 from tests.unit.teams import team_jobs

@@ -17,7 +17,7 @@ from pinlater.errors import (
     QueueNotFound,
     ServerUnavailable,
 )
-from pinlater.wire.messages import (
+from pinlater.protocol.messages import (
     PinLaterDequeueResponse,
     PinLaterEnqueueResponse,
     PinLaterJobInfo,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from pinlater.client import conversion
-from pinlater.client.calls import Calls
-from pinlater.client.records import (
+from pinlater.errors import ProtocolError
+from pinlater.model.records import (
     Ack,
     Acks,
     Checkpoint,
@@ -15,10 +14,10 @@ from pinlater.client.records import (
     WorkerProcess,
     WorkerReport,
 )
-from pinlater.errors import ProtocolError
-from pinlater.state import JobState
-from pinlater.wire import messages
-from pinlater.wire.codec import Codec
+from pinlater.model.state import JobState
+from pinlater.protocol import conversion, messages
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.operations import Calls
 
 calls = Calls("test")
 

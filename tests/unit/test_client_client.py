@@ -19,9 +19,9 @@ from pinlater.errors import (
     ServerUnavailable,
     ShardConnectionFailed,
 )
-from pinlater.wire.codec import Codec
-from pinlater.wire.messages import PinLaterDequeueResponse, PinLaterEnqueueResponse, PinLaterJobInfo
-from pinlater.wire.stopping import STOPPING_FRAME
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.messages import PinLaterDequeueResponse, PinLaterEnqueueResponse, PinLaterJobInfo
+from pinlater.protocol.stopping import STOPPING_FRAME
 from tests.unit.client_fakes import FakeServer, free_address
 
 
@@ -290,7 +290,7 @@ def test_a_forked_child_does_not_use_its_parents_connection(serve):
 
 
 def test_scan_all_pages(serve):
-    from pinlater.wire.messages import PinLaterScanJobsResponse
+    from pinlater.protocol.messages import PinLaterScanJobsResponse
 
     def answer(call):
         page = {"0": ("a", "t1"), "t1": ("b", "t2"), "t2": ("c", "-1")}[call.arguments.request.continuation]

@@ -12,7 +12,7 @@ import pytest
 from pinlater.client.address import Address
 from pinlater.client.connection import Connection
 from pinlater.errors import CallTimeout, ProtocolError, QueueNotFound, ServerUnavailable
-from pinlater.wire.messages import PinLaterJobAckRequest, RequestContext, arguments_of
+from pinlater.protocol.messages import PinLaterJobAckRequest, RequestContext, arguments_of
 from tests.unit.client_fakes import FakeServer, free_address
 
 CONTEXT = RequestContext(source="test")
@@ -123,7 +123,7 @@ def test_a_reply_that_came_with_another_is_buffered(serve):
 
 
 def _both(calls):
-    from pinlater.wire.codec import Codec
+    from pinlater.protocol.codec import Codec
 
     codec = Codec()
     return b"".join(codec.encode_reply(call.method, call.sequence_id, {"q"}) for call in calls)

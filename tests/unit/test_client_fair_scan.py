@@ -2,12 +2,12 @@
 
 import pytest
 
-from pinlater.client.calls import Calls
 from pinlater.client.fair_scan import Part, fair_scan
 from pinlater.client.moving import carry_out
-from pinlater.client.records import JobInfo, Page
 from pinlater.errors import QueueNotFound
-from pinlater.state import JobState
+from pinlater.model.records import JobInfo, Page
+from pinlater.model.state import JobState
+from pinlater.protocol.operations import Calls
 
 
 class Store:

@@ -5,7 +5,7 @@ import hmac
 
 import pytest
 
-from pinlater.password import hash_password, verify_password
+from pinlater.model.password import hash_password, verify_password
 
 KEPT = "scrypt$16384$8$1$c2FsdA==$"  # plus the hash below: a small cost, for speed
 

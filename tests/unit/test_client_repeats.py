@@ -10,7 +10,7 @@ from pinlater.client.async_pool import AsyncPool
 from pinlater.client.pool import Pool
 from pinlater.client.servers import ServerSet
 from pinlater.errors import NoHealthyShards, ServerUnavailable, ShardConnectionFailed
-from pinlater.wire.messages import PinLaterDequeueResponse, PinLaterEnqueueResponse
+from pinlater.protocol.messages import PinLaterDequeueResponse, PinLaterEnqueueResponse
 from tests.unit.client_fakes import FakeServer
 
 LOST = ["hang up", ShardConnectionFailed("the shard did not answer")]

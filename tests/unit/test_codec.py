@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, ConfigError
-from pinlater.job import Job, RawJob
-from pinlater.kept import Kept, kept_in
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.job import Job, RawJob
+from pinlater.model.body_metadata import Kept, kept_in
 
 
 class Email(Job, queue="email"):

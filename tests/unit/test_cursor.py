@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from pinlater import Job, JobInterrupted
-from pinlater.codec import encode_body
-from pinlater.cursor import iterate
+from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.cursor import iterate
 from pinlater.testing import FakeContext, run_inline
 from pinlater.worker.running.run_context import RunContext
 from tests.unit.worker_fakes import batch_of

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
+from pinlater.model.descriptor import JobDescriptor
 
 descriptors = st.builds(
     JobDescriptor,

@@ -7,7 +7,7 @@ import pytest
 from jobs_example import source_index
 from jobs_example.source_index import IndexStandardLibrary, source_files
 from pinlater import JobInterrupted
-from pinlater.codec import JobCodec, encode_body
+from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.testing import FakeContext
 
 FILES = 25

@@ -4,7 +4,7 @@ import pytest
 
 from jobs_example import workflow
 from jobs_example.workflow import PublishReport
-from pinlater.codec import JobCodec
+from pinlater.jobs.body_codec import JobCodec
 from pinlater.testing import FakeContext
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from pinlater.codec import JobCodec
 from pinlater.errors import ConfigError
-from pinlater.field_types import check_fields
-from pinlater.job import Job
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.field_types import check_fields
+from pinlater.jobs.job import Job
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater.errors import ShardConnectionFailed
-from pinlater.server.backends.fleet import ShardClock, StoreClock
+from pinlater.server.backends.sharded import ShardClock, StoreClock
 from tests.unit.fleet_fakes import FleetBench
 
 

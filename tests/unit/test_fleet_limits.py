@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
-from pinlater.server.backends.contract import Backend
-from pinlater.server.backends.fleet import FleetBackend, queue_locks
 from pinlater.server.backends.records import Claim, QueueChange, QueueSettings
+from pinlater.server.backends.sharded import FleetBackend, queue_locks
+from pinlater.server.backends.store import Backend
 from tests.support.bench import QUEUE, new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
-from pinlater.server.backends.fleet import reports
 from pinlater.server.backends.records import MAX_REPORTS
+from pinlater.server.backends.sharded import reports
 from tests.unit.fleet_fakes import FleetBench, specs_of
 
 

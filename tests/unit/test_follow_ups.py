@@ -5,15 +5,15 @@ from time import monotonic_ns
 import pytest
 
 from pinlater import Constant, Job, RawJob
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, QueueNotFound, ServerUnavailable
-from pinlater.follow_ups import follow_up_key, idempotency_key
-from pinlater.kept import Again, Kept, kept_in
-from pinlater.policy import Policy, policy_in
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.follow_ups import follow_up_key, idempotency_key
+from pinlater.model.body_metadata import Again, Kept, kept_in
+from pinlater.model.policy import Policy, policy_in
 from pinlater.testing import FakeContext, LocalServer, run_inline
-from pinlater.worker.running.outcome import Failure
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure
 from tests.unit.worker_fakes import batch_of, new_slot
 
 

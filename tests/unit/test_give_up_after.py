@@ -8,15 +8,15 @@ import pytest
 
 from pinlater import Constant, Discard, Job, JobExpired, JobState, Retry, retrying
 from pinlater.client.jobs import EnqueueOptions
-from pinlater.codec import JobCodec, encode_body
-from pinlater.kept import Again, Kept, kept_in
-from pinlater.policy import Policy
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import Again, Kept, kept_in
+from pinlater.model.policy import Policy
 from pinlater.testing import LocalServer, run_inline
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
-from pinlater.worker.running.outcome import Failure, Interruption
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker_fakes import batch_of, new_slot
 
 ENQUEUED = time.time()

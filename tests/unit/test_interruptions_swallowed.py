@@ -11,14 +11,14 @@ from time import monotonic_ns
 import pytest
 
 from pinlater import Constant, Job, JobInterrupted, JobSleeps, retrying
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobTimeout
+from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.testing import FakeContext, run_inline
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
-from pinlater.worker.running.outcome import Interruption
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.session.outcome import Interruption
 from tests.unit.swallowing_jobs import MAILS, Mails, MailsLater, awaited, plain, send, send_later, sent
 from tests.unit.worker_fakes import batch_of
 from tests.unit.workflow_attempts import InAWorker, Plain, Saver, WithFakes

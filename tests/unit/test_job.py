@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from pinlater.backoff import DEFAULT_BACKOFF, Constant, Exponential
-from pinlater.codec import JobCodec, encode_body
-from pinlater.job import Job, RawJob, is_concrete
-from pinlater.job_options import JobOptions
-from pinlater.kept import Kept, kept_in
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.job import Job, RawJob, is_concrete
+from pinlater.jobs.options import JobOptions
+from pinlater.model.backoff import DEFAULT_BACKOFF, Constant, Exponential
+from pinlater.model.body_metadata import Kept, kept_in
 
 
 class SendWelcomeEmail(Job, queue="email", attempts=5, backoff=Exponential(first=2, cap=600), priority=2, heartbeat=1):

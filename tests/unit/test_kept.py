@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from pinlater import Job
-from pinlater.codec import encode_body
-from pinlater.kept import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed
-from pinlater.policy import Policy
+from pinlater.jobs.body_codec import encode_body
+from pinlater.model.body_metadata import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed
+from pinlater.model.policy import Policy
 
 SAMPLES = {
     "steps": {"a": 1},

@@ -17,70 +17,76 @@ SOURCES = {
     "jobs_example": ROOT / "jobs_example",
 }
 
-BASE = {"errors", "state", "status", "password", "backoff", "descriptor", "context"}
-RUNNING = {
-    "job",
-    "job_options",
-    "codec",
-    "cursor",
-    "delays",
-    "follow_ups",
-    "interruptible",
-    "kept",
-    "logs",
-    "middleware",
-    "modules",
-    "next_run",
-    "policy",
-    "retrying",
-    "schedule",
-    "sleeping",
-    "steps",
-    "traces",
-    "uses",
-    "wire",
-    "client",
-}
-"""What running jobs takes, in a worker and in tests."""
+LAYERS = [
+    # (package, the packages that it may import, besides itself and those inside it that have no line of their own)
+    ("pinlater.errors", ""),
+    ("pinlater.logs", ""),
+    ("pinlater.durations", ""),
+    ("pinlater.model", "errors"),
+    ("pinlater.jobs", "errors model"),
+    ("pinlater.tracing", "errors jobs model"),
+    ("pinlater.protocol", "errors model"),
+    ("pinlater.client", "errors jobs logs model protocol tracing"),
+    ("pinlater.cli", "client durations errors jobs logs model"),
+    ("pinlater.dashboard", "client errors model"),
+    # The server, from what accepts connections down to what keeps jobs.
+    ("pinlater.server", "* dashboard errors logs model protocol pinlater_supervisor"),
+    ("pinlater.server.admin", "dashboard errors pinlater_supervisor server.config server.metrics server.net"),
+    (
+        "pinlater.server.net",
+        "errors protocol server.api server.broker server.config server.metrics server.peer_processes",
+    ),
+    ("pinlater.server.background", "errors protocol server.backends server.broker server.config server.metrics"),
+    (
+        "pinlater.server.api",
+        "errors model protocol server.backends server.broker server.config server.limits server.metrics",
+    ),
+    ("pinlater.server.broker", "errors model server.backends server.limits"),
+    ("pinlater.server.limits", "errors server.backends server.config"),
+    ("pinlater.server.backends", "errors model protocol server.config server.metrics"),
+    ("pinlater.server.backends.sharded", "errors model protocol server.backends server.metrics"),
+    ("pinlater.server.backends.sqlite", "errors model protocol server.backends server.metrics"),
+    ("pinlater.server.backends.mysql", "errors model protocol server.backends server.backends.sharded server.metrics"),
+    ("pinlater.server.backends.redis", "errors model protocol server.backends server.backends.sharded server.metrics"),
+    ("pinlater.server.peer_processes", "errors"),
+    ("pinlater.server.metrics", ""),
+    ("pinlater.server.config", "errors"),
+    # The worker, from its processes down to what they share.
+    ("pinlater.worker", "* client durations errors jobs logs model protocol pinlater_supervisor"),
+    ("pinlater.worker.keeper", "client errors model pinlater_supervisor protocol worker.claim_table worker.session"),
+    (
+        "pinlater.worker.processes",
+        "errors jobs model pinlater_supervisor protocol worker.claim_table worker.running worker.session",
+    ),
+    ("pinlater.worker.running", "client errors jobs model worker.claim_table worker.session"),
+    ("pinlater.worker.session", "client errors jobs model pinlater_supervisor protocol worker.claim_table"),
+    ("pinlater.worker.claim_table", "errors"),
+    (
+        "pinlater.testing",
+        "client errors jobs model protocol server server.* worker worker.*",
+    ),
+]
+"""Each package or root module, and what it may import. ``*`` stands for all packages inside it. The modules that
+stand directly in ``pinlater/server`` and ``pinlater/worker`` put the rest together; those in SHARED are used by it."""
 
-MAY_KNOW = {
-    "errors": set(),
-    "logs": set(),
-    "state": set(),
-    "password": set(),
-    "status": set(),
-    "backoff": set(),
-    "traces": set(),
-    "context": {"backoff", "errors", "job", "traces"},  # but for errors, for types alone
-    "descriptor": {"errors"},
-    "schedule": set(),
-    "job_options": BASE | {"schedule"},
-    "job": BASE | {"job_options"},
-    "field_types": {"errors", "job"},
-    "finite": set(),
-    "tracing": BASE | {"job", "traces"},
-    "interruptible": {"context", "errors"},
-    "middleware": BASE | {"interruptible", "job"},
-    "policy": BASE | {"job", "job_options"},
-    "kept": {"errors", "policy"},
-    "sleeping": {"errors", "interruptible"},
-    "uses": set(),
-    "next_run": set(),
-    "follow_ups": set(),
-    "delays": {"backoff"},
-    "retrying": {"backoff"},
-    "steps": BASE | {"delays", "finite", "interruptible", "job_options", "kept", "policy", "retrying", "uses"},
-    "codec": BASE | {"field_types", "finite", "job", "kept"},
-    "cursor": BASE | {"job"},
-    "modules": BASE | {"codec", "job", "middleware"},
-    "wire": BASE,
-    "client": BASE | {"traces", "tracing", "logs", "job", "job_options", "codec", "kept", "modules", "policy", "wire"},
-    "worker": BASE | RUNNING | {"pinlater_supervisor"},
-    "dashboard": BASE | {"kept", "wire", "client"},
-    "server": BASE | {"logs", "wire", "pinlater_supervisor", "dashboard"},
-    "testing": BASE | RUNNING | {"worker", "server"},
+SHARED = {
+    "pinlater.server.child_loop",
+    "pinlater.server.clock",
+    "pinlater.server.log_rate_limit",
+    "pinlater.server.retry_until_done",
+    "pinlater.worker.log_once",
+    "pinlater.worker.logs",
+    "pinlater.worker.once_token",
+    "pinlater.worker.options",
+    "pinlater.worker.origin",
+    "pinlater.worker.pools",
+    "pinlater.worker.process_event",
+    "pinlater.worker.shared",
+    "pinlater.worker.terminal",
 }
-"""Part of ``pinlater`` -> the other parts that it may import."""
+"""Modules of the two programs that all of their packages may import."""
+
+PACKAGES = {name: words.split() for name, words in LAYERS}
 
 
 def modules():
@@ -116,17 +122,39 @@ def imports(name):
 
 
 def part_of(name):
-    """``pinlater.wire.codec`` -> ``wire``; other packages are parts by themselves."""
-    package, *inner = name.split(".")
-    return inner[0] if package == "pinlater" and inner else package
+    """``pinlater.protocol.codec`` -> ``pinlater.protocol``: the nearest package that has a line in LAYERS."""
+    while name not in PACKAGES and "." in name:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def allowed(part):
+    """Return the packages that the modules of a package may import."""
+    found = {part}
+    for word in PACKAGES[part]:
+        name = word if word == "pinlater_supervisor" else f"pinlater.{word.removesuffix('.*')}"
+        inside = part if word == "*" else name if word.endswith(".*") else None
+        found |= {name} if word != "*" else set()
+        found |= {each for each in PACKAGES if inside is not None and each.startswith(f"{inside}.")}
+    return found
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("pinlater.")])
 def test_imports_run_one_way(name):
     part = part_of(name)
-    assert part in MAY_KNOW, f"say in MAY_KNOW what {part} may import"
-    ours = {target for target in imports(name) if target.split(".")[0] in SOURCES} - {"pinlater"}
-    assert {part_of(target) for target in ours} - MAY_KNOW[part] - {part} == set()
+    assert part in PACKAGES, f"say in LAYERS what {part} may import"
+    ours = {target for target in imports(name) if target.split(".")[0] in SOURCES} - {"pinlater"} - SHARED
+    assert {part_of(target) for target in ours} - allowed(part) == set()
+
+
+def test_packages_form_no_cycle():
+    graph = {
+        part: {target for target in allowed(part) if not f"{part}.".startswith(f"{target}.")} & PACKAGES.keys()
+        for part in PACKAGES
+    }
+    while leaves := {name for name, targets in graph.items() if not targets}:
+        graph = {name: targets - leaves for name, targets in graph.items() if name not in leaves}
+    assert graph == {}
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("pinlater.")])
@@ -150,9 +178,9 @@ def test_the_name_supervisor_is_left_to_supervisord():
     assert not (ROOT / "supervisor" / "__init__.py").exists()
 
 
-def test_only_wire_knows_thriftpy2():
+def test_only_the_protocol_knows_thriftpy2():
     knowing = {part_of(name) for name in MODULES if any(t.split(".")[0] == "thriftpy2" for t in imports(name))}
-    assert knowing == {"wire"}
+    assert knowing == {"pinlater.protocol"}
 
 
 def test_examples_use_public_names_only():

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from pinlater.errors import NoHealthyShards
-from pinlater.server.backends.tokens import spend
-from pinlater.server.leased_bucket import LeasedBucket
-from pinlater.server.rate_limits import RateLimits
+from pinlater.server.backends.token_bucket import spend
+from pinlater.server.limits.leased_bucket import LeasedBucket
+from pinlater.server.limits.rate_limits import RateLimits
 
 
 class Store:

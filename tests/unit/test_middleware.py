@@ -188,7 +188,7 @@ def test_the_traceback_of_a_failure_shows_the_job_and_not_what_surrounds_it():
     [outcome] = ran(Plain(ends="badly"), noting("a"))
     assert "in act" in outcome.status
     assert "contextlib.py" not in outcome.status
-    assert "pinlater/middleware.py" not in outcome.status
+    assert "pinlater/jobs/middleware.py" not in outcome.status
 
 
 def test_each_job_has_surroundings_of_its_own():

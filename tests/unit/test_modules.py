@@ -6,7 +6,14 @@ import sys
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.modules import ModulesInvalid, load_job_classes, load_middleware, make_codec, refuse_plain, unnamed_queues
+from pinlater.jobs.loader import (
+    ModulesInvalid,
+    load_job_classes,
+    load_middleware,
+    make_codec,
+    refuse_plain,
+    unnamed_queues,
+)
 
 JOB = "from pinlater import Job\nclass {name}(Job{options}):\n    def run(self, context): pass\n"
 

@@ -6,10 +6,10 @@ import functools
 import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
-from pinlater.server.backends.fleet import ShardUnreachable
-from pinlater.server.backends.mysql import lane as lanes
-from pinlater.server.backends.mysql.faults import Blocked, Conflict, Lost, Refused, Unreached
-from pinlater.server.backends.mysql.lane import Lane
+from pinlater.server.backends.mysql import group_commit as lanes
+from pinlater.server.backends.mysql.errors import Blocked, Conflict, Lost, Refused, Unreached
+from pinlater.server.backends.mysql.group_commit import Lane
+from pinlater.server.backends.sharded import ShardUnreachable
 
 
 def in_loop(test):

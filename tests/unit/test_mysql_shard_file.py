@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.server.backends.fleet import ShardSpec
 from pinlater.server.backends.mysql import read_shards
-from pinlater.server.backends.mysql.place import Place, Tls
+from pinlater.server.backends.mysql.endpoint import Place, Tls
+from pinlater.server.backends.sharded import ShardSpec
 
 FILE = Path("shards.json")
 ENTRY = {"master": {"host": "db1", "port": 3307}, "user": "pin", "passwd": "secret"}

@@ -10,21 +10,21 @@ import msgspec
 import pytest
 
 from pinlater import Constant, Discard, Job, JobInterrupted, JobState
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
-from pinlater.kept import Again, Kept, kept_in
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import Again, Kept, kept_in
+from pinlater.protocol.messages import PinLaterDequeueResponse, RequestContext
 from pinlater.testing import LocalServer
-from pinlater.wire.messages import PinLaterDequeueResponse, RequestContext
-from pinlater.worker.board.tally import TICK_FAILED
-from pinlater.worker.exchange.server_clock import ServerClock
-from pinlater.worker.processes import planter as planter_module
-from pinlater.worker.processes.planter import Planter, Seeds
+from pinlater.worker.claim_table.counters import TICK_FAILED
+from pinlater.worker.processes import periodic_scheduler as planter_module
+from pinlater.worker.processes.periodic_scheduler import Planter, Seeds
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
-from pinlater.worker.running.outcome import Failure, Interruption
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
+from pinlater.worker.session.outcome import Failure, Interruption
+from pinlater.worker.session.server_clock import ServerClock
 from tests.unit.worker_fakes import FakePipeline, batch_of, new_slot
 
 MINUTE_MS = 60_000

@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from pinlater import Constant, Exponential, Job, JobTimeout, Linear, RawJob, Retry
-from pinlater.backoff import DEFAULT_BACKOFF
 from pinlater.client.jobs import EnqueueOptions
-from pinlater.client.records import JobInfo
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, Discard
-from pinlater.kept import Kept, kept_in, with_policy
-from pinlater.policy import Policy, policy_in, policy_of
-from pinlater.state import JobState
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.backoff import DEFAULT_BACKOFF
+from pinlater.model.body_metadata import Kept, kept_in, with_policy
+from pinlater.model.policy import Policy, policy_in, policy_of
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
 from pinlater.testing import LocalServer, run_inline
-from pinlater.worker.running.outcome import Failure
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure
 from tests.unit.worker_fakes import batch_of, new_slot
 
 
@@ -168,7 +168,7 @@ def test_a_timeout_holds_instead_of_the_classes(runner):
 )
 def test_the_hard_limit_follows(header, timeout, hard_seconds):
     kind = type(Job)("Limited", (Job,), {}, **header)
-    options = Policy(timeout=timeout).options(kind.job_options)
+    options = kind.job_options.with_policy(Policy(timeout=timeout))
     assert (options.timeout, options.hard_seconds) == (timeout, hard_seconds)
 
 

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from pinlater.errors import NoHealthyShards, QueueNotFound
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import JobFilter
+from pinlater.server.background.queue_sampler import QueueWatch, follow_completions, forget_missing_queues
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.recent import RecentRates
 from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
-from pinlater.server.queue_watch import QueueWatch, follow_completions, forget_missing_queues
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING
 
 NOW_MS = 1_000_000
 

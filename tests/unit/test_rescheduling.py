@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from pinlater import Job, JobState, RawJob
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid
-from pinlater.kept import Again, Kept, Progress, kept_in
-from pinlater.next_run import NextRun
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.next_run import NextRun
+from pinlater.model.body_metadata import Again, Kept, Progress, kept_in
 from pinlater.testing import FakeContext, LocalServer, run_inline
-from pinlater.worker.running.outcome import Failure, Interruption
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker_fakes import batch_of, new_slot
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 500_000, tzinfo=UTC)

@@ -7,11 +7,11 @@ from time import time
 import pytest
 
 from pinlater import Constant, Discard, Job, JobSleeps, JobState, JobTimeout, Linear, Retry, retrying
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobInterrupted, interruption_in
+from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.testing import LocalServer, run_inline
-from pinlater.worker.running.outcome import Interruption
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Interruption
 from tests.unit.worker_fakes import batch_of, new_slot
 from tests.unit.workflow_attempts import InAWorker, Saver, WithFakes
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 
 from pinlater import Job, RawJob
-from pinlater.schedule import Cron, Every, schedule_of
+from pinlater.jobs.schedule import Cron, Every, schedule_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

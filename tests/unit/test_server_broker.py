@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Ack, Claim, CommitStats, JobFilter, NewJob
 from pinlater.server.backends.sqlite import SqliteBackend
-from pinlater.server.broker import Broker, Caller, handing_out
-from pinlater.server.broker.handing_out import DequeueOrder
-from pinlater.server.rate_limits import RateLimits
-from pinlater.wire.messages import IN_PROGRESS
+from pinlater.server.broker import Broker, Caller, dequeue
+from pinlater.server.broker.dequeue import DequeueOrder
+from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.failing_commits import FailingCommits
 
 
@@ -358,7 +358,7 @@ def test_each_look_of_a_dequeue_is_a_claim_of_its_own(on_bench):
 def test_a_claim_that_took_longer_than_its_lease_says_so(on_bench, monkeypatch):
     async def scenario(bench):
         seconds = 1000.0
-        monkeypatch.setattr(handing_out, "elapsed_seconds", lambda: seconds)
+        monkeypatch.setattr(dequeue, "elapsed_seconds", lambda: seconds)
         await bench.broker.enqueue("q", [job()])
         found = await bench.broker.dequeue(bench.order(), Caller())
         seconds += 29.9
@@ -398,7 +398,7 @@ def test_no_queue_is_believed_empty_after_a_claim_failed(on_bench):
 
 
 def test_what_nobody_got_is_given_back_when_the_store_works_again(on_bench, monkeypatch):
-    monkeypatch.setattr("pinlater.server.unfinished.PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("pinlater.server.retry_until_done.PAUSE_SECONDS", 0.01)
 
     async def scenario(bench):
         [name] = await bench.broker.enqueue("q", [job()])

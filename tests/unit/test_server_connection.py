@@ -5,15 +5,15 @@ import threading
 
 import pytest
 
-from pinlater.server.aside import aside
-from pinlater.server.calls import Answer
-from pinlater.server.connection import LARGE_FRAME_BYTES, Connection
+from pinlater.protocol import messages as wire
+from pinlater.protocol.codec import MANY_ELEMENTS, Codec
+from pinlater.protocol.stopping import STOPPING_FRAME
+from pinlater.server.api.calls import Answer
+from pinlater.server.api.offload import aside
+from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.settings import Settings
-from pinlater.server.transport import Transport
-from pinlater.wire import messages as wire
-from pinlater.wire.codec import MANY_ELEMENTS, Codec
-from pinlater.wire.stopping import STOPPING_FRAME
+from pinlater.server.net.connection import LARGE_FRAME_BYTES, Connection
+from pinlater.server.net.transport import Transport
 
 
 def enqueue_call(jobs, body=b"", **context):

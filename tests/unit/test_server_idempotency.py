@@ -2,10 +2,10 @@
 
 import pytest
 
-from pinlater.client.idempotency import new_key
 from pinlater.errors import UnknownError
-from pinlater.server import rules
-from pinlater.wire.messages import RequestContext
+from pinlater.protocol.idempotency import new_key
+from pinlater.protocol.messages import RequestContext
+from pinlater.server.api import rules
 
 KEY = b"0123456789abcdef"
 
@@ -37,5 +37,5 @@ def test_a_result_is_kept_as_long_as_the_call_asks_within_a_day(asked, kept):
 def test_keys_of_clients_begin_with_the_time_and_are_never_the_same(monkeypatch):
     keys = [new_key() for _ in range(1000)]
     assert len(set(keys)) == 1000
-    monkeypatch.setattr("pinlater.client.idempotency.time.time", lambda: 1.5)
+    monkeypatch.setattr("pinlater.protocol.idempotency.time.time", lambda: 1.5)
     assert new_key()[:6] == (1500).to_bytes(6, "big")

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from pinlater.protocol import messages as wire
+from pinlater.server.api.inspection import Inspection
 from pinlater.server.backends.records import JobRecord, Page, Position
-from pinlater.server.inspection import Inspection
-from pinlater.wire import messages as wire
 
 JOB = JobRecord("q:s1:p1:1", 0, 2, 2, "", 5, 5, 5, None, b"body", None)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.server.limits_files import LimitsFiles
-from pinlater.server.limits_formats import count_servers, queue_rates
-from pinlater.server.rate_limits import RateLimits
-from pinlater.server.settings import Settings
-from pinlater.server.watched_file import WatchedFile
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.watched_file import WatchedFile
+from pinlater.server.limits.files import LimitsFiles
+from pinlater.server.limits.formats import count_servers, queue_rates
+from pinlater.server.limits.rate_limits import RateLimits
 
 FILE = Path("some.file")
 SAMPLE = b"""{"queues": [

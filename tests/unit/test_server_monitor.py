@@ -4,9 +4,9 @@ import asyncio
 import logging
 
 from pinlater.errors import NoHealthyShards
+from pinlater.server.background.monitor import Monitor
+from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.monitor import Monitor
-from pinlater.server.settings import Settings
 
 
 class Store:

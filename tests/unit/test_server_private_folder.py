@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.server.private_folder import private_folder
+from pinlater.server.peer_processes.private_folder import private_folder
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_if_all_names_are_too_long_the_error_says_so(parent, monkeypatch):
     long = parent / ("long" * 40)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    monkeypatch.setattr("pinlater.server.private_folder._SHORT_FOLDERS", (parent / "missing",))
+    monkeypatch.setattr("pinlater.server.peer_processes.private_folder._SHORT_FOLDERS", (parent / "missing",))
     with pytest.raises(ConfigError, match="set TMPDIR to a shorter one"), private_folder():
         pass
 

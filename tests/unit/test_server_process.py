@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from pinlater.server import process
+from pinlater.server.config.settings import Settings
 from pinlater.server.parts import Given, chores
-from pinlater.server.settings import Settings
 
 
 class Child:

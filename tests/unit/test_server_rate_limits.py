@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pinlater.server.rate_limits import RateLimits
+from pinlater.server.limits.rate_limits import RateLimits
 
 
 class Clock:

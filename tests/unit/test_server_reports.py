@@ -6,13 +6,13 @@ import socket
 
 import pytest
 
+from pinlater.server.admin.reporter import SUFFIX, Reporter
 from pinlater.server.admin.reports import Reports, View
-from pinlater.server.backends.shard_state import ShardState
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
+from pinlater.server.metrics.shard_state import ShardState
 from pinlater.server.metrics.shards import MOST_SHARDS, ShardCalls
-from pinlater.server.reporter import SUFFIX, Reporter
-from pinlater.server.siblings.duty import when_on_duty
+from pinlater.server.peer_processes.leader_lock import when_on_duty
 
 
 def counted(jobs, connections=None):
@@ -193,7 +193,7 @@ def test_ready_means_that_some_process_is(tmp_path, fork):
 
 
 def test_one_of_several_is_on_duty_and_another_takes_over(tmp_path, monkeypatch):
-    monkeypatch.setattr("pinlater.server.siblings.duty._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("pinlater.server.peer_processes.leader_lock._LOOK_SECONDS", 0.01)
     on_duty = []
 
     async def work(name):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.server.room import AnswerRoom, CallRoom
+from pinlater.server.net.memory_budget import AnswerRoom, CallRoom
 
 
 class Guest:

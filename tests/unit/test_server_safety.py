@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from pinlater.errors import EXIT_CONFIG, ConfigError, NoHealthyShards
-from pinlater.server.listeners import is_exposed, listen_locally
+from pinlater.server.api.overload import Overload
 from pinlater.server.metrics import Metrics
-from pinlater.server.overload import Overload
-from pinlater.server.peers import Peers
+from pinlater.server.net.listeners import is_exposed, listen_locally
+from pinlater.server.net.peers import Peers
 from pinlater.server.program import main
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pinlater.server.seldom import MOST_A_SECOND, Seldom
+from pinlater.server.log_rate_limit import MOST_A_SECOND, Seldom
 
 
 class Clock:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.server.setting_loader import load_settings
-from pinlater.server.settings import DECLARATIONS, IGNORED_KEYS, Settings, list_settings
+from pinlater.server.config.loader import load_settings
+from pinlater.server.config.settings import DECLARATIONS, IGNORED_KEYS, Settings, list_settings
 
 
 @pytest.fixture

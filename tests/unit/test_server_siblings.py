@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from pinlater.server.siblings import turns as turns_module
-from pinlater.server.siblings.acceptor import Acceptor
-from pinlater.server.siblings.bell import Bell
-from pinlater.server.siblings.turns import Turns
+from pinlater.server.peer_processes import connection_balancer as turns_module
+from pinlater.server.peer_processes.acceptor import Acceptor
+from pinlater.server.peer_processes.connection_balancer import Turns
+from pinlater.server.peer_processes.job_notifier import Bell
 
 
 class Process:
@@ -127,7 +127,7 @@ def test_a_connection_is_taken_though_nobody_comes_whose_turn_it_is(tmp_path):
 def bells(tmp_path, monkeypatch):
     """Make bells as those of other processes; return each with what it has heard."""
     pids = iter(range(100, 200))
-    monkeypatch.setattr("pinlater.server.siblings.bell.os.getpid", lambda: next(pids))
+    monkeypatch.setattr("pinlater.server.peer_processes.job_notifier.os.getpid", lambda: next(pids))
 
     def make():
         heard = []

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from pinlater.server.background.monitor import Monitor
+from pinlater.server.background.standstill import Respite, Standstill
+from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.monitor import Monitor
-from pinlater.server.settings import Settings
-from pinlater.server.standstill import Respite, Standstill
 
 
 class Clocks:
@@ -100,7 +100,7 @@ def test_the_monitor_asks_anew_before_each_look(monkeypatch):
         def respite(self):
             return Respite(len(asked), 7)
 
-    monkeypatch.setattr("pinlater.server.monitor.Standstill", Given)
+    monkeypatch.setattr("pinlater.server.background.monitor.Standstill", Given)
     store = Store()
     monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics())
 

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from pinlater.errors import ConfigError
+from pinlater.server.config.loader import load_settings
+from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.setting_loader import load_settings
-from pinlater.server.settings import Settings
 from pinlater.server.stores import open_store
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater.errors import NoHealthyShards
-from pinlater.server.turnstile import Turnstile
+from pinlater.server.api.concurrency_limit import Turnstile
 
 
 def test_one_at_a_time_in_the_order_of_arrival():

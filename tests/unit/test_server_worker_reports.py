@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater.errors import NoHealthyShards
-from pinlater.server.worker_reports import WorkerReports
+from pinlater.server.api.worker_reports import WorkerReports
 
 
 class SlowBackend:

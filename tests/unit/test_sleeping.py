@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from pinlater import Job, JobInterrupted, JobSleeps, JobState, RawJob
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid, BodyTooLarge
-from pinlater.kept import Kept, kept_in
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import Kept, kept_in
 from pinlater.testing import FakeContext, LocalServer, run_inline
-from pinlater.worker.running.outcome import Failure, Interruption
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker_fakes import batch_of, new_slot
 
 DAY = 86400

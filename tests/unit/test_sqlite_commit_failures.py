@@ -5,10 +5,10 @@ import sqlite3
 import pytest
 
 from pinlater.errors import UnknownError
+from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.sqlite import SqliteBackend
 from pinlater.server.backends.sqlite.transaction import IdBlock
 from pinlater.server.backends.sqlite.writer import _translate
-from pinlater.wire.messages import IN_PROGRESS, PENDING
 from tests.support.bench import LEASE_MS, QUEUE, Bench, ack_of, new_job
 from tests.support.failing_commits import FailingCommits
 

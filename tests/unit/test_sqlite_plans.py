@@ -5,9 +5,9 @@ import sqlite3
 
 import pytest
 
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.server.backends.sqlite.database import Store
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.store import Store
-from pinlater.wire.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 
 NOW = 1_700_000_000_000
 ROWS = {"due": 100_000, "scheduled": 100_000, "claimed": 2_000, "finished": 60_000}

@@ -11,9 +11,9 @@ import pytest
 
 import pinlater
 from pinlater.errors import ConfigError
-from pinlater.server.backends.sqlite import store as store_module
+from pinlater.server.backends.sqlite import database as store_module
+from pinlater.server.backends.sqlite.database import SCHEMA_VERSION, Store
 from pinlater.server.backends.sqlite.queries import QUERIES, schema
-from pinlater.server.backends.sqlite.store import SCHEMA_VERSION, Store
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_a_second_server_is_refused_and_told_who_holds_the_store(path, no_patien
 
 
 def test_the_lock_goes_with_its_process(path):
-    program = "from pathlib import Path; from pinlater.server.backends.sqlite.store import Store; "
+    program = "from pathlib import Path; from pinlater.server.backends.sqlite.database import Store; "
     program += f"store = Store(Path({str(path)!r})); print('open', flush=True); input()"
     root = Path(pinlater.__file__).parents[1]
     holder = subprocess.Popen([sys.executable, "-c", program], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from pinlater.errors import ConfigError, QueueNotFound, UnknownError
+from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sqlite import SqliteBackend
-from pinlater.wire.messages import PENDING
 from tests.support.bench import QUEUE, Bench, new_job
 
 
@@ -171,7 +171,7 @@ def test_closing_finishes_what_was_submitted(store):
 
 
 def test_two_stores_of_one_file_are_refused_within_one_process_too(store, home, monkeypatch):
-    monkeypatch.setattr("pinlater.server.backends.sqlite.store._LOCK_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("pinlater.server.backends.sqlite.database._LOCK_PATIENCE_SECONDS", 0.0)
 
     async def open_again():
         return home.open(store.clock)

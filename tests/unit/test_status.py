@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinlater import Job
-from pinlater.status import STATUS_ROOM, FailedAttempt, block, failed_attempts_in, place, room_of
+from pinlater.model.status import STATUS_ROOM, FailedAttempt, block, failed_attempts_in, place, room_of
 from pinlater.testing import LocalServer
-from pinlater.worker.running.outcome import in_words
+from pinlater.worker.session.outcome import in_words
 
 AT = 1_700_000_000
 WHERE = place("web1", 77, AT)

@@ -5,10 +5,10 @@ import os
 
 from pinlater.errors import NoHealthyShards
 from pinlater.server.backends.records import StoreSize
-from pinlater.server.backends.sqlite.store import Store
+from pinlater.server.backends.sqlite.database import Store
+from pinlater.server.background.store_sampler import StoreWatch
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import MOST_SHARDS
-from pinlater.server.store_watch import StoreWatch
 
 
 class Shards:

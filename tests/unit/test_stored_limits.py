@@ -6,9 +6,9 @@ import logging
 import pytest
 
 from pinlater.errors import NoHealthyShards, UnknownError
-from pinlater.server import stored_limits
 from pinlater.server.backends.records import QueueSettings
-from pinlater.server.stored_limits import StoredLimits
+from pinlater.server.limits import stored_limits
+from pinlater.server.limits.stored_limits import StoredLimits
 
 
 class Store:

@@ -7,7 +7,7 @@ import pytest
 
 from pinlater import Job, JobInterrupted
 from pinlater.errors import BodyInvalid
-from pinlater.kept import Progress
+from pinlater.model.body_metadata import Progress
 from pinlater.testing import FakeContext
 from tests.unit.testing_jobs import Count, Lines, Polite, Report
 

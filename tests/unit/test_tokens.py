@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinlater.server.backends.tokens import Tokens, spend
+from pinlater.server.backends.token_bucket import Tokens, spend
 
 NOW_US = 1_700_000_000_000_000
 RATES = st.floats(1e-9, 1e6)

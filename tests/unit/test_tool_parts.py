@@ -2,9 +2,9 @@
 
 import pytest
 
-from pinlater.client.tool.latencies import Latencies
-from pinlater.client.tool.output import Table, body_json, body_text, moment, progress_text, visible
-from pinlater.kept import Progress
+from pinlater.cli.latencies import Latencies
+from pinlater.cli.output import Table, body_json, body_text, moment, progress_text, visible
+from pinlater.model.body_metadata import Progress
 
 
 def test_columns_are_aligned_and_keep_their_widths(capsys):

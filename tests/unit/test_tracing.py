@@ -9,9 +9,9 @@ from opentelemetry import trace
 
 from pinlater import Constant, Discard, Job, JobContext, JobInterrupted, RawJob, Retry, tracing
 from pinlater.client.jobs import EnqueueOptions
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import BodyInvalid
-from pinlater.kept import kept_in, with_progress
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import kept_in, with_progress
 from pinlater.testing import run_inline
 from tests.support.spans import named
 from tests.unit.test_layers import ROOT

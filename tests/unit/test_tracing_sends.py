@@ -8,11 +8,11 @@ import pytest
 from opentelemetry import trace
 
 from pinlater import AsyncClient, Client, Job, JobContext, tracing
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import QueueNotFound
-from pinlater.kept import Again, Kept, kept_in
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import Again, Kept, kept_in
+from pinlater.protocol.messages import PinLaterEnqueueResponse
 from pinlater.testing import run_inline
-from pinlater.wire.messages import PinLaterEnqueueResponse
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from tests.support.spans import named

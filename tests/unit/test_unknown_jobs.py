@@ -2,19 +2,19 @@
 
 import pytest
 
-from pinlater.client.records import UnknownJobs as Told
-from pinlater.client.records import WorkerReport
 from pinlater.client.unknown_classes import unknown_classes
 from pinlater.errors import BodyInvalid, EnqueueRejected
-from pinlater.kept import Unread, unread_in
-from pinlater.wire.messages import RequestContext
-from pinlater.worker.board.tally import UNKNOWN
-from pinlater.worker.exchange.settler import Settler
+from pinlater.model.body_metadata import Unread, unread_in
+from pinlater.model.records import UnknownJobs as Told
+from pinlater.model.records import WorkerReport
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.claim_table.counters import UNKNOWN
 from pinlater.worker.keeper import unknown_watch as watch_module
 from pinlater.worker.keeper.unknown_watch import RECENT_SECONDS, UnknownWatch
 from pinlater.worker.pools import JobPool
-from pinlater.worker.running.outcome import Failure, GivenBack
 from pinlater.worker.running.unknown import UnknownJobs, label_of
+from pinlater.worker.session.ack_buffer import Settler
+from pinlater.worker.session.outcome import Failure, GivenBack
 from pinlater.worker.shared import Shared
 from tests.unit.worker_fakes import FakePipeline, batch_of, new_slot
 

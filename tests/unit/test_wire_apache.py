@@ -3,9 +3,9 @@
 import pytest
 
 from pinlater.errors import QueueNotFound
-from pinlater.wire import messages as wire
-from pinlater.wire.codec import UNKNOWN_METHOD, Codec
-from pinlater.wire.messages import METHODS, idl
+from pinlater.protocol import messages as wire
+from pinlater.protocol.codec import UNKNOWN_METHOD, Codec
+from pinlater.protocol.messages import METHODS, idl
 from tests.support import apache
 
 THRIFT_NAMES = {

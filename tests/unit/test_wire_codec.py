@@ -5,10 +5,10 @@ import struct
 import pytest
 
 from pinlater.errors import ProtocolError
-from pinlater.wire import messages as wire
-from pinlater.wire.codec import INTERNAL_ERROR, UNKNOWN_METHOD, Codec
-from pinlater.wire.guard import MalformedMessage
-from pinlater.wire.messages import METHODS, arguments_of
+from pinlater.protocol import messages as wire
+from pinlater.protocol.codec import INTERNAL_ERROR, UNKNOWN_METHOD, Codec
+from pinlater.protocol.guard import MalformedMessage
+from pinlater.protocol.messages import METHODS, arguments_of
 from tests.unit.test_wire_hostile import (
     BOOL,
     BYTE,

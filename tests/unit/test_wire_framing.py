@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinlater.wire.framing import FrameSplitter, FrameTooLarge, frame_length, with_header
+from pinlater.protocol.framing import FrameSplitter, FrameTooLarge, frame_length, with_header
 
 payloads = st.lists(st.binary(max_size=300), max_size=8)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pinlater.wire import messages as wire
-from pinlater.wire.codec import MANY_ELEMENTS, Call, CallTooLarge, Codec, TakesLong
-from pinlater.wire.guard import MAX_ELEMENTS, MalformedMessage, check_message
-from pinlater.wire.messages import METHODS, arguments_of
+from pinlater.protocol import messages as wire
+from pinlater.protocol.codec import MANY_ELEMENTS, Call, CallTooLarge, Codec, TakesLong
+from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, check_message
+from pinlater.protocol.messages import METHODS, arguments_of
 
 VOID, BOOL, BYTE, DOUBLE, I16, I32, I64, STRING, STRUCT, MAP, SET, LIST = 1, 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15
 HUGE = 2**31 - 1

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from thriftpy2.thrift import TType
 
 from pinlater.errors import SERVICE_ERRORS, ServiceError, service_error
-from pinlater.state import JobState
-from pinlater.wire import messages
-from pinlater.wire.codec import Codec
-from pinlater.wire.messages import METHODS, STATE_NAMES, arguments_of, idl, result_of
+from pinlater.model.state import JobState
+from pinlater.protocol import messages
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.messages import METHODS, STATE_NAMES, arguments_of, idl, result_of
 
 STUB = ast.parse(Path(messages.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 STRUCTS = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}

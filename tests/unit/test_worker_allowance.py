@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from pinlater.errors import JobStalled, JobTimeout
-from pinlater.job_options import JobOptions
-from pinlater.worker.running import allowance as allowances
-from pinlater.worker.running.allowance import Allowance
+from pinlater.jobs.options import JobOptions
+from pinlater.worker.running import run_limits as allowances
+from pinlater.worker.running.run_limits import Allowance
 
 BEGAN = 1000.0
 

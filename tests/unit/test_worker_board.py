@@ -6,8 +6,8 @@ import time
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.worker.board.board import Board
-from pinlater.worker.board.holding import (
+from pinlater.worker.claim_table.exit_queue import Facts, Notices
+from pinlater.worker.claim_table.snapshot import (
     DISCARDED,
     FAILED,
     GONE,
@@ -19,8 +19,8 @@ from pinlater.worker.board.holding import (
     read_holding,
     team_layout,
 )
-from pinlater.worker.board.notices import Facts, Notices
-from pinlater.worker.once import Once
+from pinlater.worker.claim_table.table import Board
+from pinlater.worker.once_token import Once
 from tests.unit.worker_fakes import batch_of, names, new_slot
 
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # threads of other tests
@@ -196,7 +196,7 @@ def test_a_copy_of_a_half_written_batch_is_read_without_it(slot):
 
 
 def test_a_slot_that_stays_half_written_is_not_waited_for(slot, monkeypatch):
-    monkeypatch.setattr("pinlater.worker.board.slot._READ_TRIES", 3)
+    monkeypatch.setattr("pinlater.worker.claim_table.row._READ_TRIES", 3)
     slot.free_batch().hold("claim", names(1))
     slot.words[0] += 1  # a writer that was stopped in the middle
     assert slot.read().is_empty

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pinlater.worker.board.burst import Burst
-from pinlater.worker.board.holding import Identity
-from pinlater.worker.board.notices import Facts
+from pinlater.worker.claim_table.burst import Burst
+from pinlater.worker.claim_table.exit_queue import Facts
+from pinlater.worker.claim_table.snapshot import Identity
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
 
@@ -74,7 +74,7 @@ def test_not_while_nobody_looks_at_a_queue(shared, one):
 
 def test_not_before_the_retries_are_due_and_looked_for(shared, one, other, monkeypatch):
     clock = [10_000_000_000]
-    monkeypatch.setattr("pinlater.worker.board.burst.monotonic_ns", lambda: clock[0])
+    monkeypatch.setattr("pinlater.worker.claim_table.burst.monotonic_ns", lambda: clock[0])
     one.slot.expect_retries(20_000)
     one.finds_nothing()
     other.finds_nothing()

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pinlater.worker.complaint import Complaint
+from pinlater.worker.log_once import Complaint
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import signal
 import pytest
 from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, ChildExit
 
-from pinlater.worker.board.holding import Identity
+from pinlater.worker.claim_table.snapshot import Identity
 from pinlater.worker.master import note_exit, was_interrupted
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared

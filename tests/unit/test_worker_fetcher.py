@@ -3,14 +3,14 @@
 import pytest
 
 from pinlater.errors import DequeueRateLimited, NoHealthyShards, QueueNotFound, UnknownError
-from pinlater.wire.messages import RequestContext
-from pinlater.worker.board.board import Board
-from pinlater.worker.board.holding import ALONE, Identity, Layout
-from pinlater.worker.exchange import fetcher as fetcher_module
-from pinlater.worker.exchange.fetcher import Fetcher
-from pinlater.worker.exchange.server_clock import ServerClock
-from pinlater.worker.exchange.settler import Settler
-from pinlater.worker.exchange.turns import Turns
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.claim_table.snapshot import ALONE, Identity, Layout
+from pinlater.worker.claim_table.table import Board
+from pinlater.worker.session import fetcher as fetcher_module
+from pinlater.worker.session.ack_buffer import Settler
+from pinlater.worker.session.fetcher import Fetcher
+from pinlater.worker.session.server_clock import ServerClock
+from pinlater.worker.session.weighted_round_robin import Turns
 from tests.unit.worker_fakes import FakePipeline, names, reply
 
 

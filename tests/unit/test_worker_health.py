@@ -7,10 +7,10 @@ import pytest
 
 from pinlater.client.servers import ServerSet
 from pinlater.errors import ConfigError, ServerUnavailable
-from pinlater.worker.board.board import Board
-from pinlater.worker.board.contact import Contact, why_out_of_contact
+from pinlater.worker.claim_table.contact import Contact, why_out_of_contact
+from pinlater.worker.claim_table.table import Board
 from pinlater.worker.endpoint import listen
-from pinlater.worker.exchange.connector import Connector
+from pinlater.worker.session.connector import Connector
 
 
 def test_nothing_was_heard_yet():

@@ -6,7 +6,7 @@ import pytest
 from pinlater_supervisor import DUMP_SECONDS
 
 from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
-from pinlater.worker.board.holding import DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
+from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.crashes import crashes_in
 from pinlater.worker.master import keeper_hang_seconds
 from tests.unit.keeper_bench import LONG_AGO_NS, Bench
@@ -128,7 +128,7 @@ def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
     def start_one(_):
         area.states[0], area.states[1] = SUCCEEDED, RUNNING
 
-    monkeypatch.setattr("pinlater.worker.keeper.keeper.time.sleep", start_one)
+    monkeypatch.setattr("pinlater.worker.keeper.lease_renewer.time.sleep", start_one)
     assert bench.turn() == [("give back", names(3)[2:])]
 
 
@@ -272,7 +272,7 @@ def test_trouble_with_an_estate_does_not_stop_renewals(bench, monkeypatch):
 
 
 def test_a_stop_waits_for_estates_but_not_for_ever(bench, monkeypatch):
-    monkeypatch.setattr("pinlater.worker.keeper.keeper._LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr("pinlater.worker.keeper.lease_renewer._LEAVE_SECONDS", 0.2)
     bench.hold(SUCCEEDED)
     bench.die()
     bench.messenger.trouble = ServerUnavailable("gone")

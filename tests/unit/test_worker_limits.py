@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from pinlater.backoff import Constant
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobTimeout
-from pinlater.job import Job
-from pinlater.worker.running import allowance, limits
-from pinlater.worker.running.outcome import Failure
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.job import Job
+from pinlater.model.backoff import Constant
+from pinlater.worker.running import limits, run_limits
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.timer import SharedTimer
+from pinlater.worker.session.outcome import Failure
 from tests.unit.worker_fakes import batch_of, new_slot
 
 
@@ -219,7 +219,7 @@ def test_a_job_may_heed_that_it_stands_still_and_succeed(run):
 
 
 def test_signs_put_off_the_kill(run, wishes, monkeypatch):
-    monkeypatch.setattr(allowance, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(run_limits, "_TELL_SECONDS", 0.0)
     assert run(Signs()) is None
     *moments, last = wishes
     assert len(moments) > 6

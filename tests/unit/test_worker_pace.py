@@ -2,8 +2,8 @@
 
 import pytest
 
-from pinlater.worker.board.holding import MAX_JOBS
-from pinlater.worker.exchange.pace import Pace
+from pinlater.worker.claim_table.snapshot import MAX_JOBS
+from pinlater.worker.session.pace import Pace
 
 
 def test_it_begins_with_one_job_and_fetches_nothing_ahead():

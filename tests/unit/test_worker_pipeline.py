@@ -7,9 +7,9 @@ import pytest
 
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallError, CallUnsendable, QueueNotFound, ServerUnavailable
-from pinlater.wire.messages import RequestContext, arguments_of
-from pinlater.worker.exchange.connector import Connector
-from pinlater.worker.exchange.pipeline import Pipeline
+from pinlater.protocol.messages import RequestContext, arguments_of
+from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.pipeline import Pipeline
 from tests.unit.client_fakes import FakeServer, free_address
 from tests.unit.worker_fakes import FakeChild
 
@@ -112,7 +112,7 @@ def test_a_request_to_stop_ends_a_wait(pipeline_to, child):
 
 
 def test_a_server_that_says_nothing_is_given_up(pipeline_to, monkeypatch):
-    monkeypatch.setattr("pinlater.worker.exchange.pipeline.CALL_SECONDS", 0.05)
+    monkeypatch.setattr("pinlater.worker.session.pipeline.CALL_SECONDS", 0.05)
     with FakeServer(lambda call: "silence") as server:
         pipeline = pipeline_to(server.address)
         pipeline.open()

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.worker.exchange.turns import Turns
 from pinlater.worker.pools import JobPool, parse_pools
+from pinlater.worker.session.weighted_round_robin import Turns
 from pinlater.worker.shared import Shared
 
 DEFAULT = JobPool("jobs", 5, {})

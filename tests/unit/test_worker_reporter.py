@@ -8,13 +8,13 @@ import time
 import pytest
 
 from pinlater import Client, __version__
-from pinlater.client.conversion import worker_struct
-from pinlater.client.records import WorkerProcess
 from pinlater.client.servers import ServerSet
 from pinlater.errors import NoHealthyShards
-from pinlater.server.worker_reports import MAX_REPORT_BYTES
-from pinlater.wire.codec import Codec
-from pinlater.worker.board.holding import ALONE, RUNNING, Identity, team_layout
+from pinlater.model.records import WorkerProcess
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.conversion import worker_struct
+from pinlater.server.api.worker_reports import MAX_REPORT_BYTES
+from pinlater.worker.claim_table.snapshot import ALONE, RUNNING, Identity, team_layout
 from pinlater.worker.keeper import reporter as reporter_module
 from pinlater.worker.keeper.report import pids_of, report_of
 from pinlater.worker.keeper.reporter import Reporter

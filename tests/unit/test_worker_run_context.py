@@ -6,10 +6,10 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from pinlater.codec import encode_body
 from pinlater.errors import BodyInvalid, JobInterrupted
-from pinlater.job import Job, RawJob
-from pinlater.kept import Kept, Progress
+from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.job import Job, RawJob
+from pinlater.model.body_metadata import Kept, Progress
 from pinlater.worker.running import run_context
 from pinlater.worker.running.run_context import RunContext
 from tests.unit.worker_fakes import batch_of

@@ -10,16 +10,16 @@ from time import monotonic_ns
 
 import pytest
 
-from pinlater.backoff import Exponential
-from pinlater.codec import JobCodec, encode_body
-from pinlater.delays import LONGEST_DELAY_SECONDS
 from pinlater.errors import Discard, JobInterrupted, Retry
-from pinlater.job import Job
-from pinlater.status import room_of
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.job import Job
+from pinlater.jobs.retry_delay import LONGEST_DELAY_SECONDS
+from pinlater.model.backoff import Exponential
+from pinlater.model.status import room_of
 from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
-from pinlater.worker.running.outcome import Failure, Interruption, in_words
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure, Interruption, in_words
 from tests.unit.worker_fakes import batch_of, new_slot
 
 

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pinlater import Job
-from pinlater.codec import encode_body
 from pinlater.errors import BodyTooLarge, EnqueueRejected, ServerUnavailable, UnknownError
-from pinlater.kept import kept_in
-from pinlater.wire.messages import RequestContext
-from pinlater.worker.exchange.saver import Saver
+from pinlater.jobs.body_codec import encode_body
+from pinlater.model.body_metadata import kept_in
+from pinlater.protocol.messages import RequestContext
 from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.session.saver import Saver
 from tests.unit.worker_fakes import FakeChild, batch_of
 
 
@@ -198,7 +198,7 @@ def test_what_a_server_says_late_is_said_to_its_own_job(child, is_same):
 
 def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("pinlater.worker.exchange.saver.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("pinlater.worker.session.saver.time.monotonic", lambda: clock[0])
 
     class FarLine(FakeLine):
         def open(self):

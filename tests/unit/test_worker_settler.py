@@ -10,11 +10,11 @@ from pinlater.errors import (
     ServerUnavailable,
     UnknownError,
 )
-from pinlater.wire.messages import RequestContext
-from pinlater.worker.board.holding import GONE, HELD, SUCCEEDED
-from pinlater.worker.exchange import settler as settler_module
-from pinlater.worker.exchange.settler import Settler
-from pinlater.worker.running.outcome import Failure, Interruption
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.claim_table.snapshot import GONE, HELD, SUCCEEDED
+from pinlater.worker.session import ack_buffer as settler_module
+from pinlater.worker.session.ack_buffer import Settler
+from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker_fakes import FakePipeline, batch_of, names, new_slot
 
 

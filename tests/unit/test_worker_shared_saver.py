@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from pinlater.errors import BodyTooLarge, EnqueueRejected, QueueNotFound, ServerUnavailable, UnknownError
-from pinlater.wire.messages import PinLaterEnqueueResponse, PinLaterJob, RequestContext
-from pinlater.worker.board.holding import RUNNING, SUCCEEDED
-from pinlater.worker.exchange.saver import FollowUp
-from pinlater.worker.exchange.shared_saver import SharedSaver
-from pinlater.worker.processes.bell import Bell
+from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, RequestContext
+from pinlater.worker.claim_table.snapshot import RUNNING, SUCCEEDED
+from pinlater.worker.session.saver import FollowUp
+from pinlater.worker.session.shared_saver import SharedSaver
+from pinlater.worker.session.waker import Bell
 from tests.unit.worker_fakes import FakeChild, FakePipeline, batch_of
 
 DEADLINE_SECONDS = 20
@@ -283,7 +283,7 @@ def test_a_coroutine_that_is_cancelled_meanwhile_harms_nobody(on_loop):
 
 
 def test_in_a_process_that_the_job_forks_nobody_waits(bench, monkeypatch):
-    monkeypatch.setattr("pinlater.worker.exchange.shared_saver.getpid", lambda: os.getpid() + 1)
+    monkeypatch.setattr("pinlater.worker.session.shared_saver.getpid", lambda: os.getpid() + 1)
     assert bench.saver.save(bench.batch, 0, lambda: b"body", 30.0) is False
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from pinlater import Job
 from pinlater.client.servers import ServerSet
-from pinlater.codec import JobCodec, encode_body
-from pinlater.kept import Again, Kept
-from pinlater.worker.board.holding import ALONE
-from pinlater.worker.board.tally import Counts
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import Again, Kept
+from pinlater.worker.claim_table.counters import Counts
+from pinlater.worker.claim_table.snapshot import ALONE
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes import process as process_module

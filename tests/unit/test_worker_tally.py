@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pinlater.worker.board.holding import RUNNING, Identity
-from pinlater.worker.board.tally import ENDINGS, EVENTS, MOST_ROWS, Tally, bucket_seconds
+from pinlater.worker.claim_table.counters import ENDINGS, EVENTS, MOST_ROWS, Tally, bucket_seconds
+from pinlater.worker.claim_table.snapshot import RUNNING, Identity
 from pinlater.worker.figures import Figures, reason_of
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared

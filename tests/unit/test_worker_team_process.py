@@ -5,10 +5,10 @@ import time
 import pytest
 
 from pinlater.client.servers import ServerSet
-from pinlater.codec import JobCodec
 from pinlater.errors import ServerUnavailable
-from pinlater.job import Job
-from pinlater.worker.board.holding import team_layout
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.job import Job
+from pinlater.worker.claim_table.snapshot import team_layout
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.team_process import TeamProcess

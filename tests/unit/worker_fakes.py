@@ -4,9 +4,9 @@ import os
 from collections import deque
 
 from pinlater.errors import ServerUnavailable
-from pinlater.wire.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse
-from pinlater.worker.board.board import Board
-from pinlater.worker.exchange.batch import Batch
+from pinlater.protocol.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse
+from pinlater.worker.claim_table.table import Board
+from pinlater.worker.session.batch import Batch
 
 
 class FakeChild:

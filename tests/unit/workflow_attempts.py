@@ -1,11 +1,11 @@
 """Attempts of one workflow, one after the other, in each kind of context."""
 
 from pinlater import Job
-from pinlater.codec import encode_body
-from pinlater.kept import kept_in
+from pinlater.jobs.body_codec import encode_body
+from pinlater.model.body_metadata import kept_in
 from pinlater.testing import FakeContext
-from pinlater.worker.exchange import saver
 from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.session import saver
 from tests.unit.worker_fakes import batch_of
 
 

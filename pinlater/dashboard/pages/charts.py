@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from pinlater.dashboard.board import board_of
+from pinlater.dashboard.app_state import board_of
 from pinlater.dashboard.forms import asked
 from pinlater.dashboard.history import FIELDS, LENGTH, SERVER_FIELDS
 

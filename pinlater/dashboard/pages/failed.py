@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.dashboard.board import board_of, known_queue
+from pinlater.dashboard.app_state import board_of, known_queue
 from pinlater.dashboard.forms import asked
 from pinlater.dashboard.render import page
 

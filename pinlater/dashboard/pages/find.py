@@ -9,16 +9,16 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pinlater.client.records import JobInfo
-from pinlater.dashboard.board import Board, board_of
-from pinlater.dashboard.census import STANDINGS, Standing
+from pinlater.dashboard.app_state import Board, board_of
+from pinlater.dashboard.count_cache import STANDINGS, Standing
 from pinlater.dashboard.failures import error_line
 from pinlater.dashboard.forms import Refused, asked
 from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, path_of
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ServerError, UnknownError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.records import JobInfo
 
 _SEARCH_SECONDS = 8.0
 _PER_STANDING = 10

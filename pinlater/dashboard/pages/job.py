@@ -8,18 +8,18 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pinlater.client.records import JobInfo
 from pinlater.dashboard.access import form_of
+from pinlater.dashboard.app_state import board_of
 from pinlater.dashboard.audit import audit
-from pinlater.dashboard.board import board_of
 from pinlater.dashboard.bodies import view_of
+from pinlater.dashboard.first_seen import holder_of
 from pinlater.dashboard.forms import Refused, asked
-from pinlater.dashboard.holders import holder_of
 from pinlater.dashboard.render import page
 from pinlater.dashboard.workforce import run_of
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
-from pinlater.state import JobState
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
 
 MOST_DESCRIPTOR = 300
 _NOTES = {

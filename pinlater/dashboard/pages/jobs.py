@@ -7,15 +7,15 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.client.records import Page
-from pinlater.dashboard.board import Board, board_of
-from pinlater.dashboard.census import BY_NAME, STANDINGS, Standing
+from pinlater.dashboard.app_state import Board, board_of
+from pinlater.dashboard.count_cache import BY_NAME, STANDINGS, Standing
 from pinlater.dashboard.failures import error_line
+from pinlater.dashboard.first_seen import holder_of
 from pinlater.dashboard.forms import Refused, asked, number
-from pinlater.dashboard.holders import holder_of
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
 from pinlater.errors import CallTimeout, ContinuationInvalid, UnknownError
+from pinlater.model.records import Page
 
 PER_PAGE = 50
 _TOO_LONG = "searching took too long; use a simpler pattern, or one priority"

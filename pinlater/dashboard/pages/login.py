@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pinlater.dashboard import audit
 from pinlater.dashboard.access import Cookie, form_of, own_path, peer_of
-from pinlater.dashboard.board import board_of
+from pinlater.dashboard.app_state import board_of
 from pinlater.dashboard.forms import asked
 from pinlater.dashboard.render import page
 from pinlater.dashboard.sessions import MAX_PASSWORD_CHARACTERS, Role, TooManyGuesses

@@ -5,12 +5,12 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.client.records import QueueSettings
-from pinlater.dashboard.board import Board, board_of
-from pinlater.dashboard.census import Counts
+from pinlater.dashboard.app_state import Board, board_of
+from pinlater.dashboard.count_cache import Counts
 from pinlater.dashboard.figures import OLDEST_SECONDS, PARKED
 from pinlater.dashboard.forms import asked, number
 from pinlater.dashboard.render import page
+from pinlater.model.records import QueueSettings
 
 _PER_PAGE = 50
 

@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pinlater.dashboard.access import form_of
+from pinlater.dashboard.app_state import board_of
 from pinlater.dashboard.audit import audit
-from pinlater.dashboard.board import board_of
-from pinlater.dashboard.census import Counts
+from pinlater.dashboard.count_cache import Counts
 from pinlater.dashboard.figures import OLDEST_SECONDS
 from pinlater.dashboard.forms import Refused, asked
 from pinlater.dashboard.render import page

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.dashboard.board import board_of
+from pinlater.dashboard.app_state import board_of
 from pinlater.dashboard.figures import (
     CALL_SECONDS,
     COMMIT_REQUESTS,
@@ -22,8 +22,8 @@ from pinlater.dashboard.figures import (
     Shard,
     Spread,
 )
+from pinlater.dashboard.formatting import duration
 from pinlater.dashboard.render import page
-from pinlater.dashboard.show import duration
 
 _MOST_SHARDS = 200
 _ABOUT_A_MINUTE_SECONDS = 55.0

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.client.records import SILENT_SECONDS
 from pinlater.client.unknown_classes import unknown_classes
-from pinlater.dashboard.board import board_of, known_queue
-from pinlater.dashboard.crews import MOST_JOBS
+from pinlater.dashboard.app_state import board_of, known_queue
+from pinlater.dashboard.claim_holders import MOST_JOBS
 from pinlater.dashboard.figures import PARKED
 from pinlater.dashboard.forms import Refused, asked
 from pinlater.dashboard.render import page
 from pinlater.dashboard.workforce import workforce_of
+from pinlater.model.records import SILENT_SECONDS
 
 _MOST_PROCESSES = 200
 """On one page."""

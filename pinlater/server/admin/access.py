@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from pinlater.errors import ConfigError
-from pinlater.server.listeners import is_exposed
-from pinlater.server.settings import Settings
+from pinlater.server.config.settings import Settings
+from pinlater.server.net.listeners import is_exposed
 
 OWN_SOCKET = "service.sock"
 """In the private folder: there the dashboard calls the service, whatever that asks of others."""

@@ -14,9 +14,9 @@ from pinlater.server.admin.access import OWN_SOCKET
 from pinlater.server.admin.figures import figures_of
 from pinlater.server.admin.pages import MachinePages
 from pinlater.server.admin.reports import Reports
-from pinlater.server.certificates import Certificates
-from pinlater.server.listeners import is_exposed
-from pinlater.server.settings import Settings
+from pinlater.server.config.settings import Settings
+from pinlater.server.net.certificates import Certificates
+from pinlater.server.net.listeners import is_exposed
 
 
 def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> Options:

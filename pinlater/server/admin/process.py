@@ -14,10 +14,10 @@ from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.server.admin.access import has_dashboard
 from pinlater.server.admin.endpoint import AdminEndpoint
 from pinlater.server.admin.reports import Reports
-from pinlater.server.listeners import address_of
-from pinlater.server.process import until_stopped
-from pinlater.server.seldom import Seldom
-from pinlater.server.settings import Settings
+from pinlater.server.child_loop import until_stopped
+from pinlater.server.config.settings import Settings
+from pinlater.server.log_rate_limit import Seldom
+from pinlater.server.net.listeners import address_of
 
 log = logging.getLogger("pinlater.server.admin")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from pinlater.server.backends.shard_state import ShardState, joined
+from pinlater.server.admin.reporter import SUFFIX
 from pinlater.server.metrics.families import Snapshot
 from pinlater.server.metrics.reports import Report, decode_report, snapshots_of, total_of
-from pinlater.server.reporter import SUFFIX
+from pinlater.server.metrics.shard_state import ShardState, joined
 
 _ANSWER_SECONDS = 2.0
 _NOBODY = "no server process answers"

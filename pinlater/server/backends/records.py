@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from pinlater.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor
 
 MAX_STATUS_CHARACTERS = 5000
 """Custom status is cut to this, on every store."""

@@ -6,9 +6,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import DequeueRateLimited, QueueNotFound
-from pinlater.server.backends.contract import Backend
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import (
     Ack,
     Checkpoint,
@@ -19,10 +18,11 @@ from pinlater.server.backends.records import (
     NewJob,
     Settled,
 )
-from pinlater.server.broker.handing_out import DequeueOrder, HandedOut, HandingOut
+from pinlater.server.backends.store import Backend
+from pinlater.server.broker.dequeue import DequeueOrder, HandedOut, HandingOut
 from pinlater.server.broker.parking import Caller, Parking
-from pinlater.server.broker.returns import Returns
-from pinlater.server.rate_limits import RateLimits
+from pinlater.server.broker.unanswered_claims import Returns
+from pinlater.server.limits.rate_limits import RateLimits
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from pinlater import __version__
-from pinlater.server.backends.shard_state import ShardState, joined
 from pinlater.server.metrics.catalog import Metrics
 from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.families import (
@@ -21,6 +20,7 @@ from pinlater.server.metrics.families import (
     Snapshot,
     label_values,
 )
+from pinlater.server.metrics.shard_state import ShardState, joined
 from pinlater.server.metrics.shards import MOST_SHARDS
 
 Labels = tuple[str, ...]

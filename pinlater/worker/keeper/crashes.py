@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from pinlater.kept import again_in
-from pinlater.status import failed_attempts_in
+from pinlater.model.body_metadata import again_in
+from pinlater.model.status import failed_attempts_in
 
 MOST_CRASHES = 3
 """A job is given up after so many crashes, whatever attempts remain."""

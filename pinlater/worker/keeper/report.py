@@ -10,8 +10,8 @@ from itertools import accumulate
 from pinlater_supervisor import rss_bytes
 
 from pinlater import __version__
-from pinlater.client.records import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
-from pinlater.worker.board.slot import Slot
+from pinlater.model.records import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.worker.claim_table.row import Slot
 from pinlater.worker.shared import Shared
 
 MOST_JOBS_BYTES = 80_000

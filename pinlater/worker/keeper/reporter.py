@@ -10,13 +10,13 @@ import time
 from types import TracebackType
 from typing import Self
 
-from pinlater.client.calls import Calls
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import PinLaterError, ProtocolError, ServerUnavailable
+from pinlater.protocol.operations import Calls
 from pinlater.worker.keeper.report import pids_of, report_of
 from pinlater.worker.keeper.unknown_watch import UnknownWatch
-from pinlater.worker.latch import Latch
+from pinlater.worker.process_event import Latch
 from pinlater.worker.shared import Shared
 
 REPORT_SECONDS = 5.0

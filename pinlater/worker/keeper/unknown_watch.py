@@ -6,8 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from pinlater.client.records import UnknownJobs
-from pinlater.worker.board.tally import UNKNOWN, Counts, Key
+from pinlater.model.records import UnknownJobs
+from pinlater.worker.claim_table.counters import UNKNOWN, Counts, Key
 from pinlater.worker.shared import Shared
 
 RECENT_SECONDS = 600.0

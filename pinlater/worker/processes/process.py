@@ -15,25 +15,25 @@ from time import monotonic_ns
 
 from pinlater_supervisor import Child
 
-from pinlater.codec import JobCodec
 from pinlater.errors import CallError, ServerUnavailable, ServiceError
-from pinlater.modules import load_middleware
-from pinlater.wire.messages import RequestContext
-from pinlater.worker.board.burst import Burst
-from pinlater.worker.board.holding import DISCARDED, FAILED, SUCCEEDED, Identity
-from pinlater.worker.board.tally import UNREADABLE
-from pinlater.worker.complaint import Complaint
-from pinlater.worker.exchange.batch import Batch, queue_of
-from pinlater.worker.exchange.connector import Connector
-from pinlater.worker.exchange.fetcher import Fetcher
-from pinlater.worker.exchange.pipeline import Pipeline
-from pinlater.worker.exchange.server_clock import ServerClock
-from pinlater.worker.exchange.settler import Settler
-from pinlater.worker.exchange.turns import Turns
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.loader import load_middleware
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.claim_table.burst import Burst
+from pinlater.worker.claim_table.counters import UNREADABLE
+from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, SUCCEEDED, Identity
+from pinlater.worker.log_once import Complaint
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
-from pinlater.worker.processes.planter import Planter, Seeds
-from pinlater.worker.running.outcome import Failure, GivenBack, Lost, Outcome
+from pinlater.worker.processes.periodic_scheduler import Planter, Seeds
+from pinlater.worker.session.ack_buffer import Settler
+from pinlater.worker.session.batch import Batch, queue_of
+from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.fetcher import Fetcher
+from pinlater.worker.session.outcome import Failure, GivenBack, Lost, Outcome
+from pinlater.worker.session.pipeline import Pipeline
+from pinlater.worker.session.server_clock import ServerClock
+from pinlater.worker.session.weighted_round_robin import Turns
 from pinlater.worker.shared import Shared
 
 POLL_SECONDS = 10.0

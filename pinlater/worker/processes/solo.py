@@ -6,16 +6,16 @@ from time import monotonic_ns
 
 from pinlater_supervisor import Child, hear_again
 
-from pinlater.codec import JobCodec
-from pinlater.worker.board.holding import RUNNING
-from pinlater.worker.exchange.batch import Batch
-from pinlater.worker.exchange.saver import Saver
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.worker.claim_table.snapshot import RUNNING
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
 from pinlater.worker.running.limits import NoLimits
-from pinlater.worker.running.outcome import GivenBack
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.outcome import GivenBack
+from pinlater.worker.session.saver import Saver
 from pinlater.worker.shared import Shared
 from pinlater.worker.terminal import hear_terminal
 

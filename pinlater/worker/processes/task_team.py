@@ -9,15 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
 
-from pinlater.worker.exchange.batch import Batch
-from pinlater.worker.processes.bell import Bell
 from pinlater.worker.processes.loop_watch import LoopWatch, NotingSelector
 from pinlater.worker.processes.team import Ended, Team
 from pinlater.worker.running.coroutines import LOOK_SECONDS, cancel_all
 from pinlater.worker.running.deadlines import Deadlines
-from pinlater.worker.running.families import Family, family, new_task
 from pinlater.worker.running.limits import KillAt
+from pinlater.worker.running.task_group import Family, family, new_task
 from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.waker import Bell
 
 _JOIN_SECONDS = 1.0
 

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pinlater.worker.exchange.batch import Batch
-from pinlater.worker.processes.bell import Bell
-from pinlater.worker.running.outcome import Outcome
+from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.outcome import Outcome
+from pinlater.worker.session.waker import Bell
 
 
 class Ended(NamedTuple):

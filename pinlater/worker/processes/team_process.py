@@ -8,13 +8,11 @@ from time import monotonic, monotonic_ns
 
 from pinlater_supervisor import Child
 
-from pinlater.codec import JobCodec
+from pinlater.jobs.body_codec import JobCodec
 from pinlater.worker import logs
-from pinlater.worker.board.holding import MAX_JOBS, RUNNING
-from pinlater.worker.exchange.shared_saver import SharedSaver
+from pinlater.worker.claim_table.snapshot import MAX_JOBS, RUNNING
 from pinlater.worker.options import Options
 from pinlater.worker.pools import JobPool
-from pinlater.worker.processes.bell import Bell
 from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
 from pinlater.worker.processes.task_team import TaskTeam
 from pinlater.worker.processes.team import Team
@@ -23,6 +21,8 @@ from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
+from pinlater.worker.session.shared_saver import SharedSaver
+from pinlater.worker.session.waker import Bell
 from pinlater.worker.shared import Shared
 
 _BUSY_BURST_SECONDS = 1.0

@@ -8,14 +8,14 @@ from queue import SimpleQueue
 from time import monotonic_ns
 
 from pinlater.worker import logs
-from pinlater.worker.exchange.batch import Batch
-from pinlater.worker.processes.bell import Bell
 from pinlater.worker.processes.team import Ended, Team
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import KillAt
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
+from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.waker import Bell
 
 NewRunner = Callable[[logs.Running, ThreadLimits, LimitedCoroutines], Runner]
 """Makes the runner of one thread."""

@@ -9,7 +9,7 @@ from threading import Lock, get_ident
 from time import monotonic
 
 from pinlater.errors import JobTimeout
-from pinlater.worker.running.allowance import Allowance, Overrun
+from pinlater.worker.running.run_limits import Allowance, Overrun
 
 
 class Alarms:

@@ -14,10 +14,10 @@ from time import monotonic
 from types import FrameType
 from typing import Any, Protocol
 
-from pinlater.worker.exchange.saver import Saver
-from pinlater.worker.running.allowance import Allowance, Overrun
 from pinlater.worker.running.coroutines import Coroutines
+from pinlater.worker.running.run_limits import Allowance, Overrun
 from pinlater.worker.running.timer import Timer, new_timer
+from pinlater.worker.session.saver import Saver
 
 KillAt = Callable[[float | None], object]
 """Asks for this process to be killed at a monotonic time, which may be inf; None takes that back."""

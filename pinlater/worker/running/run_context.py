@@ -13,25 +13,25 @@ from math import inf
 from threading import get_ident
 from typing import Any, TypeVar
 
-from pinlater.backoff import Backoff
 from pinlater.client.jobs import EnqueueOptions
-from pinlater.codec import encode_body
-from pinlater.cursor import iterate
 from pinlater.errors import BodyInvalid, ClaimLost, JobExpired, JobInterrupted
-from pinlater.follow_ups import follow_up_key, idempotency_key
-from pinlater.interruptible import InterruptibleContext
-from pinlater.job import Job, RawJob
-from pinlater.kept import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed, with_progress
-from pinlater.next_run import NextRun, Plan
-from pinlater.policy import may_have_policy, options_with_policy
-from pinlater.sleeping import moment_after, sleep_until
-from pinlater.steps import Steps
-from pinlater.traces import Sending, Untraced, texts_of, trace_fields
-from pinlater.uses import Uses
-from pinlater.worker.exchange.batch import Batch
-from pinlater.worker.exchange.pipeline import CALL_SECONDS
-from pinlater.worker.exchange.saver import Encode, FollowUp, Saver
-from pinlater.worker.running.allowance import Allowance
+from pinlater.jobs.body_codec import encode_body, options_of
+from pinlater.jobs.cursor import iterate
+from pinlater.jobs.follow_ups import follow_up_key, idempotency_key
+from pinlater.jobs.interruptible import InterruptibleContext
+from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.name_counter import Uses
+from pinlater.jobs.next_run import NextRun, Plan
+from pinlater.jobs.sleeping import moment_after, sleep_until
+from pinlater.jobs.steps import Steps
+from pinlater.model.backoff import Backoff
+from pinlater.model.body_metadata import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed, with_progress
+from pinlater.model.policy import may_have_policy
+from pinlater.model.trace_context import Sending, Untraced, texts_of, trace_fields
+from pinlater.worker.running.run_limits import Allowance
+from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.pipeline import CALL_SECONDS
+from pinlater.worker.session.saver import Encode, FollowUp, Saver
 
 _AGAIN_SECONDS = 1.0
 """After a checkpoint that no server took."""
@@ -93,7 +93,7 @@ class RunContext(InterruptibleContext):
         if KEPT_SIGN in body:
             self.may_have_kept = True
             if may_have_policy(body):
-                self.options = options_with_policy(job, body)
+                self.options = options_of(job, body)
 
     def __str__(self) -> str:
         return f"{self.descriptor} attempt {self.attempt}/{self.attempts_allowed}"

@@ -16,8 +16,6 @@ from time import monotonic_ns, time
 from types import CoroutineType
 from typing import Any, NoReturn
 
-from pinlater.codec import JobCodec
-from pinlater.delays import bounded_ms, delay_ms
 from pinlater.errors import (
     BodyInvalid,
     ClaimLost,
@@ -29,22 +27,24 @@ from pinlater.errors import (
     Retry,
     interruption_in,
 )
-from pinlater.interruptible import swallowed
-from pinlater.job import Job
-from pinlater.job_options import JobOptions
-from pinlater.kept import again_in
-from pinlater.middleware import Middleware, run_within, within
-from pinlater.next_run import Plan
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.interruptible import swallowed
+from pinlater.jobs.job import Job
+from pinlater.jobs.middleware import Middleware, run_within, within
+from pinlater.jobs.next_run import Plan
+from pinlater.jobs.options import JobOptions
+from pinlater.jobs.retry_delay import bounded_ms, delay_ms
+from pinlater.model.body_metadata import again_in
 from pinlater.worker import logs
-from pinlater.worker.exchange.batch import Batch, queue_of
-from pinlater.worker.exchange.saver import Saver
-from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
-from pinlater.worker.running.outcome import Failure, Interruption, Lost, Outcome, in_words, said_by, text_of
 from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.run_limits import Allowance
 from pinlater.worker.running.tick import Tick, body_begun_anew
 from pinlater.worker.running.unknown import UnknownJobs
+from pinlater.worker.session.batch import Batch, queue_of
+from pinlater.worker.session.outcome import Failure, Interruption, Lost, Outcome, in_words, said_by, text_of
+from pinlater.worker.session.saver import Saver
 
 log = logging.getLogger(__name__)
 

@@ -8,19 +8,19 @@ from functools import partial
 from os import getpid
 from time import time
 
-from pinlater.codec import JobCodec
 from pinlater.errors import BodyInvalid
-from pinlater.job import Job
-from pinlater.middleware import Middleware, run_within
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.job import Job
+from pinlater.jobs.middleware import Middleware, run_within
 from pinlater.worker import logs
-from pinlater.worker.exchange.batch import Batch, queue_of
-from pinlater.worker.exchange.saver import Saver
-from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
-from pinlater.worker.running.outcome import Outcome
 from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.running.run_limits import Allowance
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.batch import Batch, queue_of
+from pinlater.worker.session.outcome import Outcome
+from pinlater.worker.session.saver import Saver
 
 
 class TaskRunner(Runner):

@@ -8,10 +8,10 @@ from os import getpid
 from typing import Any
 
 from pinlater.worker.running.alarms import Alarms
-from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.coroutines import Coroutines, never
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
+from pinlater.worker.running.run_limits import Allowance
 
 
 class ThreadLimits:

@@ -8,14 +8,14 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
-from pinlater.codec import JobCodec, encode_body, name_in
-from pinlater.job import Job
-from pinlater.kept import Again, Kept, again_in
-from pinlater.schedule import Schedule
-from pinlater.status import place
-from pinlater.worker.board.tally import DISCARDED, TICK_FAILED
-from pinlater.worker.running.outcome import Failure, Interruption, Outcome
+from pinlater.jobs.body_codec import JobCodec, encode_body, name_in
+from pinlater.jobs.job import Job
+from pinlater.jobs.schedule import Schedule
+from pinlater.model.body_metadata import Again, Kept, again_in
+from pinlater.model.status import place
+from pinlater.worker.claim_table.counters import DISCARDED, TICK_FAILED
 from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.session.outcome import Failure, Interruption, Outcome
 
 SPARE_ATTEMPTS = 16
 """The server is told of so many more attempts than a tick has. So a last attempt whose process or machine died leaves

@@ -14,15 +14,15 @@ import socket
 from collections.abc import Callable
 from time import monotonic
 
-from pinlater.backoff import DEFAULT_BACKOFF
-from pinlater.codec import name_in
-from pinlater.delays import delay_ms
 from pinlater.errors import BodyInvalid
-from pinlater.kept import Unread, unread_in, with_unread
-from pinlater.status import place
-from pinlater.worker.board.tally import UNREADABLE
-from pinlater.worker.exchange.batch import Batch, queue_of
-from pinlater.worker.running.outcome import Failure, GivenBack, in_words
+from pinlater.jobs.body_codec import name_in
+from pinlater.jobs.retry_delay import delay_ms
+from pinlater.model.backoff import DEFAULT_BACKOFF
+from pinlater.model.body_metadata import Unread, unread_in, with_unread
+from pinlater.model.status import place
+from pinlater.worker.claim_table.counters import UNREADABLE
+from pinlater.worker.session.batch import Batch, queue_of
+from pinlater.worker.session.outcome import Failure, GivenBack, in_words
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
 """Until the next worker may get it."""

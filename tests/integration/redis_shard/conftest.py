@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinlater.server.backends.redis import link
+from pinlater.server.backends.redis import connection
 from tests.support.bench import QUEUE
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.redis_bench import RedisBench
@@ -41,4 +41,4 @@ def proxy(service):
 @pytest.fixture
 def impatient(monkeypatch):
     """A shard that does not answer is given up sooner."""
-    monkeypatch.setattr(link, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.3)

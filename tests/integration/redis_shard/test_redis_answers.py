@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ShardConnectionFailed
-from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.server.backends.job_notifications import Arrivals
 from pinlater.server.backends.records import Claim
-from pinlater.server.backends.redis import Place, link
+from pinlater.server.backends.redis import Place, connection
 from pinlater.server.backends.redis.scripts import scripts
-from pinlater.wire.messages import IN_PROGRESS, PENDING, SUCCEEDED
+from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.support.redis_bench import CLAIM
 
@@ -125,7 +125,7 @@ def test_what_ends_an_attempt_without_a_claim_is_not_sent_twice(bench, service, 
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=5)]))
     bench.take(shard)
     taken = []
-    converse = link.Link._converse
+    converse = connection.Link._converse
 
     async def let_another_claim(self, connection, batch):
         try:
@@ -134,7 +134,7 @@ def test_what_ends_an_attempt_without_a_claim_is_not_sent_twice(bench, service, 
             taken.append(await other.dequeue_jobs(QUEUE, 1, Claim("host:2:1:worker:1", 30_000)))
             raise
 
-    monkeypatch.setattr(link.Link, "_converse", let_another_claim)
+    monkeypatch.setattr(connection.Link, "_converse", let_another_claim)
     proxy.lose(scripts()[script].sha.encode())
     with pytest.raises(ShardConnectionFailed):
         bench.run(

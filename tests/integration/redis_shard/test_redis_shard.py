@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
-from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING, SUCCEEDED
+from pinlater.server.backends.job_notifications import Arrivals
 from pinlater.server.backends.records import Claim, JobFilter, QueueChange, QueueSettings
 from pinlater.server.backends.redis import Place
-from pinlater.server.backends.redis.asking import Asker
-from pinlater.server.backends.redis.place import Tls
+from pinlater.server.backends.redis.endpoint import Tls
+from pinlater.server.backends.redis.script_calls import Asker
+from pinlater.server.backends.sharded import ShardUnreachable
 from pinlater.server.clock import elapsed_seconds
-from pinlater.wire.messages import PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.openssl import certificates
 from tests.support.redis_bench import CLAIM

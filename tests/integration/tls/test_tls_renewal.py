@@ -13,7 +13,7 @@ import pytest
 
 from pinlater import Client, TlsFiles
 from pinlater.errors import ConfigError, ServerUnavailable
-from pinlater.server.expiry import expires_at
+from pinlater.server.net.certificate_expiry import expires_at
 from tests.integration.tls.tls_server import TlsServer
 from tests.support.server import wait_for
 

@@ -44,7 +44,7 @@ def in_environment(files):
 
 def tool(server, files, *arguments):
     return subprocess.run(
-        [sys.executable, "-m", "pinlater.client.tool", *arguments, "--server", server.address],
+        [sys.executable, "-m", "pinlater.cli", *arguments, "--server", server.address],
         env=in_environment(files),
         capture_output=True,
         text=True,

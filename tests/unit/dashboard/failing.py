@@ -2,8 +2,8 @@
 
 import time
 
-from pinlater.client.records import Ack, NewJob
-from pinlater.status import block, place, room_of
+from pinlater.model.records import Ack, NewJob
+from pinlater.model.status import block, place, room_of
 
 
 def failed_status(error, attempt=1, allowed=1):

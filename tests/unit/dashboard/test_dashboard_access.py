@@ -5,9 +5,9 @@ import ssl
 
 import pytest
 
-from pinlater.client.records import NewJob
 from pinlater.dashboard.access import own_path
 from pinlater.dashboard.forms import MAX_FORM_BYTES
+from pinlater.model.records import NewJob
 from tests.unit.dashboard.app import ADMIN, HERE, LOCKED, PAGES, READER, dashboard, log_in, post, token_in
 
 # Without a password

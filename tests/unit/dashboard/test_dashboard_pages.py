@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from pinlater import Job
-from pinlater.client.records import Ack, NewJob
-from pinlater.state import JobState
+from pinlater.model.records import Ack, NewJob
+from pinlater.model.state import JobState
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.unit.dashboard.app import ADMIN, LOCKED, PAGES, READER, dashboard, log_in, post, token_in
 from tests.unit.dashboard.failing import fail, failed_status

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 import pinlater.dashboard
 from pinlater import __version__
-from pinlater.client.records import JobInfo
-from pinlater.dashboard import show
+from pinlater.dashboard import formatting
+from pinlater.dashboard.bulk_actions import MOST_PLANS, Action, Plan, Plans
 from pinlater.dashboard.figures import (
     CALL_SECONDS,
     DEQUEUED,
@@ -24,17 +24,17 @@ from pinlater.dashboard.figures import (
     Process,
     Spread,
 )
+from pinlater.dashboard.first_seen import Holder, Sightings, holder_of
 from pinlater.dashboard.forms import Refused
-from pinlater.dashboard.fresh import Fresh
 from pinlater.dashboard.history import LENGTH, MOST_QUEUES, History
-from pinlater.dashboard.holders import Holder, Sightings, holder_of
-from pinlater.dashboard.plans import MOST_PLANS, Action, Plan, Plans
+from pinlater.dashboard.ttl_cache import Fresh
 from pinlater.errors import NoHealthyShards
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
 from pinlater.server.admin.figures import figures_of
 from pinlater.server.admin.reports import View
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.reports import decode_report, encode_report
-from pinlater.state import JobState
 
 STATIC = Path(pinlater.dashboard.__file__).parent / "static"
 
@@ -163,15 +163,15 @@ def test_a_server_that_does_not_answer_leaves_no_sample():
     ],
 )
 def test_nothing_in_a_text_is_hidden(text, shown):
-    assert show.visible(text) == shown
-    assert show.finalized(text) == shown
-    assert show.finalized(Markup(text)) == text
+    assert formatting.visible(text) == shown
+    assert formatting.finalized(text) == shown
+    assert formatting.finalized(Markup(text)) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (None, show.NOTHING),
+        (None, formatting.NOTHING),
         (0, "0 s"),
         (7.6e-06, "7.6 µs"),
         (0.000642, "642 µs"),
@@ -185,7 +185,7 @@ def test_nothing_in_a_text_is_hidden(text, shown):
     ],
 )
 def test_lengths_of_time(seconds, text):
-    assert show.duration(seconds) == text
+    assert formatting.duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -194,27 +194,33 @@ def test_lengths_of_time(seconds, text):
         (1_000_000, "now"),
         (997_000, "3 s ago"),
         (1_090_000, "in 1 min 30 s"),
-        (0, show.NOTHING),
-        (None, show.NOTHING),
+        (0, formatting.NOTHING),
+        (None, formatting.NOTHING),
         (10**18, f"{10**18} ms"),
     ],
 )
 def test_moments(ms, text):
-    assert text in str(show.moment(ms, now=1000.0))
+    assert text in str(formatting.moment(ms, now=1000.0))
 
 
 def test_numbers():
-    assert show.number(1234567) == "1,234,567"
-    assert [show.rate(value) for value in (None, 0, 0.031, 3.14, 1234.5)] == [show.NOTHING, "0", "0.03", "3.1", "1,234"]
-    assert [show.plural(count) for count in (0, 1, 1000)] == ["0 jobs", "1 job", "1,000 jobs"]
-    assert [show.size(count) for count in (1, 2048, 3 << 20)] == ["1 byte", "2.0 KiB", "3.0 MiB"]
+    assert formatting.number(1234567) == "1,234,567"
+    assert [formatting.rate(value) for value in (None, 0, 0.031, 3.14, 1234.5)] == [
+        formatting.NOTHING,
+        "0",
+        "0.03",
+        "3.1",
+        "1,234",
+    ]
+    assert [formatting.plural(count) for count in (0, 1, 1000)] == ["0 jobs", "1 job", "1,000 jobs"]
+    assert [formatting.size(count) for count in (1, 2048, 3 << 20)] == ["1 byte", "2.0 KiB", "3.0 MiB"]
 
 
 def test_small_charts_leave_gaps_open():
-    chart = show.sparkline([0.0, 1.0, None, 2.0, 3.0], samples=5)
+    chart = formatting.sparkline([0.0, 1.0, None, 2.0, 3.0], samples=5)
     assert chart.count("<polyline") == 2
     assert "nan" not in chart
-    assert show.sparkline([]).count("<polyline") == 0
+    assert formatting.sparkline([]).count("<polyline") == 0
     assert math.isfinite(float(re.search(r"points=\"([\d.]+),", chart)[1]))
 
 
@@ -290,7 +296,7 @@ class SlowClient:
 
 
 def test_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr("pinlater.dashboard.plans._FAREWELL_SECONDS", 0.05)
+    monkeypatch.setattr("pinlater.dashboard.bulk_actions._FAREWELL_SECONDS", 0.05)
 
     def plan():
         return Plan(action=Action.RETRY, state=JobState.FAILED, jobs={"pins": ["pins:s1:p1:1"]}, reason="", back="/")

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pinlater.client.records import NewJob
-from pinlater.state import JobState
+from pinlater.model.records import NewJob
+from pinlater.model.state import JobState
 from tests.unit.dashboard.app import post, token_in
 from tests.unit.dashboard.failing import fail
 

@@ -7,11 +7,11 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.client.records import JobInfo, NewJob, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
-from pinlater.dashboard.crews import Claims, Crew, Running
-from pinlater.dashboard.holders import Holder
+from pinlater.dashboard.claim_holders import Claims, Crew, Running
+from pinlater.dashboard.first_seen import Holder
 from pinlater.dashboard.workforce import run_of, workforce_of
-from pinlater.state import JobState
+from pinlater.model.records import JobInfo, NewJob, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.state import JobState
 
 
 def ago_ms(hours):

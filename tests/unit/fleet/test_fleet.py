@@ -4,15 +4,15 @@ from collections import Counter
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import (
     NoHealthyShards,
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, PENDING
 from pinlater.server.backends.records import JobFilter, Settled, covered
-from pinlater.wire.messages import FAILED, PENDING
+from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
 from tests.unit.fleet.filling import CLAIM, fill
 from tests.unit.fleet_fakes import specs_of

@@ -12,8 +12,8 @@ from pinlater.errors import (
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.fleet import ShardUnreachable
-from pinlater.server.backends.fleet.health import MOST_IN_A_ROW, WINDOW, Health
+from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.sharded.health import MOST_IN_A_ROW, WINDOW, Health
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.unit.fleet.filling import CLAIM, PENDING, fill, make_ill
 from tests.unit.fleet_fakes import ADDRESS, FleetBench, specs_of

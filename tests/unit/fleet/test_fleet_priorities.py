@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
-from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import Claim
+from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
 
@@ -69,7 +69,7 @@ def test_an_idle_queue_is_looked_at_once_a_shard_and_a_single_shard_needs_no_loo
 
 
 def test_a_crowd_looks_together_and_misses_nothing_that_comes_here(fleet, monkeypatch):
-    monkeypatch.setattr("pinlater.server.backends.fleet.fronts.FRESH_SECONDS", 3600)
+    monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.FRESH_SECONDS", 3600)
     for shard in "1234":
         put(fleet, shard, *[2] * 20)
     for _ in range(20):
@@ -100,7 +100,7 @@ def test_a_shard_that_fails_between_look_and_claim_keeps_no_other_priority_back(
 
 
 def test_a_shard_that_hangs_is_not_waited_for_as_long_as_it_hangs(fleet, monkeypatch):
-    monkeypatch.setattr("pinlater.server.backends.fleet.fronts.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.PATIENCE_SECONDS", 0.05)
     put(fleet, "1", 2)
 
     async def hang(queue):

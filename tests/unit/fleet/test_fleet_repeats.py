@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
-from pinlater.server.backends.fleet import ShardUnreachable
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import new_job
 from tests.unit.fleet_fakes import FleetBench, specs_of
 

@@ -2,18 +2,18 @@
 
 import pytest
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import (
     NoHealthyShards,
     QueueNotFound,
     ShardConnectionFailed,
     UnknownError,
 )
-from pinlater.server.backends.fleet import ShardUnreachable, asking, storing
-from pinlater.server.backends.fleet.health import WINDOW
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED
+from pinlater.server.api.rules import read_continuation, write_continuation
 from pinlater.server.backends.records import Position
-from pinlater.server.rules import read_continuation, write_continuation
-from pinlater.wire.messages import FAILED
+from pinlater.server.backends.sharded import ShardUnreachable, fan_out, placement
+from pinlater.server.backends.sharded.health import WINDOW
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.unit.fleet.filling import CLAIM, PENDING, fill
 from tests.unit.fleet_fakes import specs_of
@@ -131,9 +131,9 @@ def test_a_queue_is_made_while_a_shard_is_dead_and_not_deleted_by_halves(fleet):
 
 def test_a_call_that_took_its_time_asks_no_further_shard(fleet, monkeypatch):
     fill(fleet, 1, 1, 1)
-    monkeypatch.setattr(asking, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(fan_out, "PATIENCE_SECONDS", -1.0)
     assert len(fleet.dequeue_jobs(QUEUE, 9, CLAIM).jobs) == 1
-    monkeypatch.setattr(storing, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(placement, "PATIENCE_SECONDS", -1.0)
     for shard in fleet.shards.values():
         shard.error = ShardUnreachable("refused")
     fleet.asked.clear()
@@ -145,6 +145,6 @@ def test_a_call_that_took_its_time_asks_no_further_shard(fleet, monkeypatch):
 def test_shards_that_take_long_to_change_many_jobs_keep_the_others_from_nothing(fleet, monkeypatch):
     """Less than the limit would say that there are no more."""
     fill(fleet, 2, 2, 2)
-    monkeypatch.setattr(asking.time, "monotonic", lambda: 10.0 * len(fleet.asked))
+    monkeypatch.setattr(fan_out.time, "monotonic", lambda: 10.0 * len(fleet.asked))
     assert fleet.retry_failed_jobs(QUEUE, 1, 1, None, 100) == 9
     assert fleet.delete_jobs(QUEUE, PENDING, 100) == 6

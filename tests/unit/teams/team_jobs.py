@@ -6,16 +6,16 @@ import select
 import threading
 import time
 
-from pinlater.backoff import Constant
-from pinlater.codec import JobCodec, encode_body
 from pinlater.errors import JobInterrupted, JobTimeout
-from pinlater.job import Job
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.job import Job
+from pinlater.model.backoff import Constant
 from pinlater.worker import logs
-from pinlater.worker.processes.bell import Bell
 from pinlater.worker.processes.task_team import TaskTeam
 from pinlater.worker.processes.thread_team import ThreadTeam
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.session.waker import Bell
 from tests.unit.worker_fakes import batch_of
 
 DEADLINE_SECONDS = 20

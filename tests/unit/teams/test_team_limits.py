@@ -8,11 +8,11 @@ import time
 import pytest
 
 from pinlater.errors import JobTimeout
-from pinlater.job_options import JobOptions
+from pinlater.jobs.options import JobOptions
 from pinlater.worker import logs
 from pinlater.worker.running.alarms import Alarms
-from pinlater.worker.running.allowance import Allowance
 from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.run_limits import Allowance
 from tests.unit.teams.team_jobs import (
     DEADLINE_SECONDS,
     Awaited,

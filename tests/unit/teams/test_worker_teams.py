@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from pinlater.worker.running.outcome import Failure, Interruption
 from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.teams.team_jobs import Awaited, AwaitedTimed, Plain, gate, seen, task_team, thread_team
 from tests.unit.worker_fakes import batch_of
 

@@ -1,7 +1,7 @@
 """What servers answer to the tool."""
 
-from pinlater.wire import messages
-from pinlater.wire.messages import PinLaterJobInfo
+from pinlater.protocol import messages
+from pinlater.protocol.messages import PinLaterJobInfo
 
 NOW_MS = 1_700_000_000_000
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pinlater.client.tool.program import run
+from pinlater.cli.program import run
 from tests.unit.client_fakes import FakeServer
 
 

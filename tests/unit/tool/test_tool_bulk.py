@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from pinlater.client.tool.bulk import Deed
-from pinlater.client.tool.chosen import Wanted
-from pinlater.client.tool.filters import Filter
+from pinlater.cli.bulk_action import Deed
+from pinlater.cli.filters import Filter
+from pinlater.cli.job_selection import Wanted
 from pinlater.errors import PasswordInvalid, PriorityNotSupported
-from pinlater.state import JobState
+from pinlater.model.state import JobState
 
 
 class Jobs:

@@ -2,7 +2,7 @@
 
 import json
 
-from pinlater.wire import messages
+from pinlater.protocol import messages
 from tests.unit.tool.answers import dequeued, request
 
 

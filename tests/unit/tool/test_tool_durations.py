@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from pinlater.client.tool.durations import parse_duration
+from pinlater.durations import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import click
 import pytest
 
 from pinlater import JobState
+from pinlater.cli.filters import Filter, parse_pattern
 from pinlater.client import JobInfo
-from pinlater.client.tool.filters import Filter, parse_pattern
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

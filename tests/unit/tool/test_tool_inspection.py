@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from pinlater.client.tool.program import run
-from pinlater.wire import messages
+from pinlater.cli.program import run
+from pinlater.protocol import messages
 from tests.unit.tool.answers import NOW_MS, info, request
 
 

@@ -3,8 +3,8 @@
 import click
 import pytest
 
-from pinlater.client.tool.original_options import is_original, translate
-from pinlater.client.tool.program import tool
+from pinlater.cli.original_options import is_original, translate
+from pinlater.cli.program import tool
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pinlater import __version__
-from pinlater.client.tool.program import tool
+from pinlater.cli.program import tool
 from pinlater.errors import QueueNotFound
 from tests.unit.client_fakes import free_address
 
@@ -25,14 +25,14 @@ def test_the_version(tool_run):
 
 def test_help_does_not_load_thrift():
     code = (
-        "import sys; from pinlater.client.tool.program import run; run(['--help']);"
+        "import sys; from pinlater.cli.program import run; run(['--help']);"
         "sys.exit(any(name.split('.')[0] in {'thriftpy2', 'tenacity', 'uvloop'} for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def test_no_arguments_are_help(capsys):
-    from pinlater.client.tool import main
+    from pinlater.cli import main
 
     with pytest.raises(SystemExit) as caught:
         main([])

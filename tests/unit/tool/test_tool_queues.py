@@ -3,7 +3,7 @@
 import json
 
 from pinlater.errors import PasswordInvalid
-from pinlater.password import verify_password
+from pinlater.model.password import verify_password
 from tests.unit.tool.answers import request
 
 

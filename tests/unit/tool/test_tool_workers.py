@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pinlater.wire.messages import PinLaterRunningJob, PinLaterUnknownJobs, PinLaterWorker, PinLaterWorkerProcess
+from pinlater.protocol.messages import PinLaterRunningJob, PinLaterUnknownJobs, PinLaterWorker, PinLaterWorkerProcess
 
 
 def process(pid, *jobs, queues=("email",), **fields):

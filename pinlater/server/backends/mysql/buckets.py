@@ -7,10 +7,10 @@ nobody holds a lock while it thinks.
 from __future__ import annotations
 
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.faults import Conflict
+from pinlater.server.backends.mysql.errors import Conflict
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.search import Queue
-from pinlater.server.backends.tokens import Tokens, spend
+from pinlater.server.backends.token_bucket import Tokens, spend
 
 
 class Buckets:

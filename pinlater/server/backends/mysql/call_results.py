@@ -6,11 +6,11 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.fleet import CallResult
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.sharded import CallResult
 
 
 async def recall(transaction: Transaction, keys: Iterable[bytes]) -> dict[bytes, CallResult]:

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.lane import Batch
+from pinlater.server.backends.mysql.group_commit import Batch
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.records import Checkpoint, Settled
 from pinlater.server.backends.search import Queue
-from pinlater.server.claims import source_of
 
 
 class CheckpointRequest(NamedTuple):

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from pinlater.errors import UnknownError
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.floors import NONE, Floors
-from pinlater.server.backends.mysql.lane import Batch
-from pinlater.server.backends.mysql.lost_claims import LostClaims
+from pinlater.server.backends.mysql.group_commit import Batch
+from pinlater.server.backends.mysql.orphaned_claims import LostClaims
 from pinlater.server.backends.mysql.queues import not_found
+from pinlater.server.backends.mysql.scan_cursor import NONE, Floors
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 from pinlater.server.backends.search import Queue
-from pinlater.server.seldom import Seldom
+from pinlater.server.log_rate_limit import Seldom
 
 log = logging.getLogger(__name__)
 log.addFilter(Seldom())

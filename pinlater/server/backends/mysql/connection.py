@@ -10,8 +10,8 @@ import asyncmy
 from asyncmy.constants.CLIENT import FOUND_ROWS
 from asyncmy.errors import MySQLError
 
-from pinlater.server.backends.mysql.faults import Lost, Refused, Unreached, fault_of
-from pinlater.server.backends.mysql.place import Place, tls_context
+from pinlater.server.backends.mysql.endpoint import Place, tls_context
+from pinlater.server.backends.mysql.errors import Lost, Refused, Unreached, fault_of
 from pinlater.server.backends.mysql.session import GREETING, Server
 
 CONNECT_SECONDS = 2.0

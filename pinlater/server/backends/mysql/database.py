@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from pinlater.errors import UnknownError
-from pinlater.server.backends.fleet import ShardClock, Visit
 from pinlater.server.backends.mysql.connection import Connection
-from pinlater.server.backends.mysql.faults import (
+from pinlater.server.backends.mysql.errors import (
     Conflict,
     Lost,
     Refused,
@@ -23,6 +22,7 @@ from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.row_locks import check_row_locks
 from pinlater.server.backends.mysql.transaction import Transaction, transaction
+from pinlater.server.backends.sharded import ShardClock, Visit
 
 _T = TypeVar("_T")
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from pinlater.server.backends.mysql.connection import Connection
-from pinlater.server.backends.mysql.faults import Lost
-from pinlater.server.backends.mysql.place import Place
+from pinlater.server.backends.mysql.endpoint import Place
+from pinlater.server.backends.mysql.errors import Lost
 
 
 class Pool:

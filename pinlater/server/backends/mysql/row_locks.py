@@ -6,8 +6,8 @@ Some databases that speak MySQL's language take the words, and do not do it: two
 from __future__ import annotations
 
 from pinlater.server.backends.mysql.connection import Connection
-from pinlater.server.backends.mysql.faults import Blocked, Refused, Unreached
-from pinlater.server.backends.mysql.place import Place
+from pinlater.server.backends.mysql.endpoint import Place
+from pinlater.server.backends.mysql.errors import Blocked, Refused, Unreached
 from pinlater.server.backends.mysql.queries import Queries
 
 _ADVICE = "jobs would be handed out twice, so it cannot be a shard; use MariaDB 10.6 or newer, or MySQL 8.0 or newer"

@@ -8,26 +8,27 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.arrivals import Arrivals
-from pinlater.server.backends.fleet import CallResult, Front
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING
+from pinlater.server.backends.batches import change_in_steps
+from pinlater.server.backends.job_notifications import Arrivals
 from pinlater.server.backends.mysql import call_results
+from pinlater.server.backends.mysql.ack import AckRequest, Settler
 from pinlater.server.backends.mysql.buckets import Buckets
 from pinlater.server.backends.mysql.checkpoint import Checkpointer, CheckpointRequest
 from pinlater.server.backends.mysql.claim import MOST_JOBS, Claimer, ClaimRequest
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.lane import Lane
-from pinlater.server.backends.mysql.looking import Looker
-from pinlater.server.backends.mysql.lost_claims import LostClaims
+from pinlater.server.backends.mysql.enqueue import Storer, StoreRequest, enqueue, import_
+from pinlater.server.backends.mysql.group_commit import Lane
+from pinlater.server.backends.mysql.maintenance import Upkeep
+from pinlater.server.backends.mysql.orphaned_claims import LostClaims
 from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queue_locks import QueueLocks
 from pinlater.server.backends.mysql.queues import Queues, not_found
+from pinlater.server.backends.mysql.reads import Looker
 from pinlater.server.backends.mysql.reports import Reports
-from pinlater.server.backends.mysql.settle import AckRequest, Settler
-from pinlater.server.backends.mysql.store import Storer, StoreRequest, enqueue, import_
-from pinlater.server.backends.mysql.upkeep import Upkeep
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Ack,
@@ -51,9 +52,8 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.search import Queue, Search
-from pinlater.server.backends.steps import change_in_steps
-from pinlater.server.backends.tokens import Tokens
-from pinlater.wire.messages import PENDING
+from pinlater.server.backends.sharded import CallResult, Front
+from pinlater.server.backends.token_bucket import Tokens
 
 _T = TypeVar("_T")
 

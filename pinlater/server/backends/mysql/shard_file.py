@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from pinlater.errors import ConfigError
-from pinlater.server.backends.fleet import ShardSpec
-from pinlater.server.backends.mysql.place import Place, Tls, tls_context
+from pinlater.server.backends.mysql.endpoint import Place, Tls, tls_context
+from pinlater.server.backends.sharded import ShardSpec
 
 _EXAMPLE = '{"shard001": {"master": {"host": "127.0.0.1", "port": 3306}, "user": "pinlater", "passwd": "..."}}'
 _KEY = re.compile(r".*?(\d{1,9})")

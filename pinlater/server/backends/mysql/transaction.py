@@ -9,7 +9,7 @@ from typing import Any
 
 from pinlater.errors import ServiceError
 from pinlater.server.backends.mysql.connection import Connection, Result
-from pinlater.server.backends.mysql.faults import Conflict, Lost
+from pinlater.server.backends.mysql.errors import Conflict, Lost
 from pinlater.server.backends.mysql.queries import Queries, Value
 
 

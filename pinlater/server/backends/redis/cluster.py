@@ -8,8 +8,8 @@ from redis.asyncio import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from pinlater.server.backends.fleet import ShardUnreachable
-from pinlater.server.backends.redis.talking import say
+from pinlater.server.backends.redis.single_command import say
+from pinlater.server.backends.sharded import ShardUnreachable
 
 _ADVICE = (
     "a Redis Cluster of several masters cannot be a shard; in the file of shards, name Redis servers that are not part "

@@ -7,7 +7,7 @@ import logging
 from redis.asyncio import Connection
 from redis.exceptions import ResponseError
 
-from pinlater.server.backends.redis.talking import say
+from pinlater.server.backends.redis.single_command import say
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.records import QueueChange, QueueSettings
-from pinlater.server.backends.redis.asking import ANY_QUEUE, Asker
-from pinlater.server.backends.redis.link import Command
+from pinlater.server.backends.redis.connection import Command
+from pinlater.server.backends.redis.script_calls import ANY_QUEUE, Asker
 
 _REREAD_SECONDS = 10.0
 _REREAD_AT_ONCE = 10

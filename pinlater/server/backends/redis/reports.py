@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinlater.server.backends.records import MAX_REPORTS, KeptReport
-from pinlater.server.backends.redis.asking import Asker
+from pinlater.server.backends.redis.script_calls import Asker
 
 PLACE = "reports"
 """What an asker is asked about here, in the place of a queue."""

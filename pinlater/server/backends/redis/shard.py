@@ -11,11 +11,11 @@ from typing import Any
 from redis.asyncio import Connection
 from redis.exceptions import MovedError, ResponseError
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import ShardConnectionFailed, UnknownError
-from pinlater.server.backends.arrivals import Arrivals
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.fleet import CallResult, Front, ShardClock, ShardUnreachable, Visit
+from pinlater.server.backends.job_notifications import Arrivals
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Ack,
@@ -38,19 +38,19 @@ from pinlater.server.backends.records import (
     Settled,
     StoreSize,
 )
-from pinlater.server.backends.redis import importing, looking, reports, upkeep, working
-from pinlater.server.backends.redis.asking import ANY_QUEUE, Asker
+from pinlater.server.backends.redis import import_jobs, lifecycle, maintenance, reads, reports
 from pinlater.server.backends.redis.cluster import elsewhere
+from pinlater.server.backends.redis.connection import Link
+from pinlater.server.backends.redis.due_index import Earliest
 from pinlater.server.backends.redis.durability import DurabilityCheck
-from pinlater.server.backends.redis.earliest import Earliest
-from pinlater.server.backends.redis.greeting import greet
-from pinlater.server.backends.redis.link import Link
-from pinlater.server.backends.redis.place import Place
+from pinlater.server.backends.redis.endpoint import Place
+from pinlater.server.backends.redis.handshake import greet
+from pinlater.server.backends.redis.job_notifications import Wakeups
+from pinlater.server.backends.redis.orphaned_claims import Strays
 from pinlater.server.backends.redis.queues import Queues
-from pinlater.server.backends.redis.strays import Strays
-from pinlater.server.backends.redis.wakeups import Wakeups
-from pinlater.server.backends.tokens import Tokens
-from pinlater.wire.messages import PENDING
+from pinlater.server.backends.redis.script_calls import ANY_QUEUE, Asker
+from pinlater.server.backends.sharded import CallResult, Front, ShardClock, ShardUnreachable, Visit
+from pinlater.server.backends.token_bucket import Tokens
 
 PREFIX = "pinlater:"
 """Of all keys, so that a server may be shared with others."""
@@ -202,20 +202,20 @@ class RedisShard:
     # The life of jobs
 
     async def call_result(self, queue: str, key: bytes) -> CallResult | None:
-        return await working.call_result(self._work, queue, key)
+        return await lifecycle.call_result(self._work, queue, key)
 
     async def enqueue_jobs(
         self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        names = await working.enqueue(self._work, queue, jobs, once)
+        names = await lifecycle.enqueue(self._work, queue, jobs, once)
         if names:
-            self._wakeups.tell(queue, working.first_due_of(jobs))
+            self._wakeups.tell(queue, lifecycle.first_due_of(jobs))
         return names
 
     async def import_jobs(
         self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        names = await importing.import_jobs(self._look, queue, jobs, once)
+        names = await import_jobs.import_jobs(self._look, queue, jobs, once)
         self._wakeups.tell(queue)
         return names
 
@@ -233,7 +233,7 @@ class RedisShard:
         if self._strays.has(queue, claim.descriptor):
             raise ShardUnreachable(f"shard {self.name} did not answer this dequeue; what it claimed goes back first")
         try:
-            return await working.claim(
+            return await lifecycle.claim(
                 self._work,
                 queue,
                 limit,
@@ -250,35 +250,35 @@ class RedisShard:
             raise
 
     async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
-        return await working.take_tokens(self._work, queue, rate, wanted)
+        return await lifecycle.take_tokens(self._work, queue, rate, wanted)
 
     async def front(self, queue: str) -> Front:
-        return await working.front(self._work_aside, queue, self._levels)
+        return await lifecycle.front(self._work_aside, queue, self._levels)
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
-        return await working.lock_queue(self._work, queue, milliseconds)
+        return await lifecycle.lock_queue(self._work, queue, milliseconds)
 
     async def unlock_queue(self, queue: str, token: int) -> None:
-        await working.unlock_queue(self._work, queue, token)
+        await lifecycle.unlock_queue(self._work, queue, token)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
-        shown = await working.claim(self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
+        shown = await lifecycle.claim(self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
         return shown.jobs
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
-        settled = await working.settle(self._work, queue, succeeded, failed)
+        settled = await lifecycle.settle(self._work, queue, succeeded, failed)
         if settled.changed and not all(ack.is_final for ack in failed):
             self._wakeups.tell(queue, settled.due_ms)
         return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
-        settled = await working.checkpoint(self._work, queue, checkpoints)
+        settled = await lifecycle.checkpoint(self._work, queue, checkpoints)
         if settled.due_ms is not None:
             self._wakeups.tell(queue, settled.due_ms)
         return settled
 
     async def release_claims(self, queue: str, source: str) -> int:
-        released = await working.release(self._look, queue, by="source", which=source)
+        released = await lifecycle.release(self._look, queue, by="source", which=source)
         return self._told(queue, released)
 
     # Looking
@@ -289,27 +289,27 @@ class RedisShard:
             places[job.queue].append(at)
         records: list[JobRecord | None] = [None] * len(jobs)
         for queue, own in places.items():
-            found = await looking.lookup(self._look, queue, [jobs[at] for at in own], include_body=include_body)
+            found = await reads.lookup(self._look, queue, [jobs[at] for at in own], include_body=include_body)
             for at, record in zip(own, found, strict=True):
                 records[at] = record
         return records
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        return await looking.count(self._look, await self._search(queue, which), self._count_limit)
+        return await reads.count(self._look, await self._search(queue, which), self._count_limit)
 
     async def oldest_due_ms(self, queue: str) -> int | None:
-        return await looking.oldest_due(self._look, await self._search(queue, JobFilter(PENDING)))
+        return await reads.oldest_due(self._look, await self._search(queue, JobFilter(PENDING)))
 
     async def first_due(self, queues: Sequence[str]) -> Mapping[str, Sequence[int | None]]:
-        return await looking.first_due(self._aside, queues, self._levels)
+        return await reads.first_due(self._aside, queues, self._levels)
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
-        return await looking.scan(self._look, await self._search(queue, which), limit, position)
+        return await reads.scan(self._look, await self._search(queue, which), limit, position)
 
-    async def _search(self, queue: str, which: JobFilter) -> looking.Search:
+    async def _search(self, queue: str, which: JobFilter) -> reads.Search:
         regex = which.body_regex
         pattern = await asyncio.to_thread(BodyPattern, regex, self._regex_seconds) if regex else None
-        return looking.Search(queue, which, self._levels, pattern)
+        return reads.Search(queue, which, self._levels, pattern)
 
     # By hand and by the monitor
 
@@ -323,7 +323,9 @@ class RedisShard:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        moved = await upkeep.retry(self._look, queue, upkeep.Retry(priority, attempts, run_after_ms, limit, once))
+        moved = await maintenance.retry(
+            self._look, queue, maintenance.Retry(priority, attempts, run_after_ms, limit, once)
+        )
         return self._told(queue, moved, run_after_ms)
 
     def _came_back(self, queue: str) -> None:
@@ -337,7 +339,7 @@ class RedisShard:
         return moved
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
-        return await upkeep.delete(self._look, await self._search(queue, which), limit, once)
+        return await maintenance.delete(self._look, await self._search(queue, which), limit, once)
 
     async def retry_these_jobs(
         self,
@@ -348,31 +350,31 @@ class RedisShard:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        moved = await upkeep.retry_these(self._look, queue, jobs, attempts, run_after_ms, once=once)
+        moved = await maintenance.retry_these(self._look, queue, jobs, attempts, run_after_ms, once=once)
         return self._told(queue, moved, run_after_ms)
 
     async def run_jobs_now(
         self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
     ) -> int:
-        return self._told(queue, await upkeep.run_now(self._look, queue, jobs, once))
+        return self._told(queue, await maintenance.run_now(self._look, queue, jobs, once))
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:
-        return await upkeep.delete_these(self._look, queue, jobs, state, once)
+        return await maintenance.delete_these(self._look, queue, jobs, state, once)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         asked_at = self._look.now()
         # While the shard was away, nobody could renew a claim: as after a start of the server, they get time to.
         age_ms = int(min(server_age_ms, self._side.seconds_since_failure * 1000))
-        respite = upkeep.Respite(asked_at, age_ms, quiet_ms)
-        found = await upkeep.reap(self._look, self._earliest, limit, respite)
+        respite = maintenance.Respite(asked_at, age_ms, quiet_ms)
+        found = await maintenance.reap(self._look, self._earliest, limit, respite)
         for queue, retried, _ in found:
             self._told(queue, retried)
         return found
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        return await upkeep.collect(self._look, self._earliest, succeeded_ttl_ms, failed_ttl_ms, limit)
+        return await maintenance.collect(self._look, self._earliest, succeeded_ttl_ms, failed_ttl_ms, limit)
 
     async def forget_results(self, limit: int) -> int:  # noqa: ARG002 - Redis lets go of them by itself
         return 0

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from pinlater.errors import ConfigError
-from pinlater.server.backends.fleet import ShardSpec
-from pinlater.server.backends.redis.place import Address, Place, Tls
+from pinlater.server.backends.redis.endpoint import Address, Place, Tls
+from pinlater.server.backends.sharded import ShardSpec
 
 _EXAMPLE = '{"shards": [{"name": "1", "shardConfig": {"master": {"host": "redis1", "port": 6379}}}]}'
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)

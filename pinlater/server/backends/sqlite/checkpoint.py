@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.descriptor import JobDescriptor
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.records import Checkpoint, Settled
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import Transaction, id_list
-from pinlater.server.claims import source_of
 
 _HOLDER = QUERIES["claim_of_job"]
 _CHECKPOINT = QUERIES["checkpoint_job"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinlater.descriptor import JobDescriptor
 from pinlater.errors import UnknownError
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import Ack
 
 SHARD = "1"

@@ -1,177 +1,391 @@
-"""The file: opened by one server at a time, brought to the present schema, tuned for durable group commits."""
+"""The SQLite store as a ``Backend``: names become ids here, and work goes to the writer or the readers."""
 
 from __future__ import annotations
 
-import fcntl
-import logging
-import os
-import sqlite3
+import asyncio
+import math
 import time
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 
-import psutil
-
-from pinlater.errors import ConfigError
-from pinlater.server.backends.records import StoreSize
-from pinlater.server.backends.sqlite.file_check import FileCheck
-from pinlater.server.backends.sqlite.queries import schema
-
-log = logging.getLogger(__name__)
-
-SCHEMA_VERSION = 5
-
-_LOCK_PATIENCE_SECONDS = 5.0
-_NETWORK_FILE_SYSTEMS = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
+from pinlater.errors import QueueNotFound, UnknownError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING
+from pinlater.server.backends.records import (
+    MAX_ANSWER_BYTES,
+    Ack,
+    Checkpoint,
+    Claim,
+    ClaimedJob,
+    Collected,
+    CommitStats,
+    Dequeued,
+    Expired,
+    IdempotencyKey,
+    JobFilter,
+    JobRecord,
+    KeptReport,
+    NewJob,
+    Page,
+    Position,
+    QueueChange,
+    QueueSettings,
+    Settled,
+    StoreSize,
 )
+from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.sqlite import call_results, delete_jobs, maintenance, queues, reads, reports
+from pinlater.server.backends.sqlite.ack import AckRequest, settle
+from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
+from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
+from pinlater.server.backends.sqlite.database import Store
+from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
+from pinlater.server.backends.sqlite.file_watch import FileWatch
+from pinlater.server.backends.sqlite.import_jobs import ImportRequest, import_jobs
+from pinlater.server.backends.sqlite.only_shard import SHARD, check_shard, checked, ours
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.queues import create, drop
+from pinlater.server.backends.sqlite.readers import Readers
+from pinlater.server.backends.sqlite.write_watch import WriteWatch
+from pinlater.server.backends.sqlite.writer import Writer
+from pinlater.server.backends.store import Capabilities, LookPauses
+from pinlater.server.metrics.shard_state import ShardState
+
+_unique_key_of = attrgetter("unique_key")  # in C: every job passes here
+
+FILE_NAME = "pinlater.db"
+
+_VERBS = (
+    drop,
+    create,
+    queues.change,
+    settle,
+    checkpoint,
+    release,
+    enqueue,
+    enqueue_unique,
+    import_jobs,
+    maintenance.retry,
+    maintenance.retry_these,
+    maintenance.run_now,
+    maintenance.reap,
+    claim,
+    maintenance.delete,
+    maintenance.delete_these,
+    maintenance.collect,
+    call_results.forget,
+    reports.keep,
+)
+"""In the order within a transaction: what makes jobs claimable stands before ``claim``.
+
+``drop`` is only asked for queues that are there and ``create`` only for those that are not, so both in one
+transaction mean a queue that is deleted and then made anew.
+"""
 
 
-class Store:
-    """Path and lock of an open store; makes its connections.
+class SqliteBackend:
+    """Jobs in one file.
+
+    Make it within the event loop that is to use it.
 
     Attributes:
-        path: of the database file.
-        files: knows whether the files are still there.
+        files: whether they are there; its ``run`` is to be run as a task.
 
     Args:
-        path: the database file; it is created when missing.
-        synchronous: ``FULL`` (an answered call survives a power cut) or ``NORMAL`` (it survives a crash of
-            the program, but the last moments before a power cut may be lost).
+        data_dir: folder of the file.
+        priority_levels: priorities are 1 to this.
+        now_ms: the clock of the store.
+        synchronous: see ``Store``.
+        count_limit: counts stop at this number per priority.
+        regex_seconds: time for the body patterns of one call.
+        on_commit: is told of each transaction.
 
     Raises:
-        ConfigError: the file cannot be used: held by another server, on a network file system, not writable,
-            not a PinLater store, or made by a newer version.
+        ConfigError: the file cannot be used.
     """
 
-    def __init__(self, path: Path, synchronous: str = "FULL") -> None:
-        self.path = path
-        self._synchronous = synchronous
+    capabilities = Capabilities(
+        name="sqlite",
+        is_serial=True,
+        look_pauses=LookPauses(5.0, 60.0),  # nobody else stores jobs: in case that one was overlooked
+    )
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        priority_levels: int,
+        now_ms: Callable[[], int],
+        synchronous: str = "FULL",
+        count_limit: int = 100_000,
+        regex_seconds: float = 2.0,
+        on_commit: Callable[[CommitStats], None] = lambda _: None,
+    ) -> None:
+        self._priority_levels = priority_levels
+        self._now_ms = now_ms
+        self._count_limit = count_limit
+        self._regex_seconds = regex_seconds
+        self._store = Store(data_dir / FILE_NAME, synchronous)
+        self.files = FileWatch(self._store.files, now_ms)
+        connection = self._store.writer()
+        self._queues = {
+            name: self._queue(queue_id, name) for queue_id, name in connection.execute(QUERIES["queues"]).fetchall()
+        }
+        self.writes = WriteWatch(self._write_nothing, now_ms)
+        self._on_commit = on_commit
+        self._writer = Writer(connection, _VERBS, now_ms, self._committed)
+        self._readers = Readers(self._store.reader)
+        self._renewals_failed_at = -math.inf
+
+    shards = 1
+    ill_shards = 0
+    """Of other stores, how many shards do not answer."""
+
+    def shard_states(self) -> list[ShardState]:
+        """Return how the file is, as the only shard."""
+        fault, since_ms = self.fault or "", (self.files if self.files.fault else self.writes).since_ms
+        return [ShardState(SHARD, str(self._store.path), since_ms, error=fault, ill_in=int(bool(fault)))]
+
+    @property
+    def fault(self) -> str | None:
+        """Why no new jobs are taken; None if they are."""
+        return self.files.fault or self.writes.fault
+
+    def _committed(self, stats: CommitStats) -> None:
+        if stats.is_failed:
+            self.writes.doubt()
+        self._on_commit(stats)
+
+    async def _write_nothing(self) -> None:
+        """Keep a report that has expired already, and is forgotten in the same transaction."""
+        await self._writer.submit(reports.keep, reports.KeepRequest("nobody", b"", -1))
+
+    async def ping_shards(self) -> dict[str, str]:
+        """Return nothing: the file is open, so the only shard answers."""
+        return {}
+
+    async def sizes(self) -> dict[str, StoreSize]:
+        return {SHARD: await asyncio.to_thread(self._store.size)}
+
+    @property
+    def waiting(self) -> int:
+        """Write requests that have no result yet."""
+        return self._writer.waiting
+
+    # Queues
+
+    async def create_queue(self, queue: str) -> None:
+        if queue not in self._queues:
+            queue_id = await self._writer.submit(create, queue)
+            self._queues[queue] = self._queue(queue_id, queue)
+
+    async def delete_queue(self, queue: str) -> None:
+        known = self._queues.pop(queue, None)
+        if known is None:
+            return
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _refuse_network_file_system(path)
-            self._lock = _lock(path)
-            try:
-                # Bodies are nobody else's business. What SQLite puts beside a file, it makes with the file's own mode.
-                self.files = FileCheck(path)
-            except BaseException:
-                os.close(self._lock)
-                raise
-            try:
-                self._migrate()
-            except BaseException:
-                self.close()
-                raise
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigError(
-                f"the store {path} cannot be used: {error}; choose another place with --data-dir"
-            ) from error
+            await self._writer.submit(drop, queue)
+        except UnknownError:  # nothing was changed: the queue is still there
+            self._queues.setdefault(queue, known)
+            raise
 
-    def writer(self) -> sqlite3.Connection:
-        """Return the connection that writes; there must be only one."""
-        connection = self._connect(str(self.path))
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: pages that change often are copied once
-        connection.execute("PRAGMA cache_size = -65536")
-        return connection
+    async def queue_names(self) -> set[str]:
+        return set(self._queues)
 
-    def reader(self) -> sqlite3.Connection:
-        """Return a connection that sees what is committed, and cannot write."""
-        connection = self._connect(f"{self.path.absolute().as_uri()}?mode=ro", is_uri=True)
-        connection.execute("PRAGMA query_only = 1")
-        return connection
+    async def queue_settings(self) -> dict[str, QueueSettings]:
+        return await self._readers.run(queues.settings)
 
-    def size(self) -> StoreSize:
-        """Return what the files take, and what their disk has left for this user. To be called in a thread."""
-        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
-        disk = os.statvfs(self.path.parent)
-        return StoreSize(sum(_bytes_of(file) for file in files), disk.f_bavail * disk.f_frsize)
+    async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
+        await self._writer.submit(queues.change, queues.ChangeRequest(self._named(queue).id, change))
 
-    def close(self) -> None:
-        """Let another server have the file."""
-        self.files.close()
-        os.close(self._lock)
+    def _queue(self, queue_id: int, name: str) -> Queue:
+        prefixes = tuple(f"{name}:s{SHARD}:p{priority}:" for priority in range(1, self._priority_levels + 1))
+        return Queue(queue_id, name, prefixes)
 
-    @staticmethod
-    def _connect(name: str, *, is_uri: bool = False) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            name, timeout=30.0, isolation_level=None, check_same_thread=False, cached_statements=300, uri=is_uri
-        )
-        connection.execute("PRAGMA temp_store = MEMORY")
-        return connection
-
-    def _migrate(self) -> None:
-        connection = self._connect(str(self.path))  # as it is: a file that is not ours is not to be touched
+    def _named(self, queue: str) -> Queue:
         try:
-            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-            if version > SCHEMA_VERSION:
-                raise ConfigError(
-                    f"the store {self.path} has version {version}, this program knows {SCHEMA_VERSION}; "
-                    "install a newer one"
-                )
-            if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                raise ConfigError(f"{self.path} is a database of something else; choose another place with --data-dir")
-            for step in range(version + 1, SCHEMA_VERSION + 1):
-                connection.executescript(f"BEGIN IMMEDIATE;\n{schema(step)}\nPRAGMA user_version = {step};\nCOMMIT;")
-        finally:
-            connection.close()
+            return self._queues[queue]
+        except KeyError:
+            raise QueueNotFound(
+                f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})"
+            ) from None
 
+    # The life of jobs
 
-def _lock(path: Path) -> int:
-    """Take the lock beside the file; the kernel lets go of it when this process ends, however it ends."""
-    descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if not _is_locked(descriptor) and not _is_locked_in_time(descriptor, path):
-        holder = _holder(descriptor)
-        os.close(descriptor)
-        raise ConfigError(
-            f"the store {path} is held by another pinlater-server (process {holder}); "
-            "stop that one, or choose another place with --data-dir"
+    async def enqueue_jobs(
+        self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        at = self._named(queue)
+        self.files.admit()
+        if not jobs:
+            return []
+        prefixes, request = at.prefixes, EnqueueRequest(at.id, jobs, once)
+        if any(map(_unique_key_of, jobs)):
+            places = await self._writer.submit(enqueue_unique, request)
+            return [f"{prefixes[priority - 1]}{local_id}" for priority, local_id in places]
+        first_id = await self._writer.submit(enqueue, request)
+        return [f"{prefixes[job.priority - 1]}{local_id}" for local_id, job in enumerate(jobs, first_id)]
+
+    async def import_jobs(
+        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
+    ) -> list[str]:
+        at = self._named(queue)
+        self.files.admit()
+        places = await self._writer.submit(import_jobs, ImportRequest(at.id, jobs, once))
+        return [f"{at.prefixes[priority - 1]}{local_id}" for priority, local_id in places]
+
+    async def dequeue_jobs(
+        self,
+        queue: str,
+        limit: int,
+        claim_as: Claim,
+        *,
+        max_bytes: int = MAX_ANSWER_BYTES,
+        want_next_due: bool = False,
+        max_running: int | None = None,
+    ) -> Dequeued:
+        at = self._named(queue)
+        request = ClaimRequest(
+            at.id, at.prefixes, limit, max_bytes, claim_as.descriptor, claim_as.lease_ms, want_next_due, max_running
         )
-    os.truncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return descriptor
+        dequeued: Dequeued = await self._writer.submit(claim, request)
+        return dequeued
 
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+        return await self._readers.run(reads.peek, self._named(queue), self._now_ms(), limit, max_bytes)
 
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+        at = self._named(queue)
+        strangers = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
+        if strangers:  # an error, but not one that the other acks have to suffer for
+            succeeded, failed = ours(succeeded), ours(failed)
+        settled: Settled = await self._writer.submit(settle, AckRequest(at.id, succeeded, failed))
+        if strangers:
+            check_shard(strangers[0])
+        return settled
 
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+        at = self._named(queue)
+        for item in checkpoints:
+            check_shard(item.job)
+        try:
+            settled: Settled = await self._writer.submit(checkpoint, CheckpointRequest(at.id, checkpoints))
+        except UnknownError:
+            self._renewals_failed_at = time.monotonic()
+            raise
+        return settled
 
-def _is_locked_in_time(descriptor: int, path: Path) -> bool:
-    """Take the lock as soon as its holder lets go; a server that was just killed may still be dying."""
-    seconds = _LOCK_PATIENCE_SECONDS
-    log.warning("process %s holds the store %s; waiting for its end, %g s at most", _holder(descriptor), path, seconds)
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if _is_locked(descriptor):
-            return True
-        time.sleep(0.05)
-    return False
+    async def release_claims(self, queue: str, source: str) -> int:
+        released: int = await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
+        return released
 
+    # Looking
 
-def _holder(descriptor: int) -> str:
-    return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+    async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+        addresses = [
+            (queue, job.priority, job.local_id) if (queue := self._queues.get(job.queue)) else None
+            for job in checked(jobs)
+        ]
+        return await self._readers.run(reads.lookup, addresses, include_body)
 
+    async def count_jobs(self, queue: str, which: JobFilter) -> int:
+        return await self._readers.run(reads.count, self._search(queue, which), self._count_limit)
 
-def _refuse_network_file_system(path: Path) -> None:
-    place = path.parent.resolve()
-    mounts = [mount for mount in psutil.disk_partitions(all=True) if place.is_relative_to(mount.mountpoint)]
-    if not mounts:
-        return
-    nearest = max(mounts, key=lambda mount: len(mount.mountpoint))
-    if nearest.fstype in _NETWORK_FILE_SYSTEMS:
-        raise ConfigError(
-            f"{place} is on a network file system ({nearest.fstype}), where SQLite's locks and syncs are not safe; "
-            "choose a local place with --data-dir"
-        )
+    async def oldest_due_ms(self, queue: str) -> int | None:
+        return await self._readers.run(reads.oldest_due, self._search(queue, JobFilter(PENDING)))
 
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        known = [self._queues[queue] for queue in queues if queue in self._queues]
+        return await self._readers.run(reads.first_due, known)
 
-def _bytes_of(file: Path) -> int:
-    """Return what a file takes on the disk; 0 if it is not there."""
-    try:
-        return file.stat().st_blocks * 512
-    except OSError:
-        return 0
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+        return await self._readers.run(reads.scan, self._search(queue, which), limit, position)
+
+    def _search(self, queue: str, which: JobFilter) -> Search:
+        return Search(self._named(queue), which, self._now_ms(), self._regex_seconds)
+
+    # By hand and by the monitor
+
+    async def retry_failed_jobs(
+        self,
+        queue: str,
+        priority: int,
+        attempts: int,
+        run_after_ms: int | None,
+        limit: int,
+        *,
+        once: IdempotencyKey | None = None,
+    ) -> int:
+        request = maintenance.RetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
+        while True:
+            moved, is_over = await self._writer.submit(maintenance.retry, request)
+            if is_over:
+                return int(moved)
+            request = request._replace(so_far=moved)
+
+    async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
+        return await delete_jobs.delete(self._readers, self._writer, self._search(queue, which), limit, once)
+
+    async def retry_these_jobs(
+        self,
+        queue: str,
+        jobs: Sequence[JobDescriptor],
+        attempts: int,
+        run_after_ms: int | None,
+        *,
+        once: IdempotencyKey | None = None,
+    ) -> int:
+        request = maintenance.RetryTheseRequest(self._named(queue).id, checked(jobs), attempts, run_after_ms, once)
+        moved: int = await self._writer.submit(maintenance.retry_these, request)
+        return moved
+
+    async def run_jobs_now(
+        self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
+    ) -> int:
+        request = maintenance.RunNowRequest(self._named(queue).id, checked(jobs), once)
+        moved: int = await self._writer.submit(maintenance.run_now, request)
+        return moved
+
+    async def delete_these_jobs(
+        self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
+    ) -> int:
+        request = maintenance.DeleteTheseRequest(self._named(queue).id, checked(jobs), state, once)
+        deleted: int = await self._writer.submit(maintenance.delete_these, request)
+        return deleted
+
+    async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
+        asked_ms = self._now_ms()
+        # While the disk was full, nobody could renew a claim: as after a start of the server, they get time to.
+        age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
+        reaped = await self._writer.submit(maintenance.reap, maintenance.ReapRequest(asked_ms, limit, age_ms, quiet_ms))
+        names = self._names_by_id()
+        return [Expired(names[queue_id], retried, failed) for queue_id, retried, failed in reaped if queue_id in names]
+
+    def _names_by_id(self) -> dict[int, str]:
+        return {queue.id: queue.name for queue in self._queues.values()}
+
+    async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
+        request = maintenance.CollectRequest(succeeded_ttl_ms, failed_ttl_ms, limit)
+        collected = await self._writer.submit(maintenance.collect, request)
+        names = self._names_by_id()
+        return [
+            Collected(names[queue_id], succeeded, failed)
+            for queue_id, succeeded, failed in collected
+            if queue_id in names
+        ]
+
+    async def forget_results(self, limit: int) -> int:
+        forgotten: int = await self._writer.submit(call_results.forget, limit)
+        return forgotten
+
+    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        await self._writer.submit(reports.keep, reports.KeepRequest(worker_id, report, keep_ms))
+
+    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
+        return await self._readers.run(reports.read, self._now_ms(), max_bytes)
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._readers.close)
+        self._store.close()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.records import CommitStats, Dequeued
 from pinlater.server.backends.sqlite.transaction import IdBlock, Transaction
-from pinlater.server.seldom import Seldom
+from pinlater.server.log_rate_limit import Seldom
 
 log = logging.getLogger(__name__)
 log.addFilter(Seldom())

@@ -1,0 +1,5 @@
+"""``python -m pinlater.cli``."""
+
+from pinlater.cli.program import main
+
+main()

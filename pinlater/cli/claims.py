@@ -1,0 +1,125 @@
+"""``pinlater dequeue`` and ``pinlater ack``: take jobs by hand, and say how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinlater.cli.command import Session, command
+from pinlater.cli.completion import complete_queues
+from pinlater.cli.output import Table, body_json, body_text, print_bytes, print_json
+
+if TYPE_CHECKING:
+    from pinlater.model.records import ClaimedJob
+
+
+@command(
+    "dequeue",
+    examples="""
+    pinlater dequeue email --dry-run --limit 10
+    pinlater dequeue email --wait 30
+    pinlater dequeue thumbnails --ack --raw > photo.jpg
+    """,
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.option("--limit", type=click.IntRange(min=1), default=1, show_default=True, help="Take at most so many jobs.")
+@click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait for a job to come.")
+@click.option("--dry-run", is_flag=True, help="Look only; the jobs stay where they are.")
+@click.option("--ack", is_flag=True, help="Acknowledge the jobs as succeeded once they are printed.")
+@click.option("--raw", is_flag=True, help="Print only the bodies, byte for byte.")
+@click.pass_obj
+def dequeue(session: Session, /, *, queue: str, limit: int, wait: float, dry_run: bool, ack: bool, raw: bool) -> int:
+    """Take jobs out of a queue, as a worker does.
+
+    Without --dry-run the jobs are claimed: acknowledge them with "pinlater ack", or the server gives them to somebody
+    else when the claim runs out. Exit status 1 when there is no job.
+    """
+    if dry_run and ack:
+        raise click.UsageError("--ack has nothing to acknowledge after a --dry-run.")
+    from pinlater.model.records import Ack
+
+    with session.client() as client:
+        jobs = client.dequeue_jobs(queue, limit, wait=wait, dry_run=dry_run)
+        _print_jobs(session, jobs, raw=raw)
+        if ack and jobs:
+            client.ack(queue, succeeded=[Ack(job.descriptor, job.claim) for job in jobs])
+    if jobs and not (dry_run or ack or session.as_json):
+        click.echo(f"claimed; acknowledge with: pinlater ack {queue} DESCRIPTOR{_claim_hint(jobs)}", err=True)
+    return 0 if jobs else 1
+
+
+def _print_jobs(session: Session, jobs: Sequence[ClaimedJob], *, raw: bool) -> None:
+    if raw:
+        print_bytes(b"".join(job.body for job in jobs))
+    elif session.as_json:
+        for job in jobs:
+            print_json(_job_json(job))
+    elif jobs:
+        rows = [[job.descriptor, _attempts(job), body_text(job.body)] for job in jobs]
+        Table(["DESCRIPTOR", "ATTEMPTS LEFT", "BODY"]).print(rows)
+    else:
+        click.echo("no job is due", err=True)
+
+
+def _attempts(job: ClaimedJob) -> str:
+    return "-" if job.attempts_remaining is None else f"{job.attempts_remaining} of {job.attempts_allowed}"
+
+
+def _job_json(job: ClaimedJob) -> dict[str, Any]:
+    fields = job._asdict()
+    body = fields.pop("body")
+    return {**fields, **body_json(body)}
+
+
+def _claim_hint(jobs: Sequence[ClaimedJob]) -> str:
+    return f" --claim '{jobs[0].claim}'" if jobs[0].claim else ""
+
+
+@command(
+    "ack",
+    examples="""
+    pinlater ack email email:s1:p1:42
+    pinlater ack email email:s1:p1:42 --failed --status 'mail server is down' --retry-delay 600
+    """,
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.argument("descriptors", nargs=-1, required=True)
+@click.option("--failed", is_flag=True, help="The attempt failed; the job is tried again while attempts remain.")
+@click.option("--final", is_flag=True, help="With --failed: give the job up, whatever attempts remain.")
+@click.option("--status", default="", help="Text to append to the job's status.")
+@click.option(
+    "--retry-delay",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="With --failed: not before this.",
+)
+@click.option("--claim", help="Only if the job is still claimed so; see dequeue.")
+@click.pass_obj
+def ack(
+    session: Session,
+    /,
+    *,
+    queue: str,
+    descriptors: tuple[str, ...],
+    failed: bool,
+    final: bool,
+    status: str,
+    retry_delay: float,
+    claim: str | None,
+) -> None:
+    """Say how claimed jobs ended: succeeded, or --failed.
+
+    Only jobs in progress change; the server does not say which did. See "pinlater lookup".
+    """
+    if not failed and (final or retry_delay):
+        raise click.UsageError("--final and --retry-delay are about jobs that failed; add --failed.")
+    from pinlater.model.records import Ack
+
+    acks = [Ack(descriptor, claim, status, retry_delay, final) for descriptor in descriptors]
+    with session.client() as client:
+        client.ack(queue, succeeded=[] if failed else acks, failed=acks if failed else [])
+    if session.as_json:
+        print_json({"sent": len(acks)})

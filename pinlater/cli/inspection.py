@@ -1,0 +1,182 @@
+"""``pinlater lookup`` and ``scan``: what became of jobs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinlater.cli.backoffs import policy_text
+from pinlater.cli.command import STATES, Session, command, parse_state
+from pinlater.cli.completion import complete_queues, complete_states
+from pinlater.cli.failures import failures_json, print_failures, status_line
+from pinlater.cli.filters import Filter, with_filter
+from pinlater.cli.job_selection import Wanted
+from pinlater.cli.output import (
+    Table,
+    body_text,
+    job_json,
+    moment,
+    policy_json,
+    print_bytes,
+    print_fields,
+    print_json,
+    progress_json,
+    progress_text,
+    visible,
+)
+from pinlater.model.state import JobState
+
+if TYPE_CHECKING:
+    from pinlater.model.records import JobInfo
+
+_MOST_WITH_BODIES = 16
+"""These stand in the bodies; those of many jobs can be more than anyone asked for."""
+
+_PAGE_SIZE = 100
+
+
+@command(
+    "lookup",
+    examples="""
+    pinlater lookup email:s1:p1:42
+    pinlater lookup email:s1:p1:42 email:s1:p1:43 --json
+    pinlater lookup thumbnails:s1:p1:7 --raw > photo.jpg
+    """,
+)
+@click.argument("descriptors", nargs=-1, required=True)
+@click.option("--body", is_flag=True, help="Show the bodies, too.")
+@click.option("--raw", is_flag=True, help="Print only the bodies, byte for byte.")
+@click.pass_obj
+def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw: bool) -> int:
+    """Show jobs by their descriptors.
+
+    Of a single job, it shows each attempt that failed in a block of its own; of up to 16 jobs, how far they say they
+    are, and what their enqueue said of their attempts.
+
+    Exit status 1 when one of them is not there; finished jobs are collected after a while.
+    """
+    with_bodies = len(descriptors) <= _MOST_WITH_BODIES
+    with session.client() as client:
+        found = client.lookup(descriptors, include_body=body or raw or with_bodies)
+    infos = [found[descriptor] for descriptor in dict.fromkeys(descriptors) if descriptor in found]
+    _print_infos(session, infos, body=body, raw=raw)
+    missing = [descriptor for descriptor in descriptors if descriptor not in found]
+    for descriptor in missing:
+        click.echo(f"pinlater: there is no job {visible(descriptor)}", err=True)
+    return 1 if missing else 0
+
+
+def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: bool) -> None:
+    if raw:
+        print_bytes(b"".join(info.body or b"" for info in infos))
+    elif session.as_json:
+        for info in infos:
+            print_json(job_json(info if body else info._replace(body=None)) | _kept_json(info))
+    elif len(infos) == 1:
+        print_fields(_fields(infos[0], body=body))
+        print_failures(infos[0])
+    elif infos:
+        _table().print([_row(info) for info in infos])
+
+
+def _kept_json(info: JobInfo) -> dict[str, Any]:
+    kept: dict[str, Any] = {} if info.progress is None else {"progress": progress_json(info.progress)}
+    if info.policy is not None:
+        kept["policy"] = policy_json(info.policy)
+    return {**kept, "failed_attempts": failures_json(info)} if info.failed_attempts else kept
+
+
+def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
+    yield "descriptor", info.descriptor
+    yield "state", info.state.name
+    yield "attempts left", f"{info.attempts_remaining} of {info.attempts_allowed}"
+    yield "created", moment(info.created_at_ms)
+    yield "run after", moment(info.run_after_ms)
+    yield "updated", moment(info.updated_at_ms)
+    yield "claim", visible(info.claim or "-")
+    if info.progress:
+        yield "progress", progress_text(info.progress)
+    if info.policy:
+        yield "policy", policy_text(info.policy)
+    yield "status", visible(info.remark.strip() or "-")
+    if body and info.body is not None:
+        yield "body", body_text(info.body)
+
+
+def _table() -> Table:
+    return Table(["DESCRIPTOR", "STATE", "ATTEMPTS LEFT", "CREATED", "RUN AFTER", "UPDATED", "STATUS"])
+
+
+def _row(info: JobInfo) -> list[str]:
+    return [
+        info.descriptor,
+        info.state.name,
+        f"{info.attempts_remaining} of {info.attempts_allowed}",
+        moment(info.created_at_ms),
+        moment(info.run_after_ms),
+        moment(info.updated_at_ms),
+        status_line(info),
+    ]
+
+
+@command(
+    "scan",
+    examples="""
+    pinlater scan email --state failed
+    pinlater scan email --state pending --future --all --json
+    pinlater scan email --state failed --error SMTPException --newer-than 1h
+    pinlater scan email --regex 'user_id": *42\\b'
+    """,
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.option(
+    "--state",
+    type=parse_state,
+    metavar=STATES,
+    shell_complete=complete_states,
+    default="pending",
+    help="State of the jobs.  [default: pending]",
+)
+@with_filter
+@click.option("--future", is_flag=True, help="Of pending: jobs that are not due yet, instead of those due.")
+@click.option("--regex", help="Only jobs with a match in their body; the server looks for it.")
+@click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show at most so many.")
+@click.option("--all", "everything", is_flag=True, help="Show all, however many there are.")
+@click.pass_obj
+def scan(
+    session: Session,
+    /,
+    *,
+    queue: str,
+    state: JobState,
+    which: Filter,
+    future: bool,
+    regex: str | None,
+    limit: int,
+    everything: bool,
+) -> None:
+    """List the jobs of a queue in one state.
+
+    Those due latest come first. With --where and the like, the jobs are looked through here until there are enough.
+    """
+    if future and state is not JobState.PENDING:
+        raise click.UsageError("--future is about pending jobs; only these can be due later.")
+    wanted = Wanted(queue, state, which, future, regex)
+    page_size = max(1, min(limit, _PAGE_SIZE)) if which.is_for_server and not everything else _PAGE_SIZE
+    with session.client() as client:
+        jobs = wanted.all(client, page_size)
+        _print_scan(session, jobs if everything else itertools.islice(jobs, limit))
+
+
+def _print_scan(session: Session, jobs: Iterable[JobInfo]) -> None:
+    if session.as_json:
+        for info in jobs:
+            print_json(job_json(info))
+        return
+    table = _table()
+    rows = (_row(info) for info in jobs)
+    while page := list(itertools.islice(rows, _PAGE_SIZE)):
+        table.print(page)

@@ -1,0 +1,111 @@
+"""``pinlater pause``, ``resume`` and ``limit``: what holds a queue's jobs back."""
+
+from __future__ import annotations
+
+import click
+
+from pinlater.cli.command import Session, command
+from pinlater.cli.completion import complete_queues
+from pinlater.cli.output import Table, print_json
+from pinlater.errors import QueueNotFound
+from pinlater.model.records import QueueSettings
+
+
+@command(
+    "pause",
+    examples="""
+    pinlater pause email
+    pinlater pause email reports --json
+    """,
+)
+@click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
+@click.pass_obj
+def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
+    """Hand out no more jobs of some queues.
+
+    Jobs that run go on, and enqueues are taken as ever. All servers of the store heed it within a second. It lasts
+    until "pinlater resume", over restarts, too. Shows what holds the queues back then.
+    """
+    _change(session, queues, paused=True)
+
+
+@command(
+    "resume",
+    examples="""
+    pinlater resume email
+    pinlater resume email reports
+    """,
+)
+@click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
+@click.pass_obj
+def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
+    """Hand out jobs of paused queues again.
+
+    Limits of the queues stay as they are. A queue that is paused by the server's file of rate limits stays paused;
+    the last column of what is shown says so.
+    """
+    _change(session, queues, paused=False)
+
+
+@command(
+    "limit",
+    examples="""
+    pinlater limit
+    pinlater limit email --rate 50 --running 10
+    pinlater limit email --rate 0
+    """,
+)
+@click.argument("queue", required=False, shell_complete=complete_queues)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0),
+    metavar="JOBS",
+    help="Most jobs a second, of all servers together; 0: no limit.",
+)
+@click.option("--running", type=click.IntRange(min=0), metavar="JOBS", help="Most jobs at once; 0 for no limit.")
+@click.pass_obj
+def limit(session: Session, /, *, queue: str | None, rate: float | None, running: int | None) -> None:
+    """Limit a queue, or show what limits there are.
+
+    Limits are those of all servers and workers together; they stay until they are changed. Without options, it shows
+    what holds a queue back, or each queue.
+    """
+    if queue is None and (rate is not None or running is not None):
+        raise click.UsageError("Say which queue is to be limited.")
+    if rate is not None or running is not None:
+        _change(session, [str(queue)], jobs_per_second=rate, max_running=running)
+        return
+    with session.client() as client:
+        settings = client.queue_settings()
+    if queue is not None and queue not in settings:
+        raise QueueNotFound(f"there is no queue {queue!r}")
+    _print(session, settings if queue is None else {queue: settings[queue]})
+
+
+def _change(
+    session: Session,
+    queues: tuple[str, ...] | list[str],
+    *,
+    paused: bool | None = None,
+    jobs_per_second: float | None = None,
+    max_running: int | None = None,
+) -> None:
+    with session.client() as client:
+        for queue in queues:
+            client.change_queue(queue, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running)
+        settings = client.queue_settings()
+    _print(session, {queue: settings[queue] for queue in queues if queue in settings})
+
+
+def _print(session: Session, settings: dict[str, QueueSettings]) -> None:
+    if session.as_json:
+        print_json({queue: one._asdict() for queue, one in sorted(settings.items())})
+        return
+    rows = [[queue, *_row(one)] for queue, one in sorted(settings.items())]
+    Table(["QUEUE", "STATE", "JOBS/S", "AT ONCE", "SET BY"], numbers=[2, 3]).print(rows)
+
+
+def _row(one: QueueSettings) -> list[str]:
+    rate = "-" if one.jobs_per_second is None else f"{one.jobs_per_second:g}"
+    most = "-" if one.max_running is None else str(one.max_running)
+    return ["paused" if one.is_paused else "open", rate, most, "server's file" if one.is_from_file else "store"]

@@ -1,0 +1,171 @@
+"""How results look: aligned tables for people, JSON for programs, bytes made harmless for terminals."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinlater.logs import utc_text
+
+if TYPE_CHECKING:
+    from pinlater.model.body_metadata import Progress
+    from pinlater.model.policy import Policy
+    from pinlater.model.records import JobInfo
+
+_BAR_WIDTH = 20
+_GAP = "  "
+
+
+def visible(text: str) -> str:
+    """Return text on one line without anything that would steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+
+
+def _escape(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def body_text(body: bytes | None) -> str:
+    """Return a body for people: UTF-8 as it is, other bytes in hexadecimal escapes."""
+    if body is None:
+        return ""
+    try:
+        return visible(body.decode("utf-8"))
+    except UnicodeDecodeError:
+        return visible(body.decode("utf-8", "backslashreplace"))
+
+
+def body_json(body: bytes | None) -> dict[str, str]:
+    """Return a body for programs: ``body`` as text, or else ``body_base64``."""
+    if body is None:
+        return {}
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode("ascii")}
+
+
+def moment(epoch_ms: int | None) -> str:
+    """Return a moment as logs show it, in UTC; ``-`` for none."""
+    if not epoch_ms:
+        return "-"
+    try:
+        return utc_text(epoch_ms / 1000)
+    except (ValueError, OverflowError, OSError):
+        return f"{epoch_ms} ms"
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in the unit that fits it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def job_json(info: JobInfo) -> dict[str, Any]:
+    """Return a job for programs; times stay epoch milliseconds."""
+    fields = info._asdict()
+    body = fields.pop("body")
+    return {**fields, "state": info.state.name, **body_json(body)}
+
+
+def progress_json(progress: Progress) -> dict[str, Any]:
+    """Return how far a job is, for programs."""
+    return {"done": progress.done, "total": progress.total, "note": progress.note}
+
+
+def policy_json(policy: Policy) -> dict[str, Any]:
+    """Return what an enqueue said of a job's attempts, for programs."""
+    import msgspec
+
+    found: dict[str, Any] = msgspec.to_builtins(policy)
+    return found
+
+
+def progress_text(progress: Progress) -> str:
+    """Return how far a job is, for people: a bar, percent and numbers as far as they are known, and the note."""
+    fraction = progress.fraction
+    if fraction is None:
+        text = f"{progress.done:,.12g}"
+    else:
+        filled = int(fraction * _BAR_WIDTH)
+        bar = "#" * filled + "-" * (_BAR_WIDTH - filled)
+        text = f"[{bar}] {int(fraction * 100)}% ({progress.done:,.12g} of {progress.total:,.12g})"
+    return f"{text}  {visible(progress.note)}".rstrip()
+
+
+def some_jobs(number: int) -> str:
+    """Return a number of jobs in words."""
+    return "1 job" if number == 1 else f"{number} jobs"
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on one line, in ASCII, so that it steers no terminal either."""
+    click.echo(json.dumps(value))
+
+
+def print_bytes(data: bytes) -> None:
+    """Print bytes as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[str]:
+    """Return rows as lines, in columns; those at the positions of ``numbers`` are aligned to the right."""
+    right = frozenset(numbers)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        _GAP.join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+class Table:
+    """Aligned columns; the last one is as long as it is.
+
+    Args:
+        headers: names of the columns.
+        numbers: positions of the columns that hold numbers, which are aligned to the right.
+    """
+
+    def __init__(self, headers: Sequence[str], numbers: Iterable[int] = ()) -> None:
+        self._headers = headers
+        self._numbers = frozenset(numbers)
+        self._widths: list[int] | None = None
+
+    def print(self, rows: Sequence[Sequence[str]]) -> None:
+        """Print some rows, with the headers in front the first time; their widths then stay."""
+        if self._widths is None:
+            lines = [self._headers, *rows]
+            self._widths = [max(len(line[column]) for line in lines) for column in range(len(self._headers))]
+            self._print_line(self._headers)
+        for row in rows:
+            self._print_line(row)
+
+    def _print_line(self, cells: Sequence[str]) -> None:
+        assert self._widths is not None
+        padded = [
+            cell.rjust(width) if column in self._numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(cells, self._widths, strict=True))
+        ]
+        click.echo(_GAP.join(padded).rstrip())
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print one thing, a field a line."""
+    fields = list(fields)
+    width = max((len(name) for name, _ in fields), default=0)
+    for name, value in fields:
+        click.echo(f"{name.ljust(width)}{_GAP}{value}".rstrip())

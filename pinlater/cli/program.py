@@ -1,0 +1,188 @@
+"""The ``pinlater`` program: its commands, and one line and an exit status for every error."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from pinlater import __version__
+from pinlater.cli import (
+    by_descriptor,
+    claims,
+    completion,
+    delete,
+    enqueue,
+    inspection,
+    limits,
+    load,
+    migrate,
+    move,
+    periodic,
+    queues,
+    retry,
+    tail,
+    top,
+    workers,
+)
+from pinlater.cli.command import Group, Session
+from pinlater.cli.original_options import is_original, translate
+from pinlater.cli.suggestions import near_queues
+from pinlater.errors import (
+    EXIT_CONFIG,
+    EXIT_UNAVAILABLE,
+    CallError,
+    CallTimeout,
+    ConfigError,
+    NotConnected,
+    PinLaterError,
+    QueueNotFound,
+    ServerUnavailable,
+    ServiceError,
+)
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+_EXIT_INTERRUPTED = 130
+_EXIT_BROKEN_PIPE = 141
+
+
+@click.group(
+    cls=Group,
+    examples="""
+    pinlater create-queue email
+    pinlater enqueue email '{"job": "SendWelcomeEmail", "user_id": 42}'
+    pinlater count email
+    pinlater scan email --state failed --server queue1.example.com:9010
+    """,
+)
+@click.version_option(__version__, prog_name="pinlater")
+def tool() -> None:
+    """Look into PinLater's queues, and put jobs in or take them out.
+
+    Servers are named by --server, or PINLATER_SERVERS in the environment, or else are expected on this machine.
+    Results go to stdout, messages to stderr.
+
+    Every command explains itself: pinlater COMMAND --help. With --json, each prints JSON: one document, or one a line
+    where jobs are listed.
+
+    Exit status: 0 done; 1 the server refused, there is no such queue or job, or the answer was no; 2 wrong usage; 69
+    no server could be reached, or it did not answer in time; 78 wrong configuration; 130 interrupted; 141 the reader
+    of the output has gone.
+    """
+
+
+for _command in (
+    queues.create_queue,
+    queues.create_queues,
+    queues.delete_queue,
+    queues.queues,
+    queues.count,
+    top.top,
+    tail.tail,
+    workers.workers,
+    periodic.periodic,
+    enqueue.enqueue,
+    claims.dequeue,
+    claims.ack,
+    inspection.lookup,
+    inspection.scan,
+    by_descriptor.cancel,
+    by_descriptor.run_now,
+    retry.retry_failed,
+    delete.delete_jobs,
+    move.move_jobs,
+    limits.pause,
+    limits.resume,
+    limits.limit,
+    migrate.migrate_queue,
+    queues.hash_admin_password,
+    load.load,
+    completion.completion,
+):
+    tool.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and exit with its status."""
+    if "_PINLATER_COMPLETE" in os.environ:  # the shell asks what could come next
+        tool.main(prog_name="pinlater")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(words or ["--help"]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return the exit status. Errors become one line on stderr."""
+    session = Session()
+    try:
+        words = _ours(arguments)
+        # Not tool.main: it would make a closed pipe an exit status of 1, which here means a refusal.
+        with tool.make_context("pinlater", words) as context:
+            session = context.ensure_object(Session)
+            status = tool.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as end:  # after --help and --version
+        return end.exit_code
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _EXIT_BROKEN_PIPE
+    except (click.Abort, KeyboardInterrupt) as end:
+        click.echo(f"pinlater: interrupted{_notes(end)}", err=True)
+        return _EXIT_INTERRUPTED
+    except (click.ClickException, PinLaterError, ValueError, OSError) as error:
+        near = near_queues(session, str(error)) if isinstance(error, QueueNotFound) else []
+        text, exit_status = describe(error, near)
+        click.echo(f"pinlater: {' '.join(text.split())}", err=True)
+        return exit_status
+    return status if isinstance(status, int) else 0
+
+
+def _ours(arguments: Sequence[str]) -> list[str]:
+    """Return the words of our command; if they were given as the original tool takes them, say what ours are."""
+    if not is_original(arguments):
+        return list(arguments)
+    words = translate(arguments)
+    click.echo(f"pinlater: --mode is of the original tool; this is now: pinlater {shlex.join(words)}", err=True)
+    return words
+
+
+def describe(error: Exception, near: Sequence[str] = ()) -> tuple[str, int]:
+    """Return what to say of an error, and the exit status; ``near`` are queues whose names come near a wrong one."""
+    notes = _notes(error)
+    match error:
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx else "pinlater"
+            return f"{error.format_message()} See {path} --help.", EXIT_USAGE
+        case click.ClickException():
+            return error.format_message(), error.exit_code
+        case ConfigError():
+            return str(error), EXIT_CONFIG
+        case QueueNotFound() if near:
+            return f"{str(error).partition(';')[0]}; did you mean {' or '.join(near)}?{notes}", EXIT_REFUSED
+        case QueueNotFound():
+            hint = "" if "create-queue" in str(error) else "; create it with: pinlater create-queue NAME"
+            return f"{error}{hint}{notes}", EXIT_REFUSED
+        case ServiceError():
+            return f"the server refused: {error} ({error.code_name}){notes}", EXIT_REFUSED
+        case CallTimeout():
+            return f"{error}; give it longer with --timeout{notes}", EXIT_UNAVAILABLE
+        case ServerUnavailable():
+            reasons = error.reasons if isinstance(error, NotConnected) else error
+            return (
+                f"cannot reach {reasons}; is pinlater-server running? "
+                f"choose another with --server or PINLATER_SERVERS{notes}"
+            ), EXIT_UNAVAILABLE
+        case CallError():
+            return f"{error}{notes}", EXIT_UNAVAILABLE
+        case ValueError():
+            return str(error), EXIT_USAGE
+        case _:
+            return f"{error}{notes}", EXIT_REFUSED
+
+
+def _notes(error: BaseException) -> str:
+    return "".join(f"; {note}" for note in getattr(error, "__notes__", ()))

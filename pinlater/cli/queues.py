@@ -1,0 +1,216 @@
+"""Commands about queues: create, delete, list, count; and the admin password."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from pinlater.cli.command import PRIORITY, STATES, Session, command, parse_state
+from pinlater.cli.completion import complete_queues, complete_states
+from pinlater.cli.output import Table, print_json
+from pinlater.model.state import JobState
+
+PASSWORD_KEY = "PINLATER_ADMIN_PASSWORD"  # noqa: S105 - the name of a variable
+
+
+@command(
+    "create-queue",
+    examples="""
+    pinlater create-queue email
+    pinlater create-queue email_bulk --server queue1.example.com:9010
+    """,
+)
+@click.argument("queue")
+@click.pass_obj
+def create_queue(session: Session, /, *, queue: str) -> None:
+    """Create a queue; it is no error if it is there.
+
+    A name has letters, digits and underscores, at most 58. Jobs can be enqueued at once, on all servers of the store;
+    prints nothing.
+    """
+    with session.client() as client:
+        client.create_queue(queue)
+    if session.as_json:
+        print_json({"created": queue})
+
+
+@command(
+    "create-queues",
+    examples="""
+    pinlater create-queues my_project.jobs
+    pinlater create-queues mail/jobs.py --server queue1.example.com:9010
+    """,
+)
+@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.pass_obj
+def create_queues(session: Session, /, *, modules: tuple[str, ...]) -> None:
+    """Create the queues of the job classes in some modules.
+
+    Queues that are there stay as they are. MODULE is what pinlater-worker takes: a module, a package or the path of a
+    .py file. Prints the names of the queues. Only servers with QUEUE_AUTO_CREATE=false need it: others create a queue
+    with its first job.
+    """
+    from pinlater.jobs.loader import load_job_classes
+
+    names = sorted({kind.job_options.queue for kind in load_job_classes(modules)})
+    with session.client() as client:
+        for name in names:
+            client.create_queue(name)
+    if session.as_json:
+        print_json({"queues": names})
+    else:
+        click.echo("\n".join(names))
+
+
+@command(
+    "delete-queue",
+    examples="""
+    pinlater delete-queue email
+    pinlater delete-queue email --password-file /etc/pinlater/admin-password
+    """,
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.option("--password-file", type=click.Path(exists=True, dir_okay=False), help="File with the admin password.")
+@click.pass_obj
+def delete_queue(session: Session, /, *, queue: str, password_file: str | None) -> None:
+    """Delete a queue with all its jobs.
+
+    Needs the server's admin password: from --password-file, from PINLATER_ADMIN_PASSWORD in the environment, or
+    typed in. Prints nothing; a queue that is not there is no error, and a message says so.
+    """
+    password = _known_password(password_file)
+    if password is None:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"No admin password: use --password-file or {PASSWORD_KEY}.")
+        password = click.prompt(f"Admin password, to delete {queue} and all its jobs", hide_input=True, err=True)
+    with session.client() as client:
+        is_there = queue in client.queue_names()
+        client.delete_queue(queue, password)
+    if not is_there:
+        click.echo(f"there was no queue {queue}", err=True)
+    if session.as_json:
+        print_json({"deleted": queue})
+
+
+def _known_password(path: str | None) -> str | None:
+    """Return the password of a file (its first line) or of the environment."""
+    import os
+
+    if path is not None:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        if not lines or not lines[0]:
+            raise click.UsageError(f"The password file {path} is empty.")
+        return lines[0]
+    return os.environ.get(PASSWORD_KEY) or None
+
+
+@command(
+    "queues",
+    examples="""
+    pinlater queues
+    pinlater queues --json
+    """,
+)
+@click.pass_obj
+def queues(session: Session) -> None:
+    """List the queues, one a line.
+
+    They are in the order of the alphabet. With --json it is one list of names. "pinlater top --once" shows what is in
+    them.
+    """
+    with session.client() as client:
+        names = sorted(client.queue_names())
+    if session.as_json:
+        print_json(names)
+        return
+    for name in names:
+        click.echo(name)
+    if not names:
+        click.echo("there is no queue yet; make one: pinlater create-queue NAME", err=True)
+
+
+@command(
+    "count",
+    examples="""
+    pinlater count email
+    pinlater count email --state failed --priority 1
+    pinlater count email --state pending --future --regex 'user_id": *42\\b'
+    """,
+)
+@click.argument("queue", shell_complete=complete_queues)
+@click.option(
+    "--state",
+    type=parse_state,
+    metavar=STATES,
+    shell_complete=complete_states,
+    help="Print only the number of jobs in this state.",
+)
+@click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]")
+@click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of those due.")
+@click.option("--regex", help="Only jobs with a match in their body.")
+@click.pass_obj
+def count(
+    session: Session, /, *, queue: str, state: JobState | None, priority: int | None, future: bool, regex: str
+) -> None:
+    """Count the jobs of a queue, state by state.
+
+    With --state it is one number. SCHEDULED are the pending jobs that are not due yet. A server counts no further
+    than its COUNT_LIMIT for each priority.
+    """
+    if future and state is None:
+        state = JobState.PENDING
+    if future and state is not JobState.PENDING:
+        raise click.UsageError("--future is about pending jobs; only these can be due later.")
+    kinds = _all_kinds() if state is None else [("", state, future)]
+    with session.client() as client:
+        found = [
+            (name, client.count(queue, kind, priority=priority, future=later, body_regex=regex))
+            for name, kind, later in kinds
+        ]
+    if state is not None:
+        click.echo(found[0][1])
+    elif session.as_json:
+        print_json(dict(found))
+    else:
+        Table(["STATE", "JOBS"], numbers=[1]).print([[name, str(number)] for name, number in found])
+
+
+def _all_kinds() -> list[tuple[str, JobState, bool]]:
+    kinds = [(state.name, state, False) for state in JobState]
+    kinds.insert(1, ("SCHEDULED", JobState.PENDING, True))
+    return kinds
+
+
+@command(
+    "hash-password",
+    common=("as_json",),
+    examples="""
+    pinlater hash-password
+    pinlater hash-password --password-file admin-password
+    """,
+)
+@click.option("--password-file", type=click.Path(exists=True, dir_okay=False), help="Take the file's first line.")
+@click.pass_obj
+def hash_admin_password(session: Session, /, *, password_file: str | None) -> None:
+    """Print the hash of an admin password.
+
+    It is what a server keeps of the password, in its setting ADMIN_PASSWORD_HASH. The password is typed in twice, or
+    is the first line of --password-file or of a pipe.
+    """
+    from pinlater.model.password import hash_password
+
+    if password_file is not None:
+        password = _known_password(password_file) or ""
+    elif sys.stdin.isatty():
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise click.UsageError("An empty password protects nothing.")
+    hashed = hash_password(password)
+    if session.as_json:
+        print_json({"hash": hashed})
+    else:
+        click.echo(hashed)

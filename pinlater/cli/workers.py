@@ -1,0 +1,152 @@
+"""``pinlater workers``: who works, and on what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinlater.cli.command import Session, command
+from pinlater.cli.completion import complete_queues
+from pinlater.cli.output import Table, duration, moment, print_json, visible
+from pinlater.errors import ProtocolError, UnknownError
+from pinlater.model.descriptor import JobDescriptor
+
+if TYPE_CHECKING:
+    from pinlater.model.records import RunningJob, WorkerProcess, WorkerReport
+
+_HEADERS = ("HOST", "WORKER", "VERSION", "UP SINCE", "STATE", "POOL", "PROCESS", "MEMORY", "ENDED", "RUNS")
+_NUMBERS = (1, 6, 7, 8)
+
+_MOST_JOBS = 3
+
+
+@command(
+    "workers",
+    examples="""
+    pinlater workers
+    pinlater workers --queue email
+    pinlater workers --json
+    """,
+)
+@click.option("--queue", metavar="NAME", shell_complete=complete_queues, help="Only processes that take its jobs.")
+@click.pass_obj
+def workers(session: Session, /, *, queue: str | None) -> int:
+    """Show the workers: a line for each of their job processes.
+
+    WORKER is the process id of the whole worker, PROCESS that of a job process, ENDED how many jobs have ended in it.
+    RUNS is what it runs and for how long, the longest first. Workers say so themselves every few seconds; one that
+    died without a word is shown as silent for half a minute, then it is forgotten. Classes of jobs that a worker has
+    got within ten minutes and does not know are named below. Exit status 1 when there is no worker.
+    """
+    with session.client() as client:
+        try:
+            found = client.workers()
+        except ProtocolError as error:
+            error.add_note("a server of an earlier version keeps no reports of workers")
+            raise
+    shown = found if queue is None else list(_of_queue(found, queue))
+    if session.as_json:
+        print_json([_json(report) for report in shown])
+    elif shown:
+        now_ms = time.time() * 1000
+        Table(_HEADERS, _NUMBERS).print([row for report in shown for row in _rows(report, now_ms)])
+        for line in _unknown(found, queue, now_ms):
+            click.echo(line, err=True)
+    else:
+        click.echo(_nobody(queue, is_any=bool(found)), err=True)
+    return 0 if shown else 1
+
+
+def _nobody(queue: str | None, *, is_any: bool) -> str:
+    if is_any:
+        return f"no worker takes jobs of queue {queue}; pinlater workers shows them all"
+    return (
+        "no worker has reported; is one running? start it with: pinlater-worker MODULE "
+        "(workers of earlier versions do not report)"
+    )
+
+
+def _of_queue(reports: Sequence[WorkerReport], queue: str) -> Iterator[WorkerReport]:
+    """Yield the workers that have something to do with a queue, with just those of their processes."""
+    for report in reports:
+        processes = [process for process in report.processes if queue in process.queues or _runs(process, queue)]
+        if processes:
+            yield report._replace(processes=processes)
+
+
+def _runs(process: WorkerProcess, queue: str) -> bool:
+    return any(_queue_of(job) == queue for job in process.jobs)
+
+
+def _queue_of(job: RunningJob) -> str | None:
+    try:
+        return JobDescriptor.parse(job.descriptor).queue
+    except UnknownError:
+        return None
+
+
+def _rows(report: WorkerReport, now_ms: float) -> Iterator[list[str]]:
+    worker = [
+        visible(report.host),
+        _number(report.pid),
+        visible(report.version or "-"),
+        moment(report.started_ms),
+        _state(report, now_ms),
+    ]
+    for process in report.processes:
+        yield [*worker, *_process(process, now_ms)]
+    if not report.processes:
+        yield [*worker, *["-"] * (len(_HEADERS) - len(worker))]
+
+
+def _unknown(reports: Sequence[WorkerReport], queue: str | None, now_ms: float) -> Iterator[str]:
+    """Yield a line for each class that workers get jobs of and do not know."""
+    from pinlater.client.unknown_classes import unknown_classes
+
+    for jobs in unknown_classes(reports, queue):
+        ago = duration(max(now_ms - (jobs.last_ms or 0), 0) / 1000)
+        yield (
+            f"no worker knows it: class {visible(jobs.name)} in queue {visible(jobs.queue)}, "
+            f"given back {jobs.returned} times, the last time {ago} ago"
+        )
+
+
+def _state(report: WorkerReport, now_ms: float) -> str:
+    from pinlater.model.records import SILENT_SECONDS
+
+    silent_seconds = 0.0 if report.reported_ms is None else (now_ms - report.reported_ms) / 1000
+    if silent_seconds > SILENT_SECONDS:
+        return f"silent for {duration(silent_seconds)}"
+    return "draining" if report.is_draining else "up"
+
+
+def _process(process: WorkerProcess, now_ms: float) -> list[str]:
+    return [
+        visible(process.pool or "-"),
+        str(process.pid),
+        "-" if process.memory_bytes is None else f"{process.memory_bytes / 2**20:,.1f} MiB",
+        _number(process.ended, ","),
+        _jobs(process.jobs, now_ms) or "idle",
+    ]
+
+
+def _jobs(jobs: Sequence[RunningJob], now_ms: float) -> str:
+    longest = sorted(jobs, key=lambda job: job.since_ms)
+    texts = [
+        f"{visible(job.descriptor)} for {duration(max(now_ms - job.since_ms, 0) / 1000)}"
+        for job in longest[:_MOST_JOBS]
+    ]
+    more = len(longest) - _MOST_JOBS
+    return ", ".join([*texts, f"{more} more"] if more > 0 else texts)
+
+
+def _number(value: int | None, form: str = "") -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _json(report: WorkerReport) -> dict[str, Any]:
+    processes = [{**process._asdict(), "jobs": [job._asdict() for job in process.jobs]} for process in report.processes]
+    return {**report._asdict(), "processes": processes, "unknown": [jobs._asdict() for jobs in report.unknown]}

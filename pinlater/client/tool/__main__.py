@@ -1,5 +1,0 @@
-"""``python -m pinlater.client.tool``."""
-
-from pinlater.client.tool.program import main
-
-main()

@@ -1,0 +1,192 @@
+"""Jobs <-> bodies on the queue.
+
+A body is a JSON object: the record's fields, its class under ``"job"``, and what else is kept of the job, such as,
+of a workflow, what its steps returned::
+
+    {"job": "ImportCatalog", "url": "https://…", "$steps": {"download": "/tmp/catalog.csv"}}
+
+A queue fed by other programs may hold any bytes; a ``RawJob`` class takes them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import or_
+
+import msgspec
+
+from pinlater.errors import BodyInvalid, ConfigError
+from pinlater.jobs.field_types import check_fields
+from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
+from pinlater.jobs.job import Job, RawJob
+from pinlater.jobs.options import JobOptions
+from pinlater.model.body_metadata import Kept, with_kept
+from pinlater.model.policy import policy_in
+
+_encode = msgspec.json.encode
+
+
+class _Tag(msgspec.Struct):
+    job: str
+
+
+_tag_decoder = msgspec.json.Decoder(_Tag)
+
+
+def encode_body(job: Job, kept: Kept | None = None) -> bytes:
+    """Return the body of ``job``, with what is kept of it; a worker with the same class can read it.
+
+    Raises:
+        BodyInvalid: a field or result holds something that JSON cannot carry, or that does not fit its type.
+        ConfigError: the types of the class's fields cannot be read from JSON.
+        TypeError: it is a class.
+    """
+    kind = type(job)
+    read = _readers.get(kind)
+    if read is None:
+        if isinstance(job, type):
+            raise TypeError(f"{job.__name__} is a class of jobs; enqueue a job of it: {job.__name__}(...)")
+        if isinstance(job, RawJob):
+            return job.body
+        check_fields(kind)
+        read = _readers[kind] = msgspec.json.Decoder(kind).decode
+    try:
+        body = _encode(job)
+        if NULL in body and has_hidden_null(job, body):
+            refuse_non_finite(job)
+        read(body)
+        return body if kept is None else with_kept(body, kept)
+    except msgspec.ValidationError as error:
+        raise BodyInvalid(f"the job does not fit its class {job.job_options.name}: {_misfit(error)}") from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BodyInvalid(f"job {job.job_options.name} cannot be written as JSON: {error}") from error
+
+
+_readers: dict[type[Job], Callable[[bytes], Job]] = {}
+"""Class -> reads its bodies; a body is read once before it is sent, as the worker will read it."""
+
+
+def _misfit(error: msgspec.ValidationError) -> str:
+    """Return what does not fit, the field first: ``user_id: expected int, got str``."""
+    text, _, place = str(error).partition(" - at `$")
+    text = text.replace("`", "")
+    field = place.rstrip("`").lstrip(".")
+    return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
+
+
+def name_in(body: bytes) -> str | None:
+    """Return the name of the class that a body is for; None if it is no body of ours."""
+    try:
+        return _tag_decoder.decode(body).job
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+class JobCodec:
+    """Decodes the bodies of the job classes that a program knows.
+
+    Raises:
+        ConfigError: two classes share a name, a queue has a ``RawJob`` class beside others, or a field has a type that
+            JSON cannot carry.
+    """
+
+    def __init__(self, kinds: Iterable[type[Job]]) -> None:
+        self._kinds: dict[str, type[Job]] = {}
+        self._raw: dict[str, type[RawJob]] = {}
+        for kind in kinds:
+            self._add(kind)
+        typed = [kind for kind in self._kinds.values() if not issubclass(kind, RawJob)]
+        for kind in typed:
+            self._refuse_beside_raw(kind)
+            check_fields(kind)
+        self._decoder = msgspec.json.Decoder(reduce(or_, typed)) if typed else None
+
+    def _add(self, kind: type[Job]) -> None:
+        options = kind.job_options
+        twin = self._kinds.setdefault(options.name, kind)
+        if twin is not kind:
+            raise ConfigError(
+                f"two job classes are named {options.name!r}: {_where(twin)} and {_where(kind)}; "
+                f'give one of them another name: class {kind.__name__}(Job, name="…")'
+            )
+        if issubclass(kind, RawJob):
+            rival = self._raw.setdefault(options.queue, kind)
+            if rival is not kind:
+                raise ConfigError(
+                    f"queue {options.queue!r} has two raw job classes, {_where(rival)} and {_where(kind)}; "
+                    "a raw body does not say which one it is for, so give each a queue of its own"
+                )
+
+    def _refuse_beside_raw(self, kind: type[Job]) -> None:
+        raw = self._raw.get(kind.job_options.queue)
+        if raw is not None:
+            raise ConfigError(
+                f"queue {kind.job_options.queue!r} has the raw job class {_where(raw)}, which takes every body, also "
+                f"those of {_where(kind)}; give one of them a queue of its own"
+            )
+
+    @property
+    def kinds(self) -> list[type[Job]]:
+        """All classes."""
+        return list(self._kinds.values())
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues of all classes, sorted."""
+        return sorted({kind.job_options.queue for kind in self._kinds.values()})
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all classes, sorted."""
+        return sorted(self._kinds)
+
+    def kind_named(self, name: str | None) -> type[Job] | None:
+        """Return the class of that name; None if there is none."""
+        return None if name is None else self._kinds.get(name)
+
+    def decode(self, queue: str, body: bytes) -> Job:
+        """Return the job that a body of ``queue`` holds.
+
+        Raises:
+            BodyInvalid: it holds none of the known classes; the message says why and what to do.
+        """
+        raw = self._raw.get(queue)
+        if raw is not None:
+            return raw(body=body)
+        try:
+            if self._decoder is not None:
+                job: Job = self._decoder.decode(body)
+                return job
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BodyInvalid(self._why(queue, body, error)) from error
+        raise BodyInvalid(f"queue {queue!r} has a job, but this worker knows no job class for it")
+
+    def _why(self, queue: str, body: bytes, error: Exception) -> str:
+        name = name_in(body)
+        if name is None:
+            return (
+                f"queue {queue!r} has a body that is no job of ours ({error}); if another program writes it, "
+                "define a RawJob class for this queue"
+            )
+        if name not in self._kinds:
+            return (
+                f"no job class is named {name!r} here (known: {', '.join(self.names)}); load its module, too; or, "
+                f"if it was renamed, let it keep that name: class Renamed(Job, name={name!r})"
+            )
+        hint = "; give it a default if older jobs lack it" if "missing required field" in str(error) else ""
+        return f"the body of a {name} does not fit its class: {error}{hint}"
+
+
+def _where(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def options_of(job: Job, body: bytes) -> JobOptions:
+    """Return the options of a job: those of its class, and above them the policy in its body.
+
+    Raises:
+        BodyInvalid: see ``policy_in``.
+    """
+    policy = None if isinstance(job, RawJob) else policy_in(body)
+    return job.job_options if policy is None else job.job_options.with_policy(policy)

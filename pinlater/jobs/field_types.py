@@ -1,0 +1,54 @@
+"""The types of a job's fields: whether JSON can carry them to a worker, found out before a job is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from pinlater.errors import ConfigError
+from pinlater.jobs.job import Job
+
+_DECODED = (str, int, float, bool, list, dict, type(None))
+"""What JSON becomes without anybody's help: a field may also be of a class that is above one of these."""
+
+
+def check_fields(kind: type[Job]) -> None:
+    """Return if the fields of a job class can be read from JSON.
+
+    Raises:
+        ConfigError: they cannot; the message says which, and what to write instead.
+    """
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        for field in msgspec.inspect.type_info(kind).fields:  # type: ignore[attr-defined] # that of a Struct
+            for foreign in _foreign_in(field.type, set()):
+                raise ConfigError(
+                    f"job class {name}: JSON cannot carry its field {field.name}, a {foreign.__module__}."
+                    f"{foreign.__qualname__}; use text, numbers, lists, dicts, dates or dataclasses instead"
+                )
+        msgspec.json.Decoder(kind)
+    except NameError as error:
+        raise ConfigError(
+            f"job class {name}: a field has a type that is not there at run time: {error}; import it at the top of the "
+            "module, not under TYPE_CHECKING"
+        ) from error
+    except TypeError as error:
+        raise ConfigError(f"job class {name}: the types of its fields cannot be read from JSON: {error}") from error
+
+
+def _foreign_in(info: Any, seen: set[int]) -> Iterator[type]:
+    """Yield the classes in a type, however deep, that JSON knows nothing of; types may contain themselves."""
+    if id(info) in seen:
+        return
+    seen.add(id(info))
+    if isinstance(info, msgspec.inspect.CustomType):
+        if not any(issubclass(plain, info.cls) for plain in _DECODED):
+            yield info.cls
+    elif isinstance(info, tuple):
+        for each in info:
+            yield from _foreign_in(each, seen)
+    elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field):
+        for name in info.__struct_fields__:
+            yield from _foreign_in(getattr(info, name), seen)

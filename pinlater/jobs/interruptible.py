@@ -1,0 +1,118 @@
+"""A context whose word is final: what it has raised to end the attempt holds, whatever the job makes of it."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from threading import Lock, get_ident
+from types import TracebackType
+from typing import Self
+
+from pinlater.errors import JobInterrupted, interruption_in
+from pinlater.jobs.context import JobContext
+
+_lock = Lock()
+"""Of all contexts, since it is taken where an attempt ends, and never for long."""
+
+
+class InterruptibleContext(JobContext):
+    """A context that remembers how it has ended the attempt, and raises that again at every later call.
+
+    A job may swallow it: ``gather(..., return_exceptions=True)``, ``suppress(BaseException)``, ``return`` in a
+    ``finally``, a pool whose futures nobody asks.
+
+    Attributes:
+        thread: identifies the thread that runs the job.
+    """
+
+    thread: int
+    _strays = 0
+    """How often it raised in a thread of the job's own, outside of any step as far as anybody knows."""
+
+    def interrupt(self, why: JobInterrupted) -> JobInterrupted:
+        """End the attempt, and return ``why``, which is to be raised; something like it will be by every later call."""
+        self.note_interruption(why)
+        self._cut_steps()
+        return why
+
+    def note_interruption(self, why: JobInterrupted) -> None:
+        """Note that the attempt ends; of several sleeps the longest counts."""
+        with _lock:
+            if self.interruption is None or why.weight > self.interruption.weight:
+                self.interruption = why
+
+    def go_on(self) -> None:
+        """Return, unless the attempt was ended before."""
+        found = self.interruption
+        if found is not None:
+            self._cut_steps()
+            raise found.again() from found.__cause__
+
+    def _cut_steps(self) -> None:
+        """Note of the steps that surround this call that their functions cannot come to their end."""
+        run = StepRun.current(self)
+        if run is None and get_ident() != self.thread:
+            self._strays += 1  # of a pool, which may be one that a step has started
+        while run is not None:
+            run.is_cut, run = True, run.outer
+
+
+class StepRun:
+    """A step whose function runs; to be entered around that.
+
+    A step whose function was cut off by an interruption is not finished, even if the function returns as if nothing
+    had been, or raises something else: then the interruption is raised again.
+
+    Attributes:
+        outer: the step that this one is a part of.
+        is_cut: whether the context has raised an interruption within the function.
+    """
+
+    __slots__ = ("_context", "_strays", "_token", "is_cut", "outer")
+
+    _token: Token[StepRun | None]
+
+    def __init__(self, context: InterruptibleContext) -> None:
+        self._context = context
+        self.outer = StepRun.current(context)
+        self.is_cut = False
+        # A thread that cannot be told from those that a step has started may have been: rather once too often.
+        is_in_thread_of_job = get_ident() == context.thread
+        self._strays = context._strays if is_in_thread_of_job else None  # noqa: SLF001 - they are a pair
+
+    @staticmethod
+    def current(context: InterruptibleContext) -> StepRun | None:
+        """Return the innermost step that surrounds the caller."""
+        found = _running.get()
+        return found if found is not None and found._context is context else None  # noqa: SLF001
+
+    def __enter__(self) -> Self:
+        self._token = _running.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _running.reset(self._token)
+        if self._was_cut and (error is None or isinstance(error, Exception)):
+            self._context.go_on()
+
+    @property
+    def _was_cut(self) -> bool:
+        return self.is_cut or (self._strays is not None and self._strays != self._context._strays)  # noqa: SLF001
+
+
+_running: ContextVar[StepRun | None] = ContextVar("step that runs", default=None)
+
+
+def swallowed(context: JobContext, error: BaseException | None) -> JobInterrupted | None:
+    """Return the interruption that a job has swallowed, if it has.
+
+    Args:
+        context: of the attempt.
+        error: what the job has raised in its place; None: nothing.
+    """
+    found = context.interruption
+    if found is None or (error is not None and interruption_in(error) is not None):
+        return None
+    found.was_swallowed = True
+    return found

@@ -1,0 +1,205 @@
+"""Job classes: a job is a typed record whose fields are its arguments, and its body on the queue.
+
+The class's options stand in its header::
+
+    class SendWelcomeEmail(Job, queue="email", attempts=5, backoff=Exponential(first=2, cap=600)):
+        user_id: int
+
+        def run(self, context: JobContext) -> None: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+
+import msgspec
+
+from pinlater.jobs.options import JobOptions
+
+if TYPE_CHECKING:
+    from pinlater.jobs.context import JobContext
+
+_OPTION_NAMES = frozenset(JobOptions.__dataclass_fields__)
+_IMPOSSIBLE = {
+    "array_like": "a body is a JSON object, where steps and progress have their place",
+    "forbid_unknown_fields": "steps and progress are kept beside the fields; leave it out",
+    "tag": "it says which class a body is for; write name= instead",
+    "tag_field": "a body has its class under job",
+}
+"""Options of msgspec with which no worker could read a body, and why."""
+_STRUCT_OPTIONS = frozenset({*dir(msgspec.Struct.__struct_config__), "kw_only", "rename"})
+
+
+def _default_queue(name: str) -> str:
+    """``SendWelcomeEmail`` -> ``send_welcome_email``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
+    """Takes the job's options out of the class header; the rest is msgspec's."""
+
+    job_options: JobOptions
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **header: Any) -> Any:
+        options = {key: header.pop(key) for key in list(header) if key in _OPTION_NAMES}
+        is_root = not any(isinstance(base, _JobType) for base in bases)
+        _refuse(name, [option for option in _IMPOSSIBLE if header.get(option)])
+        if not is_root:
+            wire_name = options.setdefault("name", name)
+            header.setdefault("tag_field", "job")
+            header.setdefault("tag", wire_name)
+            header.setdefault("kw_only", True)
+        _check_names(name, header)
+        _check_fields(name, namespace)
+        if "__init__" in namespace:
+            raise TypeError(f"job class {name}: a job is a record; instead of __init__, write its fields: user_id: int")
+        try:
+            kind = super().__new__(mcls, name, bases, namespace, **header)
+        except TypeError as error:
+            raise TypeError(f"job class {name}: {error}") from None
+        if not is_root:
+            _check_body(kind)
+            _check_run(kind)
+            kind.job_options = _options_of(getattr(kind, "job_options", None), options)
+            if kind.job_options.schedule is not None:
+                _check_plantable(kind)
+        return kind
+
+
+def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
+    """Return if msgspec knows what is left of a class header.
+
+    Raises:
+        TypeError: it has an option that nobody knows.
+    """
+    for name in header.keys() - _STRUCT_OPTIONS:
+        near = get_close_matches(name, _OPTION_NAMES, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_OPTION_NAMES))}"
+        raise TypeError(f"job class {kind_name}: {name} is no option; {hint}")
+
+
+def _options_of(inherited: JobOptions | None, options: dict[str, Any]) -> JobOptions:
+    """Return the options of a class: its own, then those of the class that it inherits from.
+
+    Its name is its own. Its queue is inherited only if a class above it names one. A class is periodic only if it says
+    so itself: two classes with one schedule would do the work twice.
+    """
+    if inherited is None:
+        return JobOptions(**{"queue": _default_queue(options["name"]), **options})
+    if inherited.queue == _default_queue(inherited.name):
+        options.setdefault("queue", _default_queue(options["name"]))
+    return replace(inherited, **{"cron": None, "every": None, "timezone": "UTC", **options})
+
+
+def _check_fields(kind_name: str, namespace: Mapping[str, Any]) -> None:
+    """Return if what a class body assigns is a field, a method, or clearly meant to be neither.
+
+    Raises:
+        TypeError: a field is called as what says the class of a body, or a value has no annotation and would be lost.
+    """
+    annotated = namespace.get("__annotations__") or {}
+    if "job" in annotated:
+        raise TypeError(f"job class {kind_name}: a field cannot be called job, which names the class in the body")
+    for name, value in namespace.items():
+        is_plain = not (callable(value) or hasattr(type(value), "__get__") or isinstance(value, type))
+        if is_plain and name not in annotated and not name.startswith("_") and not name.isupper():
+            raise TypeError(
+                f"job class {kind_name}: {name} has no annotation, so it is no field; write "
+                f"{name}: {type(value).__name__} = {value!r:.60}, or {name}: ClassVar = … for what all jobs share"
+            )
+
+
+def _refuse(kind_name: str, options: Iterable[str]) -> None:
+    """Raise ``TypeError`` if there are such options, with the reason for the first."""
+    for option in options:
+        raise TypeError(f"job class {kind_name}: {option} is not possible: {_IMPOSSIBLE[option]}")
+
+
+def _check_body(kind: Any) -> None:
+    """Return if the body of a class has the form and the names that workers count on.
+
+    Raises:
+        TypeError: it has not, by an option of a class that it inherits from, or by the name of a field.
+    """
+    config = kind.__struct_config__
+    _refuse(kind.__name__, [option for option in ("array_like", "forbid_unknown_fields") if getattr(config, option)])
+    for name in kind.__struct_encode_fields__:
+        if name.startswith("$"):
+            raise TypeError(f"job class {kind.__name__}: a field cannot be {name!r} in the body; leave out the $")
+
+
+def _check_run(kind: Any) -> None:
+    """Return if ``run`` of a class can be called with a context, and does its work then.
+
+    Raises:
+        TypeError: it takes other arguments; or it is a generator, of which a call does nothing at all.
+    """
+    run = kind.run
+    if not inspect.isfunction(run):
+        return
+    if inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
+        raise TypeError(f"job class {kind.__name__}: run is a generator, which no call runs; leave out yield")
+    try:
+        inspect.signature(run, follow_wrapped=False).bind("self", "context")
+    except TypeError:
+        raise TypeError(
+            f"job class {kind.__name__}: run has to take self and context: def run(self, context)"
+        ) from None
+
+
+def _check_plantable(kind: Any) -> None:
+    """Return if workers can make the job of a periodic class by themselves.
+
+    Raises:
+        TypeError: they would not know what to put into its fields, or where to keep its schedule.
+    """
+    if issubclass(kind, RawJob):
+        raise TypeError(f"job {kind.__name__}: the body of a RawJob has no place for a schedule; use a Job")
+    fields, defaults = kind.__struct_fields__, kind.__struct_defaults__
+    padded = (msgspec.NODEFAULT,) * (len(fields) - len(defaults)) + defaults
+    bare = [name for name, default in zip(fields, padded, strict=True) if default is msgspec.NODEFAULT]
+    if bare:
+        raise TypeError(
+            f"job {kind.__name__}: it has a schedule, so workers make it without arguments; give a default to "
+            + ", ".join(bare)
+        )
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))  # for mypy: fields are named
+class Job(msgspec.Struct, kw_only=True, metaclass=_JobType):
+    """Base of all job classes.
+
+    The fields of a subclass are the job's arguments, in types that JSON can carry (msgspec checks them when
+    a body is decoded). Class options: see ``JobOptions``; the queue's name is made from the class name when
+    none is given.
+    """
+
+    job_options: ClassVar[JobOptions]
+
+    def run(self, context: JobContext) -> Any:  # noqa: ARG002 - for those who override it
+        """Do the work; ``async def`` is welcome, too.
+
+        Returning means success. Raising means that the attempt failed and, as long as attempts remain, that
+        the job runs again after the class's backoff. ``Retry``, ``Discard`` and ``give_up_on`` say otherwise.
+        """
+        raise TypeError(f"job class {type(self).__name__} does not define run(self, context)")
+
+
+class RawJob(Job):
+    """Base of job classes whose body is bytes of some other program's making, not our JSON.
+
+    A queue that is fed in another language has one such class, and no other: nothing in the body says
+    which class it is for.
+    """
+
+    body: bytes
+
+
+def is_concrete(kind: object) -> bool:
+    """Whether ``kind`` is a job class that defines ``run`` itself or inherits it from one that does."""
+    return isinstance(kind, type) and issubclass(kind, Job) and kind.run is not Job.run

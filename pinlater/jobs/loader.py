@@ -1,0 +1,256 @@
+"""Loading the modules that a worker, or the tool, was given, and finding job classes and middleware in them."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pinlater.errors import ConfigError
+from pinlater.jobs.body_codec import JobCodec
+from pinlater.jobs.job import Job, RawJob, is_concrete
+from pinlater.jobs.middleware import Middleware
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+
+class ModulesInvalid(ConfigError):
+    """Modules cannot be loaded; ``problems`` has a line for each reason."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+def load_job_classes(names: Sequence[str]) -> list[type[Job]]:
+    """Import modules, packages with all their modules, and ``.py`` files; return the job classes they define.
+
+    Args:
+        names: dotted names, looked up in the current directory, too, or paths of files.
+
+    Raises:
+        ModulesInvalid: some cannot be imported, all of them listed; or there is no job class.
+    """
+    _look_here()
+    problems: list[str] = []
+    loaded = [module for name in names for module in _load(name, problems)]
+    if problems:
+        raise ModulesInvalid(list(dict.fromkeys(problems)))
+    own = {module.__name__ for module in loaded}
+    kinds = list(dict.fromkeys(kind for module in loaded for kind in _kinds_in(module, own)))
+    if not kinds:
+        raise ModulesInvalid([_nothing_in(names, loaded)])
+    return kinds
+
+
+def _nothing_in(names: Sequence[str], loaded: Iterable[ModuleType]) -> str:
+    """Say that there is no job class, and why that may be."""
+    here = {module.__name__ for module in loaded}
+    bare = [
+        kind.__name__
+        for module in loaded
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Job) and kind.__module__ in here
+    ]
+    if bare:
+        return f"no job class in {', '.join(names)} can be run: define run(self, context) in {', '.join(bare)}"
+    hints = [hint for module in loaded if (hint := _shadow_of(module))]
+    return f"no job class in {', '.join(names)}; {hints[0] if hints else 'define one: class SendMail(Job): ...'}"
+
+
+def _shadow_of(module: ModuleType) -> str:
+    """Say that another module was found than the file of its name in the current folder; "" if it was not so."""
+    own = Path.cwd() / f"{module.__name__}.py"
+    found = getattr(module, "__file__", None)
+    if not own.is_file() or found == str(own):
+        return ""
+    return f"Python has a module {module.__name__} of its own ({found or 'built in'}); give {own} another name"
+
+
+def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:
+    """Return the codec of some classes.
+
+    Any queue may hold jobs of a typed class, since ``enqueue(job, queue=…)`` and ``pinlater move-jobs`` put them there.
+
+    Raises:
+        ConfigError: two classes share a name, or one of ``queues`` belongs to no class and all classes are raw, so
+            that no job of it could be decoded.
+    """
+    codec = JobCodec(kinds)
+    unknown = unnamed_queues(codec, queues)
+    if unknown and all(issubclass(kind, RawJob) for kind in kinds):
+        raise ConfigError(
+            f"no job class has the queue {', '.join(map(repr, unknown))}; there are {', '.join(codec.queues)}"
+        )
+    return codec
+
+
+def unnamed_queues(codec: JobCodec, queues: Iterable[str]) -> list[str]:
+    """Return those of some queues that no class names as its own."""
+    return [queue for queue in queues if queue not in codec.queues]
+
+
+def refuse_plain(kinds: Iterable[type[Job]], queues: Container[str]) -> None:
+    """Refuse classes that a worker with ``--concurrency`` would serve, though their ``run`` cannot be awaited.
+
+    Raises:
+        ConfigError: there are some.
+    """
+    options = (kind.job_options for kind in kinds if not inspect.iscoroutinefunction(kind.run))
+    plain = [f"{found.name} (queue {found.queue})" for found in options if found.queue in queues]
+    if plain:
+        raise ConfigError(
+            f"with --concurrency, all jobs share a thread, which a plain run would block: {', '.join(plain)}; "
+            "write async def run, use --threads instead, or start another worker for those queues (--queue)"
+        )
+
+
+def load_middleware(names: Sequence[str]) -> list[Middleware]:
+    """Return the middleware that texts such as ``my_project.surroundings:in_transaction`` name.
+
+    Raises:
+        ModulesInvalid: some cannot be had, all of them listed.
+    """
+    what = "a callable that takes a job and its context, and returns a context manager"
+    return _load_named("--middleware", names, what)
+
+
+def load_hooks(option: str, names: Sequence[str]) -> list[Callable[[], object]]:
+    """Return the functions that texts such as ``my_project.process:open_pool`` name, for an option.
+
+    Raises:
+        ModulesInvalid: some cannot be had, all of them listed.
+    """
+    return _load_named(option, names, "a function without arguments")
+
+
+def _load_named(option: str, names: Sequence[str], what: str) -> list[Any]:
+    _look_here()
+    problems: list[str] = []
+    found = [each for name in names if (each := _named(option, name, what, problems)) is not None]
+    if problems:
+        raise ModulesInvalid(problems)
+    return found
+
+
+def _look_here() -> None:
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - the entry is a string
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+
+
+def _named(option: str, text: str, what: str, problems: list[str]) -> Callable[..., object] | None:
+    """Return what ``MODULE:NAME`` names, which has to be callable, but no job class; or note what is wrong."""
+    place, _, name = text.rpartition(":")
+    if not (place and name.isidentifier()):
+        problems.append(f"{option} {text}: write MODULE:NAME, such as my_project.surroundings:in_transaction")
+        return None
+    module = _import(place, problems)
+    if module is None:
+        return None
+    value: Any = getattr(module, name, None)
+    if value is None:
+        problems.append(f"{option} {text}: {place} has no {name}; check its spelling")
+    elif not callable(value) or (isinstance(value, type) and issubclass(value, Job)):
+        problems.append(f"{option} {text}: this is no {option[2:]}, but {_kind_of(value)}; it has to be {what}")
+    else:
+        found: Callable[..., object] = value
+        return found
+    return None
+
+
+def _kind_of(value: object) -> str:
+    return "a job class" if isinstance(value, type) else f"of type {type(value).__name__}"
+
+
+def _load(name: str, problems: list[str]) -> Iterator[ModuleType]:
+    module = _import(name, problems)
+    if module is None:
+        return
+    yield module
+    for found in pkgutil.iter_modules(getattr(module, "__path__", []), module.__name__ + "."):
+        if not found.name.endswith(".__main__"):  # a program: importing it would run it
+            yield from _load(found.name, problems)
+
+
+def _import(name: str, problems: list[str]) -> ModuleType | None:
+    try:
+        return _import_file(Path(name)) if name.endswith(".py") else _import_name(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a module may raise anything, SystemExit included
+        problems.append(_problem(name, error))
+        return None
+
+
+def _import_name(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ImportError("this is no name of a module; write one such as my_project.jobs, or the path of a .py file")
+    return importlib.import_module(name)
+
+
+def _import_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    if spec is None or spec.loader is None or not path.is_file():
+        raise FileNotFoundError("there is no such file")
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path.resolve()):
+        return loaded
+    if loaded is not None:
+        raise ImportError(f"there is a module {path.stem} already; give the file another name")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _problem(name: str, error: BaseException) -> str:
+    """Return one line: where, what, and what to do if that is known."""
+    text = " ".join(str(error).split())
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{error.filename}:{error.lineno}"
+        text = str(error.msg)
+    else:
+        place = _place(error)
+    said = f"cannot load {name}: {place + ': ' if place else ''}{type(error).__name__}: {text}"
+    is_absent = isinstance(error, ModuleNotFoundError) and error.name == name
+    return said + _advice(name) if is_absent else said
+
+
+def _advice(name: str) -> str:
+    """Say what may have been meant by the name of a module that is not there."""
+    parent, _, last = name.rpartition(".")
+    if isinstance(getattr(sys.modules.get(parent), last, None), type):
+        return f"; name the module alone: {parent}"
+    here = Path.cwd()
+    near = difflib.get_close_matches(name, [path.stem for path in here.glob("*.py")])
+    return f"; did you mean {' or '.join(near)}?" if near else f"; it is neither in {here} nor installed"
+
+
+def _place(error: BaseException) -> str:
+    """Return file and line of the innermost call outside this package and the machinery of imports."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((_PACKAGE, importlib.__file__, "<"))  # "<": code that has no file
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _kinds_in(module: ModuleType, own: set[str]) -> Iterator[type[Job]]:
+    """Yield the job classes of a module: those it defines, and those in its ``__all__``.
+
+    Not all that it imports: a job may enqueue jobs that are for other workers to run.
+    """
+    offered = getattr(module, "__all__", ())
+    for name, value in vars(module).items():
+        if is_concrete(value) and (value.__module__ in own or name in offered):
+            yield value

@@ -1,0 +1,95 @@
+"""What surrounds the run of every job: one extension point, for logs, figures, connections, tenants.
+
+A middleware is called with the job and its context, and returns a context manager. A generator with
+``contextlib.contextmanager`` is the shortest way to write one::
+
+    from collections.abc import Iterator
+    from contextlib import contextmanager
+
+    from pinlater import Job, JobContext
+
+
+    @contextmanager
+    def in_transaction(job: Job, context: JobContext) -> Iterator[None]:
+        connection = pool.take()
+        try:
+            with connection.transaction():  # an exception comes through here, and rolls back
+                yield
+        finally:
+            pool.give_back(connection)
+
+``pinlater-worker my_jobs --middleware my_project.surroundings:in_transaction`` puts it around the jobs of a worker.
+
+What is before the ``yield`` runs before the job, what is after it when the job has succeeded. What ends the job in
+another way is raised at the ``yield``: the failure; ``Retry`` and ``Discard``; ``JobInterrupted`` and ``JobSleeps``
+when the job goes back to its queue, to be continued. A failure that is swallowed there is a success; that a job goes
+back cannot be swallowed. An exception of the middleware's own, before or after, is a failure of the attempt like one of
+the job.
+
+It is entered and left in the thread of a plain job and in the task of an ``async def`` one, so that context variables
+that it sets hold in the job. The class's time limits hold for both together. A middleware is shared by all jobs of a
+process, several of which may run at once: what it keeps of one job belongs into its local variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+from pinlater.errors import JobInterrupted, interruption_in
+from pinlater.jobs.context import JobContext
+from pinlater.jobs.interruptible import swallowed
+from pinlater.jobs.job import Job
+
+Middleware = Callable[[Job, JobContext], AbstractContextManager[object]]
+"""Surrounds one run of one job."""
+
+
+@contextmanager
+def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> Iterator[None]:
+    """Be inside of all ``middleware``, the first of which is the outermost.
+
+    Raises:
+        TypeError: one of them returned no context manager.
+    """
+    given_back: JobInterrupted | None = None
+    with ExitStack() as stack:
+        try:
+            for each in middleware:
+                stack.enter_context(_checked(each, each(job, context)))
+            with _upholding(context):
+                yield
+        except BaseException as error:
+            given_back = interruption_in(error)
+            raise
+    if given_back is not None:  # one has swallowed it: the job would be taken for done, though it is not
+        raise given_back
+
+
+@contextmanager
+def _upholding(context: JobContext) -> Iterator[None]:
+    """Raise what the job has swallowed of its context, so that no middleware takes the job for done."""
+    try:
+        yield
+    except BaseException as error:
+        if (why := swallowed(context, error)) is not None:
+            raise why from error
+        raise
+    if (why := swallowed(context, None)) is not None:
+        raise why
+
+
+async def run_within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> None:
+    """Run an ``async def`` job inside of all ``middleware``, in one task."""
+    with within(middleware, job, context):
+        await job.run(context)
+
+
+def _checked(middleware: Middleware, made: object) -> AbstractContextManager[object]:
+    if isinstance(made, AbstractContextManager):
+        return made
+    name = getattr(middleware, "__qualname__", repr(middleware))
+    raise TypeError(
+        f"middleware {name} returned {type(made).__name__}, which is no context manager; "
+        "decorate it with contextlib.contextmanager, and let it yield once"
+    )

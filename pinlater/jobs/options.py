@@ -1,0 +1,197 @@
+"""What a class header says about how the jobs of a class are queued and run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pinlater.errors import Discard, Retry
+from pinlater.model.backoff import DEFAULT_BACKOFF, Backoff
+from pinlater.model.policy import LONGEST_LIMIT_SECONDS, Policy
+
+if TYPE_CHECKING:
+    from pinlater.jobs.schedule import Schedule
+
+QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+"""What a queue may be called (wire contract §6.1)."""
+
+DEFAULT_ATTEMPTS = 20
+"""With the default backoff they last about a day, so that a job outlives an outage or a broken deployment."""
+
+_LONGEST_KEY = 200
+KILL_SLACK_SECONDS = 10.0
+"""How long after a limit a job is killed that did not heed it."""
+
+
+_SECONDS = ((int, float), "a number of seconds")
+_OPTION_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "queue": (str, "a text"),
+    "attempts": (int, "a whole number"),
+    "priority": (int, "a whole number"),
+    "heartbeat": _SECONDS,
+    "timeout": _SECONDS,
+    "kill_after": _SECONDS,
+    "stall_after": _SECONDS,
+    "give_up_after": _SECONDS,
+    "cron": (str, "a text"),
+    "every": _SECONDS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """The options of a job class; ``TypeError`` if one makes no sense.
+
+    Attributes:
+        name: name of the class on the wire; moving or renaming the Python class does not change it.
+        queue: queue that jobs of the class go to, unless an enqueue says otherwise.
+        attempts: attempts in all, the first included.
+        backoff: delay before the next attempt of a failed job.
+        priority: 1 is served first.
+        heartbeat: seconds between two checkpoints that are really sent; see ``JobContext.checkpoint``.
+        timeout: seconds after which ``JobTimeout`` is raised in a running job, in the thread that runs it. With
+            ``--threads`` a blocking call is not cut short, with ``--concurrency`` only what is awaited is.
+        kill_after: seconds after which the process of a running job is killed, whatever it does; unless given,
+            10 more than ``timeout``. Either way the attempt has failed.
+        stall_after: seconds without any sign of progress after which ``JobStalled`` is raised in a running job, as
+            ``JobTimeout`` is; 10 more, and its process is killed. Signs are the calls of its context: ``checkpoint``,
+            ``progress``, ``step``, each item of ``iterate``. The attempt has failed.
+        give_up_after: seconds from the enqueue after which no attempt begins any more, over all attempts, waits and
+            sleeps. A running job gets ``JobExpired`` then, as of ``timeout``; a failure that would be retried later is
+            final; a job that is handed out later is not run. Either way it becomes FAILED. Of a job that runs again
+            (``reschedule``, ``cron``, ``every``) it counts for each run, from the moment that the run was planned for.
+        give_up_on: exceptions that no further attempt would help: a job that raises one of them, or of their
+            subclasses, becomes FAILED whatever attempts remain. A ``Retry`` is retried all the same.
+        backoff_on: exceptions after which another backoff than ``backoff`` holds, for them and their subclasses:
+            ``backoff_on={RateLimited: Constant(60)}``. Of several classes, here and in ``give_up_on``, the nearest
+            one counts. A process that dies knows no exception; then it is ``backoff``.
+        cron: makes the class periodic: workers see to it that there is one job of it, which runs at the ticks of this
+            expression (minute, hour, day of the month, month, day of the week). One that somebody enqueues runs once,
+            beside it.
+        timezone: whose wall clock ``cron`` is about.
+        every: or seconds between two ticks, which are the whole multiples of it since 1970 (UTC).
+    """
+
+    name: str
+    queue: str
+    attempts: int = DEFAULT_ATTEMPTS
+    backoff: Backoff = DEFAULT_BACKOFF
+    priority: int = 1
+    heartbeat: float = 5.0
+    timeout: float | None = None
+    kill_after: float | None = None
+    stall_after: float | None = None
+    give_up_after: float | None = None
+    give_up_on: tuple[type[Exception], ...] = ()
+    backoff_on: Mapping[type[Exception], Backoff] = field(default_factory=dict)
+    cron: str | None = None
+    timezone: str = "UTC"
+    every: float | None = None
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        if not QUEUE_NAME.fullmatch(self.queue):
+            raise TypeError(f"job {self.name}: queue={self.queue!r} may only have letters, digits and underscore")
+        if self.attempts < 1:
+            raise TypeError(f"job {self.name}: attempts={self.attempts} counts the first one and must be at least 1")
+        if not 1 <= self.priority <= 127:
+            raise TypeError(f"job {self.name}: priority={self.priority} must be between 1 (served first) and 127")
+        if self.heartbeat < 0:
+            raise TypeError(f"job {self.name}: heartbeat={self.heartbeat} is in seconds and cannot be negative")
+        self._check_limits()
+        if not isinstance(self.give_up_on, tuple) or not all(map(_is_exception, self.give_up_on)):
+            raise TypeError(f"job {self.name}: give_up_on={self.give_up_on!r} must be a tuple of exception classes")
+        self._check_backoff_on()
+        self._check_schedule()
+
+    def _check_types(self) -> None:
+        for name, (types, words) in _OPTION_TYPES.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, types):
+                raise TypeError(f"job {self.name}: {name}={value!r} has to be {words}")
+        if not hasattr(self.backoff, "delay"):
+            raise TypeError(f"job {self.name}: backoff={self.backoff!r} has to be Constant, Linear or Exponential")
+
+    def _check_backoff_on(self) -> None:
+        if not isinstance(self.backoff_on, Mapping) or not all(
+            _is_exception(kind) and hasattr(backoff, "delay") for kind, backoff in self.backoff_on.items()
+        ):
+            raise TypeError(
+                f"job {self.name}: backoff_on={self.backoff_on!r} must be a dict: exception class -> backoff"
+            )
+        for kind in self.give_up_on:
+            if kind in self.backoff_on:
+                raise TypeError(f"job {self.name}: {kind.__name__} stands in give_up_on and in backoff_on; choose one")
+
+    def _check_schedule(self) -> None:
+        try:
+            schedule = self.schedule
+        except ValueError as error:
+            raise TypeError(f"job {self.name}: {error}") from None
+        if schedule is not None and len(f"{self.name} {schedule.text}") > _LONGEST_KEY:
+            raise TypeError(f"job {self.name}: its name and its schedule have more than {_LONGEST_KEY} characters")
+
+    def _check_limits(self) -> None:
+        for name in ("timeout", "kill_after", "stall_after", "give_up_after"):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
+                raise TypeError(f"job {self.name}: {name}={seconds} is in seconds, more than 0 and at most a year")
+        if self.timeout is not None and self.kill_after is not None and self.kill_after <= self.timeout:
+            raise TypeError(f"job {self.name}: kill_after={self.kill_after} must be more than timeout={self.timeout}")
+
+    def gives_up_on(self, error: BaseException) -> bool:
+        """Tell whether no further attempt follows one that raised ``error``, whatever attempts remain."""
+        if isinstance(error, Discard | Retry):
+            return isinstance(error, Discard)
+        return any(self._nearest(error) is kind for kind in self.give_up_on)
+
+    def backoff_after(self, error: BaseException) -> Backoff:
+        """Return the backoff after an attempt that raised ``error``."""
+        nearest = self._nearest(error)
+        return self.backoff if nearest is None else self.backoff_on.get(nearest, self.backoff)
+
+    def _nearest(self, error: BaseException) -> type[Exception] | None:
+        named = {*self.give_up_on, *self.backoff_on}
+        return next((kind for kind in type(error).__mro__ if kind in named), None)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """When jobs of the class run by themselves; None of an ordinary class."""
+        if self.cron is None and self.every is None and self.timezone == "UTC":
+            return None
+        from pinlater.jobs.schedule import schedule_of  # for those who have one: it brings time zones and cronsim along
+
+        return schedule_of(self.cron, self.every, self.timezone)
+
+    def with_policy(self, policy: Policy) -> JobOptions:
+        """Return the options as they hold for a job whose enqueue set a policy of its own."""
+        options = self
+        if policy.backoff is not None:
+            options = replace(options, backoff=policy.backoff)
+        if policy.timeout is not None:
+            kill_after = options.kill_after
+            is_later = kill_after is not None and kill_after > policy.timeout
+            options = replace(options, timeout=policy.timeout, kill_after=kill_after if is_later else None)
+        if policy.stall_after is not None:
+            options = replace(options, stall_after=policy.stall_after)
+        if policy.give_up_after is not None:
+            options = replace(options, give_up_after=policy.give_up_after)
+        return options
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the time of a run is limited."""
+        return not (self.timeout is self.kill_after is self.stall_after is self.give_up_after is None)
+
+    @property
+    def hard_seconds(self) -> float | None:
+        """Seconds after which a job's process is killed, however well it gets on; None: never."""
+        if self.kill_after is None and self.timeout is not None:
+            return self.timeout + KILL_SLACK_SECONDS
+        return self.kill_after
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Exception)

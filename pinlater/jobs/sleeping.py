@@ -1,0 +1,60 @@
+"""Sleeps that occupy no process: the job goes back to its queue, and goes on when it is woken."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from pinlater.errors import JobSleeps
+from pinlater.jobs.interruptible import InterruptibleContext
+
+_END_OF_TIME = 1e11
+"""Epoch seconds, of the year 5138."""
+
+
+def sleep_until(
+    context: InterruptibleContext,
+    sleeps: dict[str, int],
+    name: str,
+    moment: datetime | float,
+    save: Callable[[], object],
+) -> None:
+    """Return if that sleep is over; see ``JobContext.sleep_until``.
+
+    Args:
+        context: of the attempt.
+        sleeps: those that are over or about to begin, and the epoch milliseconds at which they end.
+        name: of this one.
+        moment: its end.
+        save: saves the record, before the sleep begins.
+
+    Raises:
+        JobSleeps: it begins.
+        JobInterrupted: the attempt was ended before.
+        ValueError: the moment is no number, or more than 3000 years away, such as one in milliseconds.
+    """
+    context.go_on()
+    if name in sleeps:  # a server hands the job out when it is due, so it need not be asked whose clock is right
+        return
+    wake_seconds = moment.timestamp() if isinstance(moment, datetime) else moment
+    if not wake_seconds < _END_OF_TIME:
+        raise ValueError(f"sleep_until({moment}) takes a datetime or epoch seconds; this is in the far future")
+    if wake_seconds <= time.time():
+        return
+    wake_ms = math.ceil(wake_seconds * 1000)
+    save()
+    sleeps[name] = wake_ms
+    raise context.interrupt(JobSleeps(wake_ms))
+
+
+def moment_after(seconds: float) -> float:
+    """Return the epoch seconds of a moment so many seconds from now.
+
+    Raises:
+        ValueError: ``seconds`` is negative, or no number.
+    """
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"sleep_for({seconds}) takes seconds; they cannot be negative or endless")
+    return time.time() + seconds

@@ -1,0 +1,170 @@
+"""The call that hands out jobs: which ones, for how long, and what its answer says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pinlater.errors import DequeueRateLimited, UnknownError
+from pinlater.protocol import messages as wire
+from pinlater.server.api import rules
+from pinlater.server.api.ack_call import AckCall
+from pinlater.server.api.calls import Answer
+from pinlater.server.api.offload import aside
+from pinlater.server.api.overload import Overload
+from pinlater.server.backends.claim_names import ClaimNames
+from pinlater.server.backends.records import Claim, ClaimedJob, covered
+from pinlater.server.backends.store import Backend
+from pinlater.server.broker import Broker, Caller
+from pinlater.server.broker.dequeue import DequeueOrder, HandedOut
+from pinlater.server.config.settings import Settings
+from pinlater.server.limits.stored_limits import StoredLimits
+from pinlater.server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+MAX_DEQUEUE_JOBS = 5000
+"""A dequeue is served up to this many jobs, whatever its limit."""
+
+
+class DequeueCall:
+    """Carries out dequeues, and the acks that come with them.
+
+    Args:
+        backend: the store.
+        broker: on top of it.
+        acks: carries out the acks.
+        limits: of queues, as the store keeps them.
+        overload: refuses dequeues when the store is behind.
+        settings: limits and defaults.
+        claims: makes claim descriptors.
+        metrics: told of what happens.
+        now_ms: the clock of the store.
+        max_bytes: of an answer.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        broker: Broker,
+        acks: AckCall,
+        limits: StoredLimits,
+        *,
+        overload: Overload,
+        settings: Settings,
+        claims: ClaimNames,
+        metrics: Metrics,
+        now_ms: Callable[[], int],
+        max_bytes: int,
+    ) -> None:
+        self._backend = backend
+        self._broker = broker
+        self._acks = acks
+        self._limits = limits
+        self._overload = overload
+        self._settings = settings
+        self._claims = claims
+        self._metrics = metrics
+        self._now_ms = now_ms
+        self._max_bytes = max_bytes
+
+    async def answer(self, arguments: Any, caller: Caller) -> Answer:
+        """Carry out the acks and claim jobs, both at once; return the jobs if both succeed."""
+        queue = arguments.request.queueName
+        acking = await self._acks.start(arguments.request.jobAckRequest, caller)
+        try:
+            found = await self._hand_out(arguments, caller)
+        except BaseException as error:
+            if isinstance(error, DequeueRateLimited):
+                self._metrics.dequeues_rate_limited.add(queue)
+            if acking is not None:
+                await asyncio.wait([acking])
+                acking.exception()  # the dequeue's own error is the one to answer
+            raise
+        if acking is not None:
+            try:
+                await acking
+            except Exception:  # also a refusal below the level of error codes
+                await self._broker.give_back(found)
+                raise
+        if found.claim is None:  # looking is not asking for work
+            return self._answer_of(found)
+        if found.jobs and found.is_overdue:
+            log.warning("jobs of queue %s are given back instead of handed out: their lease may have ended", queue)
+            await self._broker.give_back(found)
+            found = found._replace(jobs={})
+        self._metrics.dequeues.add(queue)
+        if not found.jobs:
+            self._metrics.empty_dequeues.add(queue)
+        return self._answer_of(found)
+
+    async def _hand_out(self, arguments: Any, caller: Caller) -> HandedOut:
+        """Check the request; claim jobs, or look at those that a dry run asks for."""
+        request = arguments.request
+        queue = request.queueName
+        others = request.otherQueueNames or ()
+        queues = await aside(len(others), rules.queues_of, queue, others)
+        if request.limit < 1:
+            raise UnknownError(f"a dequeue's limit has to be at least 1, not {request.limit}")
+        coverage = rules.any_of(request.coverage, 1.0)
+        if not 0.0 <= coverage <= 1.0:
+            raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
+        if not covered(coverage, self._backend.shards):
+            return HandedOut({})
+        self._overload.check_dequeue()
+        self._limits.check_known()
+        source, limit = arguments.context.source, min(request.limit, MAX_DEQUEUE_JOBS)
+        claims_bytes = limit * len(source.encode())  # each job comes with its claim
+        max_bytes = max(self._max_bytes - claims_bytes, 0)
+        if request.dryRun:
+            return HandedOut({queue: await self._broker.peek(queue, limit, max_bytes)})
+        lease_ms = self._lease_ms(request.claimTimeoutMillis)
+
+        def new_claim() -> Claim:
+            return Claim(self._claims.new(source), lease_ms, coverage)
+
+        wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
+        order = DequeueOrder(queues, limit, max_bytes, new_claim, wait_ms / 1000)
+        started = time.perf_counter()
+        found = await self._broker.dequeue(order, caller)
+        if wait_ms:
+            self._metrics.dequeue_wait_seconds.observe(queue, time.perf_counter() - started)
+        return found
+
+    def _lease_ms(self, asked_ms: int | None) -> int:
+        settings = self._settings
+        if not asked_ms or asked_ms < 0:
+            return int(settings.claim_timeout_seconds * 1000)
+        return min(asked_ms, int(settings.max_claim_timeout_seconds * 1000))
+
+    def _answer_of(self, found: HandedOut) -> Answer:
+        claim = None if found.claim is None else found.claim.descriptor
+        bodies: dict[str, bytes] = {}
+        metadata: dict[str, wire.PinLaterDequeueMetadata] = {}
+        new_metadata = wire.PinLaterDequeueMetadata
+        for queue, claimed in found.jobs.items():
+            self._count_handed_out(queue, claimed)
+            retries = 0
+            for descriptor, body, allowed, remaining, created_at_ms, run_after_ms in claimed:
+                retries += remaining < allowed
+                bodies[descriptor] = body
+                metadata[descriptor] = new_metadata(allowed, remaining, claim, created_at_ms, run_after_ms)
+            if retries:
+                self._metrics.retries_dequeued.add(queue, retries)
+        if not bodies:
+            return Answer(wire.PinLaterDequeueResponse(serverTimestampMillis=self._now_ms()))
+        undo = None if claim is None else partial(self._broker.give_back, found)
+        return Answer(wire.PinLaterDequeueResponse(bodies, metadata, self._now_ms()), undo)
+
+    def _count_handed_out(self, queue: str, claimed: list[ClaimedJob]) -> None:
+        if not claimed:
+            return
+        first, count, now = claimed[0], len(claimed), self._now_ms()
+        self._metrics.jobs_dequeued.add(queue, count)
+        self._metrics.dequeue_delay_ms.observe(queue, now - first.run_after_ms, count)
+        if first.attempts_remaining == first.attempts_allowed:
+            self._metrics.first_dequeue_delay_ms.observe(queue, now - first.created_at_ms, count)

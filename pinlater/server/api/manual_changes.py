@@ -1,0 +1,45 @@
+"""Calls by which somebody changes jobs by hand: another chance for failed ones, an earlier one for waiting ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.server.api import rules
+from pinlater.server.api.offload import aside
+from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.broker import Broker
+
+
+class ManualChanges:
+    """Carries out what is asked for.
+
+    Args:
+        broker: on top of the store.
+        priority_levels: priorities are 1 to this.
+    """
+
+    def __init__(self, broker: Broker, priority_levels: int) -> None:
+        self._broker = broker
+        self._priority_levels = priority_levels
+
+    async def retry_failed(self, arguments: Any, once: IdempotencyKey | None) -> int:
+        """Make failed jobs claimable, those that are named or the oldest; return how many."""
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        priority, attempts = rules.any_of(request.priority, 1), rules.any_of(request.attemptsToAllow, 1)
+        rules.check_priority(priority, self._priority_levels)
+        limit = rules.any_of(request.limit, 1000)
+        rules.check_limit(limit)
+        queue, run_after_ms = request.queueName, request.runAfterTimestampMillis
+        if request.jobDescriptors is not None:
+            names = request.jobDescriptors
+            jobs = await aside(len(names), rules.jobs_of, queue, names)
+            return await self._broker.retry_these(queue, jobs, attempts, run_after_ms, once=once)
+        return await self._broker.retry_failed(queue, priority, attempts, run_after_ms, limit, once=once)
+
+    async def run_now(self, arguments: Any, once: IdempotencyKey | None) -> int:
+        """Make pending jobs that are named due now; return how many."""
+        queue, names = arguments.request.queueName, arguments.request.jobDescriptors
+        rules.check_queue_name(queue)
+        jobs = await aside(len(names), rules.jobs_of, queue, names)
+        return await self._broker.run_now(queue, jobs, once=once)

@@ -1,0 +1,267 @@
+"""The rules of the calls that do not depend on the store: validation, limits, defaults, error codes, metrics."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from pinlater.errors import QueueNotFound, ServiceError, StaleClaims, UnknownError
+from pinlater.protocol import messages as wire
+from pinlater.protocol.codec import UNKNOWN_METHOD
+from pinlater.server.api import rules
+from pinlater.server.api.ack_call import AckCall
+from pinlater.server.api.admin_password import AdminPassword
+from pinlater.server.api.calls import Answer, CallRefused, missing, require
+from pinlater.server.api.dequeue_call import DequeueCall
+from pinlater.server.api.inspection import Inspection
+from pinlater.server.api.manual_changes import ManualChanges
+from pinlater.server.api.offload import aside
+from pinlater.server.api.overload import Overload
+from pinlater.server.api.queue_age import oldest_due
+from pinlater.server.api.worker_reports import WorkerReports
+from pinlater.server.backends.claim_names import ClaimNames
+from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.store import Backend
+from pinlater.server.broker import Broker, Caller
+from pinlater.server.config.settings import Settings
+from pinlater.server.limits.stored_limits import StoredLimits
+from pinlater.server.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_ANSWER_RESERVE_BYTES = 4096
+"""Of an answer, for what is not jobs."""
+
+
+class Service:
+    """Carries out calls.
+
+    Args:
+        backend: the store.
+        broker: on top of it.
+        limits: of queues, as the store keeps them.
+        overload: refuses what can wait when the store is behind.
+        settings: limits and defaults.
+        claims: makes claim descriptors.
+        metrics: told of what happens.
+        now_ms: the clock of the store.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        broker: Broker,
+        limits: StoredLimits,
+        *,
+        overload: Overload,
+        settings: Settings,
+        claims: ClaimNames,
+        metrics: Metrics,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._backend = backend
+        self._broker = broker
+        self._limits = limits
+        self._overload = overload
+        self._settings = settings
+        self._metrics = metrics
+        self._password = AdminPassword(settings.admin_password_hash)
+        max_bytes = settings.max_frame_bytes - _ANSWER_RESERVE_BYTES
+        inspection = Inspection(backend, settings.priority_levels, max_bytes)
+        acks = AckCall(broker, metrics)
+        dequeues = DequeueCall(
+            backend,
+            broker,
+            acks,
+            limits,
+            overload=overload,
+            settings=settings,
+            claims=claims,
+            metrics=metrics,
+            now_ms=now_ms,
+            max_bytes=max_bytes,
+        )
+        changes = ManualChanges(broker, settings.priority_levels)
+        self._calls = self._handlers(inspection, changes, WorkerReports(backend, max_bytes))
+        self._calls |= {"dequeueJobs": dequeues.answer, "ackDequeuedJobs": acks.answer}
+
+    def _handlers(
+        self, inspection: Inspection, changes: ManualChanges, reports: WorkerReports
+    ) -> dict[str, Callable[..., Awaitable[Answer]]]:
+        return {
+            "createQueue": self._create_queue,
+            "deleteQueue": self._delete_queue,
+            "enqueueJobs": self._enqueue,
+            "checkpointJobs": self._checkpoint,
+            "lookupJobs": _plain(inspection.lookup),
+            "getJobCount": _plain(inspection.count),
+            "getQueueNames": self._queue_names,
+            "scanJobs": _plain(inspection.scan),
+            "retryFailedJobs": partial(self._change, changes.retry_failed),
+            "runJobsNow": partial(self._change, changes.run_now),
+            "deleteJobs": partial(self._change, inspection.delete),
+            "releaseClaims": self._release_claims,
+            "importJobs": self._import_jobs,
+            "getQueueSettings": self._queue_settings,
+            "changeQueueSettings": self._change_queue_settings,
+            "reportWorker": _plain(reports.keep),
+            "getWorkers": _plain(reports.read),
+            "keepsResults": _plain(_answer_nothing),
+            "getOldestDueTimestamps": _plain(partial(oldest_due, self._backend)),
+        }
+
+    async def call(self, method: str, arguments: Any, caller: Caller) -> Answer:
+        """Carry out one call.
+
+        Raises:
+            ServiceError: the declared exception to answer with.
+            CallRefused: the Thrift-level exception to answer with.
+        """
+        handler = self._calls.get(method)
+        if handler is None:
+            raise CallRefused(UNKNOWN_METHOD, f"there is no method {method[:100]!r}")
+        started = time.perf_counter()
+        try:
+            require(arguments.context, "context")
+            rules.check_source(arguments.context.source)
+            if method in _WITH_REQUEST:
+                require(arguments.request, "request")
+            return await handler(arguments, caller)
+        except StaleClaims:  # an answer that was asked for, and no error
+            raise
+        except ServiceError as error:
+            self._metrics.errors.add((method, error.code_name))
+            raise
+        except CallRefused:
+            raise
+        except Exception as error:
+            self._metrics.errors.add((method, UnknownError.code_name))
+            log.exception("%s failed", method)
+            raise UnknownError(f"{method} failed in the server: {type(error).__name__}: {error}") from error
+        finally:
+            self._metrics.call_seconds.observe(method, time.perf_counter() - started)
+
+    def _once(self, arguments: Any) -> IdempotencyKey | None:
+        """Return the idempotency key of a call; None if it has none."""
+        return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
+
+    # Queues
+
+    async def _create_queue(self, arguments: Any, _: Caller) -> Answer:
+        if arguments.name is None:
+            raise missing("name")
+        rules.check_queue_name(arguments.name)
+        await self._backend.create_queue(arguments.name)
+        return Answer(None)
+
+    async def _delete_queue(self, arguments: Any, _: Caller) -> Answer:
+        await self._password.check(arguments.password)
+        if arguments.name is None:
+            raise missing("name")
+        rules.check_queue_name(arguments.name)
+        await self._broker.delete_queue(arguments.name)
+        await self._limits.refresh()
+        self._metrics.forget_queue(arguments.name)
+        return Answer(None)
+
+    async def _queue_names(self, _: Any, __: Caller) -> Answer:
+        return Answer(await self._backend.queue_names())
+
+    async def _queue_settings(self, _: Any, __: Caller) -> Answer:
+        found = await self._limits.in_force()
+        return Answer(
+            {queue: wire.PinLaterQueueSettings(*one.settings, one.is_from_file) for queue, one in found.items()}
+        )
+
+    async def _change_queue_settings(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        await self._limits.change(request.queueName, rules.queue_change(request))
+        return Answer(None)
+
+    # The life of jobs
+
+    async def _enqueue(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        queue = request.queueName
+        rules.check_queue_name(queue)
+        levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
+        jobs = await aside(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
+        once = self._once(arguments)
+        self._overload.check_enqueue()
+        descriptors = await self._with_queue(queue, lambda: self._broker.enqueue(queue, jobs, once=once))
+        if jobs:
+            self._metrics.jobs_enqueued.add(queue, len(jobs))
+            self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
+        return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
+
+    async def _import_jobs(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        queue = request.queueName
+        rules.check_queue_name(queue)
+        levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
+        jobs = await aside(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
+        once = self._once(arguments)
+        descriptors = await self._with_queue(queue, lambda: self._broker.import_jobs(queue, jobs, once=once))
+        if jobs:
+            self._metrics.jobs_imported.add(queue, len(jobs))
+        return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
+
+    async def _with_queue(self, queue: str, store: Callable[[], Awaitable[list[str]]]) -> list[str]:
+        """Store jobs; the first ones of a queue create it, unless the settings say otherwise."""
+        try:
+            return await store()
+        except QueueNotFound:
+            if not self._settings.queue_auto_create:
+                raise
+        await self._backend.create_queue(queue)
+        log.info("queue %s is created for its first jobs", queue)
+        return await store()
+
+    async def _checkpoint(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        source, max_body_bytes = arguments.context.source, self._settings.max_body_bytes
+        items = await aside(len(request.requests), rules.checkpoints, request.requests, source, max_body_bytes)
+        if items:
+            settled = await self._broker.checkpoint(request.queueName, items)
+            self._metrics.checkpoints.add(request.queueName, settled.changed)
+            self._metrics.checkpoint_noops.add(request.queueName, settled.stale)
+            if any(item.claim is not None for item in items):
+                self._metrics.stale_checkpoints.add(request.queueName, settled.stale)
+            if settled.lost and request.tellStale:
+                lost = [str(job) for job in settled.lost]
+                raise StaleClaims(f"{len(lost)} jobs are not held as the checkpoint says: {lost[0]}", lost)
+        return Answer(None)
+
+    async def _release_claims(self, arguments: Any, _: Caller) -> Answer:
+        request = arguments.request
+        rules.check_queue_name(request.queueName)
+        released = await self._broker.release(request.queueName, request.claimSource)
+        self._metrics.claims_released.add(request.queueName, released)
+        return Answer(released)
+
+    async def _change(
+        self, change: Callable[[Any, IdempotencyKey | None], Awaitable[int]], arguments: Any, _: Caller
+    ) -> Answer:
+        """Let somebody change jobs by hand, once, however often the call is sent."""
+        return Answer(await change(arguments, self._once(arguments)))
+
+
+def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Answer]]:
+    """Return a call whose answer nobody has to undo, whoever made it."""
+
+    async def call(arguments: Any, _: Caller) -> Answer:
+        return Answer(await handler(arguments))
+
+    return call
+
+
+async def _answer_nothing(_: Any) -> None:
+    """Answer ``keepsResults``: servers that keep none do not know the call."""
+
+
+_WITH_REQUEST = {method for method in wire.METHODS if hasattr(wire.arguments_of(method)(), "request")}

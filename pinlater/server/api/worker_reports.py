@@ -1,0 +1,136 @@
+"""What workers tell of themselves: checked, and kept in the store for as long as they say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from pinlater.errors import UnknownError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.guard import MalformedMessage
+from pinlater.protocol.messages import PinLaterWorker, PinLaterWorkerProcess
+from pinlater.server.api.calls import require
+from pinlater.server.api.concurrency_limit import Turnstile
+from pinlater.server.api.rules import check_queue_name
+from pinlater.server.backends.records import MAX_WORKER_ID_CHARACTERS, KeptReport
+from pinlater.server.backends.store import Backend
+
+log = logging.getLogger(__name__)
+
+MAX_REPORT_BYTES = 256 * 1024
+"""Of a worker, as it is kept."""
+
+MAX_KEEP_MS = 24 * 3600 * 1000
+
+_MAX_TEXT_CHARACTERS = 255
+"""Of a host, a version, the name of a pool."""
+
+_TIME_BYTES = 11
+"""What the time of a report adds to it in an answer."""
+
+_DECODED_AT_ONCE = 50
+"""Then the event loop sees to others."""
+
+_MOST_WAITING = 16
+"""Looks at the workers that wait for one to end, each of which may take as long as the slowest shard."""
+
+
+class WorkerReports:
+    """The calls of workers about themselves, and of those who look at them.
+
+    Args:
+        backend: the store.
+        max_bytes: of the reports in one answer.
+    """
+
+    def __init__(self, backend: Backend, max_bytes: int) -> None:
+        self._backend = backend
+        self._max_bytes = max_bytes
+        self._codec = Codec()
+        self._reading = Turnstile("a look at the workers", _MOST_WAITING)
+
+    async def keep(self, arguments: Any) -> None:
+        """Keep a report in the place of the worker's last one, or forget it.
+
+        Raises:
+            CallRefused, UnknownError, QueueNameInvalid, QueueNameTooLong: it says what cannot be, or too much.
+        """
+        request = arguments.request
+        worker, keep_ms = request.worker, request.keepMillis
+        _check_worker(worker)
+        if not 0 <= keep_ms <= MAX_KEEP_MS:
+            raise UnknownError(f"a report cannot be kept for {keep_ms} ms; use up to {MAX_KEEP_MS}, or 0 to forget it")
+        worker.reportedAtTimestampMillis = None
+        report = self._codec.encode_struct(worker) if keep_ms else b""
+        if len(report) > MAX_REPORT_BYTES:
+            raise UnknownError(
+                f"the report of worker {worker.workerId} has {len(report)} bytes, more than {MAX_REPORT_BYTES}; "
+                "leave out some of the running jobs"
+            )
+        await self._backend.keep_report(worker.workerId, report, keep_ms)
+
+    async def read(self, _: Any) -> list[PinLaterWorker]:
+        """Return the latest report of each worker, by host.
+
+        Raises:
+            NoHealthyShards: too many look already, or no shard answers.
+        """
+        async with self._reading.passed():  # large reports take many times their size when they are decoded
+            return await self._read_all()
+
+    async def _read_all(self) -> list[PinLaterWorker]:
+        kept = await self._backend.reports(self._max_bytes)
+        found: list[PinLaterWorker] = []
+        size = 0
+        for number, one in enumerate(kept, 1):
+            size += len(one.report) + _TIME_BYTES
+            if size > self._max_bytes:
+                break
+            found += self._read_one(one)
+            if not number % _DECODED_AT_ONCE:
+                await asyncio.sleep(0)
+        return sorted(found, key=lambda worker: (worker.host or "", worker.workerId or ""))
+
+    def _read_one(self, kept: KeptReport) -> Sequence[PinLaterWorker]:
+        try:
+            worker = self._codec.decode_struct(PinLaterWorker, kept.report)
+        except MalformedMessage as error:
+            log.warning("the store's report of worker %s cannot be read: %s", kept.worker_id, error)
+            return []
+        worker.reportedAtTimestampMillis = kept.reported_at_ms
+        return [worker]
+
+
+def _check_worker(worker: PinLaterWorker) -> None:
+    require(worker, "request.worker")
+    _check_text("workerId", worker.workerId, fewest=1, most=MAX_WORKER_ID_CHARACTERS)
+    _check_text("host", worker.host, fewest=1)
+    _check_text("version", worker.version)
+    _check_text("pythonVersion", worker.pythonVersion)
+    for process in worker.processes or ():
+        _check_process(process)
+    for jobs in worker.unknownJobs or ():
+        require(jobs, "request.worker.unknownJobs[]")
+        check_queue_name(jobs.queueName or "")
+        _check_text("className", jobs.className, fewest=1)
+
+
+def _check_process(process: PinLaterWorkerProcess) -> None:
+    require(process, "request.worker.processes[]")
+    _check_text("pool", process.pool)
+    for name in process.queueNames or ():
+        check_queue_name(name)
+    for job in process.runningJobs or ():
+        require(job, "request.worker.processes[].runningJobs[]")
+        JobDescriptor.parse(job.jobDescriptor or "")
+
+
+def _check_text(name: str, text: str | None, *, fewest: int = 0, most: int = _MAX_TEXT_CHARACTERS) -> None:
+    """Return if a text is absent or fit to be shown."""
+    if text is not None and not (fewest <= len(text) <= most and text.isprintable()):
+        raise UnknownError(
+            f"{name} {text[:100]!r} of a worker has {len(text)} characters; it takes {fewest} to {most}, all printable"
+        )

@@ -1,0 +1,142 @@
+"""Calls whose jobs name their shard: split by shard, made at once, put together again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from pinlater.errors import QueueNotFound, ServiceError, UnknownError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.records import Ack, Checkpoint, JobRecord, Settled
+from pinlater.server.backends.sharded.fan_out import Call
+from pinlater.server.backends.sharded.partial_failure import partly
+from pinlater.server.backends.sharded.shard import Shard
+from pinlater.server.backends.sharded.shard_registry import Roster
+
+_I = TypeVar("_I", Ack, Checkpoint)
+
+_NOTHING = Settled(0, 0)
+
+
+async def ack(roster: Roster, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    """Settle jobs wherever they are; a shard that fails does not keep the others from it.
+
+    Raises:
+        UnknownError: an ack names no shard that there is; the other acks were carried out.
+        ServiceError: of a shard; the other shards' acks were carried out.
+    """
+    done, failures = _by_shard(succeeded), _by_shard(failed)
+
+    def call_at(name: str) -> Call[Settled]:
+        return lambda shard: shard.ack_dequeued_jobs(queue, done.get(name, []), failures.get(name, []))
+
+    sizes = {name: len(done.get(name, ())) + len(failures.get(name, ())) for name in (*done, *failures)}
+    return await _settle(roster, call_at, sizes)
+
+
+async def checkpoint(roster: Roster, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    """Change claimed jobs wherever they are.
+
+    Raises:
+        UnknownError: a checkpoint names no shard that there is; nothing was changed.
+        ServiceError: of a shard; the other shards' checkpoints were carried out.
+    """
+    groups = _by_shard(checkpoints)
+    for name in groups:
+        roster.named(name)
+
+    def call_at(name: str) -> Call[Settled]:
+        return lambda shard: shard.checkpoint_jobs(queue, groups[name])
+
+    return await _settle(roster, call_at, {name: len(items) for name, items in groups.items()})
+
+
+async def lookup(roster: Roster, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+    """Return records in the order of ``jobs``.
+
+    Raises:
+        UnknownError: a descriptor names no shard that there is.
+        ShardConnectionFailed: a shard does not answer, so that nobody knows whether its jobs are there.
+    """
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, job in enumerate(jobs):
+        places[job.shard].append(place)
+    members = [roster.named(name) for name in places]
+
+    def call_at(name: str) -> Call[list[JobRecord | None]]:
+        own = [jobs[place] for place in places[name]]
+        return lambda shard: shard.lookup_jobs(own, include_body=include_body)
+
+    answers = await asyncio.gather(*(member.ask(call_at(member.name)) for member in members))
+    records: list[JobRecord | None] = [None] * len(jobs)
+    for own, found in zip(places.values(), answers, strict=True):
+        for place, record in zip(own, found, strict=True):
+            records[place] = record
+    return records
+
+
+async def count(
+    roster: Roster, jobs: Sequence[JobDescriptor], call: Callable[[Shard, list[JobDescriptor]], Awaitable[int]]
+) -> int:
+    """Sum what the jobs' shards say of them; without jobs, every shard is asked, lest a missing queue go unnoticed.
+
+    Raises:
+        UnknownError: a descriptor names no shard that there is; nothing was done.
+        ServiceError: of a shard; the other shards have done their part.
+    """
+    groups: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
+    for job in jobs:
+        groups[job.shard].append(job)
+    members = [roster.named(name) for name in groups] or roster.well()
+    results = await asyncio.gather(
+        *(member.ask(lambda shard: call(shard, groups[shard.name])) for member in members), return_exceptions=True
+    )
+    missing = [result for result in results if isinstance(result, QueueNotFound)]
+    done = sum(result for result in results if not isinstance(result, BaseException))
+    for error in results:
+        if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
+            if done and isinstance(error, ServiceError):
+                raise partly(error, f"{done} of the {len(jobs)} jobs were changed, on other shards") from error
+            raise error
+    return done
+
+
+def _by_shard(items: Iterable[_I]) -> dict[str, list[_I]]:
+    groups: defaultdict[str, list[_I]] = defaultdict(list)
+    for item in items:
+        groups[item.job.shard].append(item)
+    return groups
+
+
+async def _settle(roster: Roster, call_at: Callable[[str], Call[Settled]], sizes: Mapping[str, int]) -> Settled:
+    """Make the calls of the shards in ``sizes``, which says how many jobs each call is about."""
+
+    async def one(name: str) -> Settled:
+        return await roster.named(name).ask(call_at(name))
+
+    if len(sizes) == 1:
+        return await one(*sizes)
+    results = dict(zip(sizes, await asyncio.gather(*map(one, sizes), return_exceptions=True), strict=True))
+    missing = [result for result in results.values() if isinstance(result, QueueNotFound)]
+    if missing and len(missing) == len(results):
+        raise missing[0]
+    total = _NOTHING
+    error: BaseException | None = None
+    for name, result in results.items():
+        if isinstance(result, QueueNotFound):  # the queue came to be elsewhere, and never held a job there
+            total = _sum(total, Settled(0, sizes[name]))
+        elif isinstance(result, BaseException):
+            error = error if isinstance(error, UnknownError) else result
+        else:
+            total = _sum(total, result)
+    if error is not None:
+        raise error
+    return total
+
+
+def _sum(one: Settled, other: Settled) -> Settled:
+    dues = [due for due in (one.due_ms, other.due_ms) if due is not None]
+    changed, stale = one.changed + other.changed, one.stale + other.stale
+    return Settled(changed, stale, min(dues, default=None), one.lost + other.lost, one.failed + other.failed)

@@ -1,0 +1,182 @@
+"""Dequeues over several shards: the first priority of all shards before the second of any, and within limits."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
+from pinlater.server.backends.sharded import fan_out
+from pinlater.server.backends.sharded.accumulator import Gathered
+from pinlater.server.backends.sharded.due_priorities import Fronts, Seen
+from pinlater.server.backends.sharded.fan_out import ask_all, ask_in_turn, no_healthy_shards
+from pinlater.server.backends.sharded.limits import RoomToRun
+from pinlater.server.backends.sharded.queue_locks import AskOwner, QueueLocks
+from pinlater.server.backends.sharded.shard import Shard
+from pinlater.server.backends.sharded.shard_handle import Member
+from pinlater.server.backends.sharded.shard_registry import Roster
+from pinlater.server.log_rate_limit import Seldom
+
+log = logging.getLogger(__name__)
+log.addFilter(Seldom())
+
+_HELD = Dequeued([], None, has_more=False, is_held=True)
+
+
+class Wanted(NamedTuple):
+    """What a dequeue asks for; see ``Backend.dequeue_jobs``."""
+
+    queue: str
+    limit: int
+    claim: Claim
+    max_bytes: int
+    want_next_due: bool
+    max_running: int | None
+
+
+class Claiming:
+    """Claims jobs from shards.
+
+    Attributes:
+        fronts: which priorities the shards have due jobs of.
+
+    Args:
+        roster: the shards.
+        ask_owner: asks a shard about a queue, which it is given before, should only others have it.
+    """
+
+    def __init__(self, roster: Roster, ask_owner: AskOwner) -> None:
+        self._roster = roster
+        self.fronts = Fronts()
+        self._locks = QueueLocks(roster, ask_owner)
+
+    async def dequeue(self, wanted: Wanted) -> Dequeued:
+        """Claim jobs.
+
+        Raises:
+            QueueNotFound: all shards that answered lack the queue.
+            NoHealthyShards: none answered.
+        """
+        members = self._roster.well()
+        asked = members[: max(covered(wanted.claim.coverage, len(self._roster)), 1)]
+        if wanted.max_running is None or len(self._roster) == 1:
+            return await self._claim(asked, wanted, RoomToRun(wanted.max_running))
+        if not members:
+            raise no_healthy_shards()
+        try:
+            async with self._locks.of(wanted.queue) as lock:
+                room = await self._room(wanted.queue, wanted.max_running)
+                return await self._claim(asked, wanted, room) if room is not None and lock.is_ours else _HELD
+        except ShardConnectionFailed as error:
+            _warn_of_hold(wanted.queue, wanted.max_running, error)
+            return _HELD
+
+    async def _room(self, queue: str, max_running: int) -> RoomToRun | None:
+        """Return how many jobs may run on each shard; None if a shard does not tell: what runs there counts as well."""
+        try:
+            return await RoomToRun.count(self._roster, queue, max_running)
+        except ShardConnectionFailed as error:
+            _warn_of_hold(queue, max_running, error)
+            return None
+
+    async def close(self) -> None:
+        """End what is still tried."""
+        await self._locks.close()
+
+    async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
+        """Return what a dequeue of all shards would hand out; change nothing."""
+        members = self._roster.well()
+        answers = await ask_all(members, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
+        if len(answers) == 1:
+            return answers[0][1]
+        found = sorted((job for _, jobs in answers for job in jobs), key=_priority)
+        shown: list[ClaimedJob] = []
+        for job in found[:limit]:
+            max_bytes -= len(job.body) + JOB_OVERHEAD_BYTES
+            if max_bytes < 0 and shown:
+                break
+            shown.append(job)
+        return shown
+
+    async def _claim(self, members: Sequence[Member], wanted: Wanted, room: RoomToRun) -> Dequeued:
+        got = Gathered(wanted.limit, wanted.max_bytes)
+        try:
+            if len(members) <= 1:
+                await self._ask(members, None, wanted, got, room)
+            else:
+                await self._by_priority(members, wanted, got, room)
+        except ServiceError as error:
+            if not got.jobs:
+                raise
+            log.warning("queue %s: a shard failed; the jobs of the others are handed out: %s", wanted.queue, error)
+        return got.dequeued()
+
+    async def _by_priority(self, members: Sequence[Member], wanted: Wanted, got: Gathered, room: RoomToRun) -> None:
+        known = self.fronts.known(wanted.queue, members)
+        if known is not None and await self._ask_owners(known, wanted, got, room):
+            return
+        seen = await self.fronts.look(wanted.queue, members)
+        got.expect(seen.next_due_ms)
+        await self._ask_owners(seen, wanted, got, room)
+
+    async def _ask_owners(self, seen: Seen, wanted: Wanted, got: Gathered, room: RoomToRun) -> bool:
+        """Claim the first priority from all shards that have it, then the second; return whether that is enough."""
+        deadline = time.monotonic() + fan_out.PATIENCE_SECONDS
+        failure = seen.failure
+        for priority in seen.priorities:
+            for member in seen.owners(priority):
+                try:
+                    if await self._ask([member], priority, wanted, got, room) or time.monotonic() > deadline:
+                        return True
+                except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
+                    failure = error
+                seen.exhausted(member, priority)
+        if failure is not None:
+            raise failure
+        return False
+
+    async def _ask(
+        self, members: Sequence[Member], levels: int | None, wanted: Wanted, got: Gathered, room: RoomToRun
+    ) -> bool:
+        """Claim from one shard after the other, the priorities up to ``levels``; return whether that is enough."""
+        is_enough = False
+
+        async def dequeue(shard: Shard) -> Dequeued:
+            held = got.held_at(shard.name)
+            found = await shard.dequeue_jobs(
+                wanted.queue,
+                got.wanted,
+                wanted.claim._replace(held=held) if held else wanted.claim,
+                max_bytes=got.room_bytes,
+                want_next_due=wanted.want_next_due,
+                max_running=room.at(shard.name),
+                levels=levels,
+            )
+            room.take(shard.name, len(found.jobs))
+            held += found.jobs
+            return found
+
+        def take(found: Dequeued) -> bool:
+            nonlocal is_enough
+            is_enough = got.take(found)
+            return is_enough
+
+        await ask_in_turn(members, dequeue, take)
+        return is_enough
+
+
+def _warn_of_hold(queue: str, max_running: int, error: ShardConnectionFailed) -> None:
+    log.warning(
+        "queue %s may run %d jobs at once, and hands out none until all shards tell how many run: %s",
+        queue,
+        max_running,
+        error,
+    )
+
+
+def _priority(job: ClaimedJob) -> int:
+    return JobDescriptor.parse(job.descriptor).priority

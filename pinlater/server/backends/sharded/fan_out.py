@@ -1,0 +1,108 @@
+"""Asking several shards: all at once, or one after the other until there is enough."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed
+from pinlater.server.backends.sharded.shard import Shard
+from pinlater.server.backends.sharded.shard_handle import Member
+
+_T = TypeVar("_T")
+
+PATIENCE_SECONDS = 1.5
+"""After this time, no further shard is asked by the same call, which so ends within 10 s whatever the shards do."""
+
+_LATE = ShardConnectionFailed("the shard did not answer in time")
+
+Call = Callable[[Shard], Awaitable[_T]]
+
+
+async def ask_all(
+    members: Iterable[Member], call: Call[_T], *, patience: float | None = None
+) -> list[tuple[Member, _T]]:
+    """Return the answers of those that gave one; a shard that does not answer, or lacks the queue, gives none.
+
+    Args:
+        members: whom to ask.
+        call: what.
+        patience: answers that come later than after so many seconds are not waited for.
+
+    Raises:
+        QueueNotFound: all that answered lack the queue.
+        NoHealthyShards: none answered.
+        ServiceError: what a shard refused.
+    """
+    asked = list(members)
+    results = await _results([member.ask(call) for member in asked], patience)
+    answers: list[tuple[Member, _T]] = []
+    missing: QueueNotFound | None = None
+    for member, result in zip(asked, results, strict=True):
+        if isinstance(result, QueueNotFound):
+            missing = result
+        elif isinstance(result, ShardConnectionFailed):
+            continue
+        elif isinstance(result, BaseException):
+            raise result
+        else:
+            answers.append((member, result))
+    if not answers:
+        raise missing or no_healthy_shards()
+    return answers
+
+
+async def _results(calls: Sequence[Coroutine[Any, Any, _T]], patience: float | None) -> list[_T | BaseException]:
+    if patience is None:
+        return await asyncio.gather(*calls, return_exceptions=True)
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    _, late = await asyncio.wait(tasks, timeout=patience)
+    for task in late:  # it goes on: how it ends tells how the shard is
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return [_LATE if task in late else task.exception() or task.result() for task in tasks]
+
+
+async def ask_in_turn(
+    members: Iterable[Member],
+    call: Call[_T],
+    is_enough: Callable[[_T], bool],
+    *,
+    passing: type[ShardConnectionFailed] = ShardConnectionFailed,
+    is_long: bool = False,
+) -> None:
+    """Ask one after the other, until an answer is enough; for those that give none see ``ask_all``.
+
+    Args:
+        members: whom to ask; when one took its time, those behind it are not asked any more.
+        call: may ask for less and less.
+        is_enough: takes an answer, and says whether it was the last one wanted.
+        passing: after such a failure, the next one is asked; others are raised.
+        is_long: the call may take long, so that only the time of those that do not answer counts.
+    """
+    missing: QueueNotFound | None = None
+    is_answered = False
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for number, member in enumerate(members):
+        if number and time.monotonic() > deadline:
+            break
+        try:
+            answer = await member.ask(call)
+        except QueueNotFound as error:
+            missing = error
+        except passing:
+            continue
+        else:
+            is_answered = True
+            if is_enough(answer):
+                break
+            if is_long:
+                deadline = time.monotonic() + PATIENCE_SECONDS
+    if not is_answered:
+        raise missing or no_healthy_shards()
+
+
+def no_healthy_shards() -> NoHealthyShards:
+    """Return the error for when nobody answered."""
+    return NoHealthyShards("no shard of the store answers at present; look at the databases, the log names them")

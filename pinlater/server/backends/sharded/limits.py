@@ -1,0 +1,123 @@
+"""What holds a queue's jobs back.
+
+Settings are kept on every shard; how many more may run is counted over all of them; the tokens of a rate are on one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.protocol.messages import IN_PROGRESS
+from pinlater.server.backends.records import JobFilter, QueueChange, QueueSettings
+from pinlater.server.backends.sharded.fan_out import ask_all, ask_in_turn
+from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.shard_handle import Member
+from pinlater.server.backends.token_bucket import Tokens
+
+_UNLIMITED = QueueSettings()
+
+
+async def settings_of_all(members: Sequence[Member]) -> dict[str, QueueSettings]:
+    """Return the settings of all queues; a shard that came later may not know of a queue's limits."""
+    found: dict[str, QueueSettings] = {}
+    for _, settings in await ask_all(members, lambda shard: shard.queue_settings()):
+        found |= {queue: one for queue, one in settings.items() if found.get(queue, _UNLIMITED) == _UNLIMITED}
+    return found
+
+
+async def change_everywhere(members: Sequence[Member], queue: str, change: QueueChange) -> None:
+    """Change the settings on every shard that has the queue.
+
+    Raises:
+        QueueNotFound: none has it.
+        ShardConnectionFailed: not every shard answered; the change has to be repeated.
+        ServiceError: what a shard refused.
+    """
+    results = await asyncio.gather(
+        *(member.ask(lambda shard: shard.change_queue_settings(queue, change)) for member in members),
+        return_exceptions=True,
+    )
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures and all(isinstance(failure, QueueNotFound) for failure in failures) and len(failures) < len(results):
+        return
+    for member, result in zip(members, results, strict=True):
+        if isinstance(result, ShardConnectionFailed):
+            raise ShardConnectionFailed(
+                f"shard {member.name} does not answer and keeps the old settings of queue {queue}; "
+                "change them again when it is back"
+            ) from result
+        if isinstance(result, BaseException):
+            raise result
+
+
+async def take_tokens(members: Sequence[Member], queue: str, rate: float, wanted: int) -> Tokens:
+    """Take tokens from the first shard that answers, in an order that is the same on all servers.
+
+    Raises:
+        QueueNotFound: all that answered lack the queue.
+        NoHealthyShards: none answered.
+    """
+    found: list[Tokens] = []
+
+    def is_enough(tokens: Tokens) -> bool:
+        found.append(tokens)
+        return True
+
+    in_order = sorted(members, key=lambda member: rank(member.name, queue))
+    await ask_in_turn(in_order, lambda shard: shard.take_tokens(queue, rate, wanted), is_enough)
+    return found[0]
+
+
+@dataclass(slots=True)
+class RoomToRun:
+    """How many jobs of a queue each shard may hand out when the number of those that run is limited.
+
+    With a single shard nothing is counted here: it heeds the limit by itself.
+
+    Attributes:
+        max_running: over all shards; None: no limit.
+        running: how many run, by shard.
+    """
+
+    max_running: int | None
+    running: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    async def count(cls, members: Iterable[Member], queue: str, max_running: int) -> RoomToRun:
+        """Look what runs on all shards, also those that are ill.
+
+        Raises:
+            QueueNotFound: none of the shards has the queue.
+            ShardConnectionFailed: a shard does not tell.
+        """
+        asked = list(members)
+        results = await asyncio.gather(
+            *(member.ask(lambda shard: shard.count_jobs(queue, JobFilter(IN_PROGRESS))) for member in asked),
+            return_exceptions=True,
+        )
+        running: Counter[str] = Counter()
+        missing: QueueNotFound | None = None
+        for member, result in zip(asked, results, strict=True):
+            if isinstance(result, QueueNotFound):
+                missing = result
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                running[member.name] = result
+        if missing is not None and not running:
+            raise missing
+        return cls(max_running, running)
+
+    def at(self, shard: str) -> int | None:
+        """Return the limit for one shard, which counts what runs there by itself."""
+        if self.max_running is None:
+            return None
+        return max(self.max_running - self.running.total() + self.running[shard], 0)
+
+    def take(self, shard: str, count: int) -> None:
+        """Take note of jobs that a shard has handed out."""
+        self.running[shard] += count

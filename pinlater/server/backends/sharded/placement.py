@@ -1,0 +1,196 @@
+"""New jobs: which shard gets which."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from pinlater.errors import ServiceError
+from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all, no_healthy_shards
+from pinlater.server.backends.sharded.partial_failure import partly
+from pinlater.server.backends.sharded.shard import Shard, ShardUnreachable
+from pinlater.server.backends.sharded.shard_handle import Member
+from pinlater.server.backends.sharded.shard_registry import Roster
+
+_J = TypeVar("_J")
+
+Store = Callable[[Member, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
+"""Stores jobs on a shard, under a key of theirs; returns their descriptors."""
+
+
+class NewJobs(NamedTuple, Generic[_J]):
+    """What is to be stored.
+
+    Attributes:
+        queue: in this queue.
+        jobs: these jobs.
+        priorities: of each.
+        keys: the unique key of each; None: it has none.
+        once: what the call is known by when it is sent again.
+    """
+
+    queue: str
+    jobs: Sequence[_J]
+    priorities: Sequence[int]
+    keys: Sequence[str | None]
+    once: IdempotencyKey | None
+
+    def part(self, places: Sequence[int]) -> NewJobs[_J]:
+        """Return some of the jobs, with an idempotency key of their own."""
+        if len(places) == len(self.jobs):
+            return self
+        once = self.once and self.once._replace(value=_part_of(self.once.value, places))
+        return NewJobs(
+            self.queue,
+            [self.jobs[place] for place in places],
+            [self.priorities[place] for place in places],
+            [self.keys[place] for place in places],
+            once,
+        )
+
+
+def _part_of(key: bytes, places: Sequence[int]) -> bytes:
+    """Return the key of a part, beside the whole's in a store: the time comes first."""
+    return key[:6] + hashlib.blake2b(key + repr(list(places)).encode(), digest_size=len(key) - 6).digest()
+
+
+async def store(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str]:
+    """Store jobs; return their descriptors in the same order.
+
+    Jobs without a unique key go to one shard, whichever answers. One with a key goes to the shard that the key says and
+    to no other, so that it is unique as long as the shards stay the same. Nothing is stored before all these shards
+    have shown that they answer. Those with keys go first: should the call fail half-way all the same and be made again,
+    then what was stored is there by its key, and nothing is stored twice. The error says so: a shard may answer and
+    refuse its part all the same, and what others stored may be running by then, so it is not taken back.
+
+    When the call is sent again, all shards that answer are asked first whether they have the jobs. A shard that took
+    them and is away by then cannot say so, and they are stored once more: rather twice than never.
+
+    Args:
+        roster: the shards.
+        given: what to store.
+        call: stores some of them on a shard.
+
+    Raises:
+        NoHealthyShards: no shard takes jobs at present.
+        ServiceError: of a shard.
+    """
+    if not any(given.keys):
+        return await _store_anywhere(roster, given, call)
+    names = [""] * len(given.jobs)
+    groups = _places(roster, given.keys)
+    if len(groups) > 1:
+        await _check_that_all_answer([member for member, _ in groups if member is not None])
+    for member, places in groups:
+        part = given.part(places)
+        try:
+            stored = await (
+                _store_anywhere(roster, part, call) if member is None else _store_at(roster, member, part, call)
+            )
+        except ServiceError as error:
+            raise _stored_in_part(error, names) from error
+        for place, name in zip(places, stored, strict=True):
+            names[place] = name
+    return names
+
+
+def _stored_in_part(error: ServiceError, names: Sequence[str]) -> ServiceError:
+    count = sum(map(bool, names))
+    if not count:
+        return error
+    return partly(
+        error,
+        f"{count} of the {len(names)} jobs are stored, the others are not; make the same call again when its cause is "
+        "mended: by their unique keys, none of these is stored twice while it waits or runs",
+    )
+
+
+async def _check_that_all_answer(members: Sequence[Member]) -> None:
+    """Return if jobs can be stored on all of these shards: a batch is not to be stored in part.
+
+    Raises:
+        ShardUnreachable: one does not answer, and nothing was stored.
+    """
+    results = await asyncio.gather(*(member.ask(_ping) for member in members), return_exceptions=True)
+    for member, result in zip(members, results, strict=True):
+        if isinstance(result, ServiceError):
+            raise ShardUnreachable(
+                f"no job of the batch was stored, as some belong on shard {member.name} by their unique keys: {result}"
+            )
+        if result is not None:
+            raise result
+
+
+async def _ping(shard: Shard) -> None:
+    await shard.ping()
+
+
+async def _store_at(roster: Roster, member: Member, given: NewJobs[_J], call: Store[_J]) -> list[str]:
+    return await _stored_before(roster, given) or await call(member, given.jobs, given.once)
+
+
+async def _store_anywhere(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str]:
+    known = await _stored_before(roster, given)
+    if known is not None:
+        return known
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for number, member in enumerate(_in_turn(roster, given.once)):
+        if number and time.monotonic() > deadline:
+            break
+        try:
+            return await call(member, given.jobs, given.once)
+        except ShardUnreachable:  # nothing was stored: another shard may have them
+            continue
+    raise no_healthy_shards()
+
+
+def _in_turn(roster: Roster, once: IdempotencyKey | None) -> list[Member]:
+    """Return the shards that may take jobs: at random, or as the key says, so that the same call meets the same one."""
+    members = [member for member in roster.enqueueable() if member.is_well]
+    if len(members) < 2:
+        return members
+    if once is None:
+        random.shuffle(members)
+        return members
+    key = once.value.hex()
+    return sorted(members, key=lambda member: rank(member.name, key), reverse=True)
+
+
+async def _stored_before(roster: Roster, given: NewJobs[_J]) -> list[str] | None:
+    """Return what became of the jobs when the call was sent before, as far as the shards that answer know."""
+    queue, once = given.queue, given.once
+    if once is None or not once.is_repeat or len(roster) < 2:  # a single one looks by itself
+        return None
+    for member, result in await ask_all(roster.well(), lambda shard: shard.call_result(queue, once.value)):
+        if result is not None:
+            return result.names(f"{queue}:s{member.name}:p", given.priorities)
+    return None
+
+
+def _places(roster: Roster, keys: Sequence[str | None]) -> list[tuple[Member | None, list[int]]]:
+    """Return the places of the jobs that go to each shard; those of jobs without a key come last, with None."""
+    members = roster.enqueueable()
+    if not members:
+        raise no_healthy_shards()
+    groups: defaultdict[Member | None, list[int]] = defaultdict(list)
+    for place, key in enumerate(keys):
+        groups[None if key is None else _home_of(key, members)].append(place)
+    return sorted(groups.items(), key=lambda group: group[0] is None)
+
+
+def _home_of(key: str, members: Sequence[Member]) -> Member:
+    """Return the shard that a key says: when a shard comes or goes, few keys move."""
+    if len(members) == 1:
+        return members[0]
+    return max(members, key=lambda member: rank(member.name, key))
+
+
+def rank(shard: str, key: str) -> bytes:
+    """Return what the shards are compared by when a key chooses one of them."""
+    return hashlib.blake2b(f"{shard}\0{key}".encode(), digest_size=8).digest()

@@ -1,0 +1,122 @@
+"""Locks of queues: where a limit counts over all shards, one dequeue of all servers counts and claims at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from weakref import WeakValueDictionary
+
+from pinlater.errors import QueueNotFound, ServiceError
+from pinlater.server.backends.sharded.fan_out import Call
+from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.shard_handle import Member
+from pinlater.server.backends.sharded.shard_registry import Roster
+from pinlater.server.retry_until_done import Unfinished
+
+LOCK_MS = 20_000
+"""A lock ends by itself after this, should its server die. Calls to shards end within 10 s: none outlives the lock."""
+
+MOST_SECONDS = 5.0
+"""Whoever has locked a queue claims within this time, or not at all."""
+
+_PATIENCE_SECONDS = 1.0
+_PAUSES_SECONDS = (0.002, 0.05)
+
+
+AskOwner = Callable[[Member, str, Call[int | None]], Awaitable[int | None]]
+"""Asks a shard about a queue."""
+
+
+class QueueLock:
+    """The lock of a queue, or none.
+
+    Attributes:
+        token: unlocks the queue; None: somebody else has locked it.
+
+    Args:
+        began: when it was asked for, in monotonic seconds.
+    """
+
+    def __init__(self, token: int | None, began: float) -> None:
+        self.token = token
+        self._began = began
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether claims may still be made."""
+        return self.token is not None and time.monotonic() - self._began < MOST_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended by itself."""
+        return time.monotonic() - self._began > LOCK_MS / 1000
+
+
+class QueueLocks:
+    """Locks queues.
+
+    Args:
+        roster: the shards; one of them, the same for all servers, has the lock of a queue.
+        ask_owner: asks a shard about a queue, which it is given before, should only others have it.
+    """
+
+    def __init__(self, roster: Roster, ask_owner: AskOwner) -> None:
+        self._roster = roster
+        self._ask_owner = ask_owner
+        self._ours: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unfinished = Unfinished()
+
+    def home(self, queue: str) -> Member:
+        """Return the shard that has the queue's lock, whether it answers or not."""
+        return max(self._roster, key=lambda member: rank(member.name, queue))
+
+    @asynccontextmanager
+    async def of(self, queue: str) -> AsyncIterator[QueueLock]:
+        """Lock a queue, after the others of this process.
+
+        After an error the lock is left to end by itself: a claim may still be under way.
+
+        Raises:
+            ServiceError: of the shard that has the lock.
+        """
+        # The wait behind others here counts, too: when a server has died with the lock, all wait together.
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        lock = self._ours.setdefault(queue, asyncio.Lock())
+        async with lock:
+            home = self.home(queue)
+            queue_lock = await self._lock(home, queue, deadline)
+            yield queue_lock
+            if queue_lock.token is not None:
+                await self._unlock(home, queue, queue_lock)
+
+    async def _lock(self, home: Member, queue: str, deadline: float) -> QueueLock:
+        pause, longest = _PAUSES_SECONDS
+        while True:
+            began = time.monotonic()
+            token = await self._ask_owner(home, queue, lambda shard: shard.lock_queue(queue, LOCK_MS))
+            if token is not None or began > deadline:
+                return QueueLock(token, began)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, longest)
+
+    async def _unlock(self, home: Member, queue: str, lock: QueueLock) -> None:
+        """Unlock a queue: if the shard is away for a moment, when it is back."""
+        try:
+            await _unlock(home, queue, lock)
+        except ServiceError:
+            self._unfinished.add(partial(_unlock, home, queue, lock))
+
+    async def close(self) -> None:
+        """Leave the locks that could not be ended to their time."""
+        await self._unfinished.close()
+
+
+async def _unlock(home: Member, queue: str, lock: QueueLock) -> None:
+    token = lock.token
+    if token is None or lock.is_over:
+        return
+    with suppress(QueueNotFound):
+        await home.ask(lambda shard: shard.unlock_queue(queue, token))

@@ -1,0 +1,156 @@
+"""One shard as its fleet has it: with its health, and with what is still under way when it has to go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from pinlater.errors import ServiceError, ShardConnectionFailed
+from pinlater.server.backends.sharded.health import Health
+from pinlater.server.backends.sharded.shard import Shard, ShardSpec, ShardUnreachable
+from pinlater.server.metrics.shard_state import ShardState
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+REST_SECONDS = (0.25, 1.0)
+"""Pause before an ill shard is looked at for the first time, and the longest one: it doubles in between."""
+
+FAREWELL_SECONDS = 10.0
+"""A shard that was taken out of the file is closed after this time, even if calls are still under way."""
+
+
+_LONGEST_ERROR = 300
+
+
+class OnCall(Protocol):
+    """Is told of each call to a shard."""
+
+    def __call__(self, name: str, seconds: float, *, is_answered: bool) -> None:
+        """Take note of how long it took, and whether there was an answer, a refusal included."""
+
+
+class Member:
+    """A shard, and what calls to it tell of it.
+
+    Args:
+        shard: just made.
+        spec: what it was made from.
+        on_call: see ``OnCall``.
+    """
+
+    def __init__(self, shard: Shard, spec: ShardSpec, on_call: OnCall) -> None:
+        self.shard = shard
+        self.spec = spec
+        self._on_call = on_call
+        self._health = Health()
+        self._since_ms = _now_ms()
+        self._error = ""
+        self._calls = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._recovery: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it is worth asking."""
+        return self._health.is_well
+
+    @property
+    def state(self) -> ShardState:
+        """How it is now."""
+        return ShardState(
+            self.name,
+            str(self.spec.place),
+            self._since_ms,
+            self.spec.is_dequeue_only,
+            self._error,
+            self.shard.connections,
+            ill_in=int(not self.is_well),
+        )
+
+    async def ask(self, call: Callable[[Shard], Awaitable[_T]]) -> _T:
+        """Make a call of the shard.
+
+        Raises:
+            ShardUnreachable: it is ill, and was not asked.
+            ServiceError: its own.
+        """
+        if not self._health.is_well:
+            raise ShardUnreachable(f"shard {self.name} does not answer at present; it is tried again all the time")
+        self._calls += 1
+        self._is_idle.clear()
+        began = time.perf_counter()
+        try:
+            result = await call(self.shard)
+        except ShardConnectionFailed as error:
+            self._on_call(self.name, time.perf_counter() - began, is_answered=False)
+            self._fail(error)
+            raise
+        except ServiceError:
+            self._answered(began)
+            raise
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._is_idle.set()
+        self._answered(began)
+        return result
+
+    def _answered(self, began: float) -> None:
+        self._on_call(self.name, time.perf_counter() - began, is_answered=True)
+        self._health.note(is_success=True)
+
+    def _fail(self, error: ShardConnectionFailed) -> None:
+        self._health.note(is_success=False)
+        if not self._health.is_well and self._recovery is None:
+            log.error("shard %s is left alone until it answers again: %s", self.name, error)
+            self._since_ms, self._error = _now_ms(), str(error)[:_LONGEST_ERROR]
+            self._recovery = asyncio.create_task(self._recover())
+
+    async def _recover(self) -> None:
+        """Look at the shard until it answers; nobody's call has to find out."""
+        pause, longest = REST_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self.shard.ping()
+            except ServiceError:
+                pause = min(pause * 2, longest)
+            except Exception:
+                log.exception("shard %s could not be looked at", self.name)
+                pause = longest
+            else:
+                break
+        self._health.recover()
+        self._since_ms, self._error = _now_ms(), ""
+        self._recovery = None
+        log.info("shard %s answers again", self.name)
+
+    async def retire(self) -> None:
+        """Let what is under way come to its end, then close."""
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await self._is_idle.wait()
+        except TimeoutError:
+            log.warning("shard %s is closed although %d calls are under way", self.name, self._calls)
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the shard."""
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.wait([self._recovery])
+        await self.shard.close()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,177 @@
+"""The file: opened by one server at a time, brought to the present schema, tuned for durable group commits."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+import psutil
+
+from pinlater.errors import ConfigError
+from pinlater.server.backends.records import StoreSize
+from pinlater.server.backends.sqlite.file_check import FileCheck
+from pinlater.server.backends.sqlite.queries import schema
+
+log = logging.getLogger(__name__)
+
+SCHEMA_VERSION = 5
+
+_LOCK_PATIENCE_SECONDS = 5.0
+_NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
+)
+
+
+class Store:
+    """Path and lock of an open store; makes its connections.
+
+    Attributes:
+        path: of the database file.
+        files: knows whether the files are still there.
+
+    Args:
+        path: the database file; it is created when missing.
+        synchronous: ``FULL`` (an answered call survives a power cut) or ``NORMAL`` (it survives a crash of
+            the program, but the last moments before a power cut may be lost).
+
+    Raises:
+        ConfigError: the file cannot be used: held by another server, on a network file system, not writable,
+            not a PinLater store, or made by a newer version.
+    """
+
+    def __init__(self, path: Path, synchronous: str = "FULL") -> None:
+        self.path = path
+        self._synchronous = synchronous
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _refuse_network_file_system(path)
+            self._lock = _lock(path)
+            try:
+                # Bodies are nobody else's business. What SQLite puts beside a file, it makes with the file's own mode.
+                self.files = FileCheck(path)
+            except BaseException:
+                os.close(self._lock)
+                raise
+            try:
+                self._migrate()
+            except BaseException:
+                self.close()
+                raise
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(
+                f"the store {path} cannot be used: {error}; choose another place with --data-dir"
+            ) from error
+
+    def writer(self) -> sqlite3.Connection:
+        """Return the connection that writes; there must be only one."""
+        connection = self._connect(str(self.path))
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: pages that change often are copied once
+        connection.execute("PRAGMA cache_size = -65536")
+        return connection
+
+    def reader(self) -> sqlite3.Connection:
+        """Return a connection that sees what is committed, and cannot write."""
+        connection = self._connect(f"{self.path.absolute().as_uri()}?mode=ro", is_uri=True)
+        connection.execute("PRAGMA query_only = 1")
+        return connection
+
+    def size(self) -> StoreSize:
+        """Return what the files take, and what their disk has left for this user. To be called in a thread."""
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        disk = os.statvfs(self.path.parent)
+        return StoreSize(sum(_bytes_of(file) for file in files), disk.f_bavail * disk.f_frsize)
+
+    def close(self) -> None:
+        """Let another server have the file."""
+        self.files.close()
+        os.close(self._lock)
+
+    @staticmethod
+    def _connect(name: str, *, is_uri: bool = False) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            name, timeout=30.0, isolation_level=None, check_same_thread=False, cached_statements=300, uri=is_uri
+        )
+        connection.execute("PRAGMA temp_store = MEMORY")
+        return connection
+
+    def _migrate(self) -> None:
+        connection = self._connect(str(self.path))  # as it is: a file that is not ours is not to be touched
+        try:
+            version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if version > SCHEMA_VERSION:
+                raise ConfigError(
+                    f"the store {self.path} has version {version}, this program knows {SCHEMA_VERSION}; "
+                    "install a newer one"
+                )
+            if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise ConfigError(f"{self.path} is a database of something else; choose another place with --data-dir")
+            for step in range(version + 1, SCHEMA_VERSION + 1):
+                connection.executescript(f"BEGIN IMMEDIATE;\n{schema(step)}\nPRAGMA user_version = {step};\nCOMMIT;")
+        finally:
+            connection.close()
+
+
+def _lock(path: Path) -> int:
+    """Take the lock beside the file; the kernel lets go of it when this process ends, however it ends."""
+    descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if not _is_locked(descriptor) and not _is_locked_in_time(descriptor, path):
+        holder = _holder(descriptor)
+        os.close(descriptor)
+        raise ConfigError(
+            f"the store {path} is held by another pinlater-server (process {holder}); "
+            "stop that one, or choose another place with --data-dir"
+        )
+    os.truncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_locked_in_time(descriptor: int, path: Path) -> bool:
+    """Take the lock as soon as its holder lets go; a server that was just killed may still be dying."""
+    seconds = _LOCK_PATIENCE_SECONDS
+    log.warning("process %s holds the store %s; waiting for its end, %g s at most", _holder(descriptor), path, seconds)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if _is_locked(descriptor):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+
+
+def _refuse_network_file_system(path: Path) -> None:
+    place = path.parent.resolve()
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if place.is_relative_to(mount.mountpoint)]
+    if not mounts:
+        return
+    nearest = max(mounts, key=lambda mount: len(mount.mountpoint))
+    if nearest.fstype in _NETWORK_FILE_SYSTEMS:
+        raise ConfigError(
+            f"{place} is on a network file system ({nearest.fstype}), where SQLite's locks and syncs are not safe; "
+            "choose a local place with --data-dir"
+        )
+
+
+def _bytes_of(file: Path) -> int:
+    """Return what a file takes on the disk; 0 if it is not there."""
+    try:
+        return file.stat().st_blocks * 512
+    except OSError:
+        return 0

@@ -1,0 +1,66 @@
+"""Import: nothing -> the state that a job had in another store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.records import IdempotencyKey, JobRecord
+from pinlater.server.backends.sqlite.call_results import Place, keep, recall_places
+from pinlater.server.backends.sqlite.enqueue import places_of_keys
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import Transaction
+
+
+class ImportRequest(NamedTuple):
+    """Jobs for one queue; all are stored, or none."""
+
+    queue_id: int
+    jobs: Sequence[JobRecord]
+    once: IdempotencyKey | None = None
+
+
+def import_jobs(transaction: Transaction, requests: Sequence[ImportRequest]) -> list[list[Place]]:
+    """Carry out each request; return its places, also of jobs that were there by their unique key."""
+    return [_import(transaction, *request) for request in requests]
+
+
+def _import(
+    transaction: Transaction, queue_id: int, jobs: Sequence[JobRecord], once: IdempotencyKey | None
+) -> list[Place]:
+    known = recall_places(transaction, once, len(jobs))
+    if known is not None:
+        return known
+    taken = places_of_keys(transaction, queue_id, {key for job in jobs if (key := _key_of(job)) is not None})
+    places, rows = [], []
+    first_id = transaction.take_ids(len(jobs))
+    for local_id, job in enumerate(jobs, first_id):
+        key = _key_of(job)
+        place = None if key is None else taken.get(key)
+        if place is None:
+            place = JobDescriptor.parse(job.descriptor).priority, local_id
+            rows.append(_row(queue_id, place, job, key))
+            if key is not None:
+                taken[key] = place
+        places.append(place)
+    transaction.run_many(QUERIES["import_job"], rows)
+    keep(transaction, once, first_id, places)
+    return places
+
+
+def _state_of(job: JobRecord) -> int:
+    return PENDING if job.state == IN_PROGRESS else job.state
+
+
+def _key_of(job: JobRecord) -> str | None:
+    """Return the key of a job that is not finished."""
+    return job.unique_key if _state_of(job) == PENDING else None
+
+
+def _row(queue_id: int, place: Place, job: JobRecord, key: str | None) -> tuple[object, ...]:
+    priority, local_id = place
+    times = job.run_after_ms, job.created_at_ms, job.updated_at_ms
+    attempts = job.attempts_allowed, job.attempts_remaining
+    return (queue_id, local_id, _state_of(job), priority, *times, *attempts, job.status, job.body or b"", key)

@@ -1,0 +1,207 @@
+"""What happens to jobs without a worker: retries and deletions by hand, expiry, collection."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED, SUCCEEDED
+from pinlater.server.backends.batches import STEP_JOBS
+from pinlater.server.backends.records import IdempotencyKey
+from pinlater.server.backends.sqlite.call_results import keep, recall
+from pinlater.server.backends.sqlite.queries import QUERIES
+from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+
+
+class RetryRequest(NamedTuple):
+    """FAILED -> PENDING, up to ``limit`` jobs of one priority, ``so_far`` of them before; as many as one step takes."""
+
+    queue_id: int
+    priority: int
+    attempts: int
+    run_after_ms: int | None
+    limit: int
+    once: IdempotencyKey | None
+    so_far: int = 0
+
+
+class DeleteRequest(NamedTuple):
+    """The given jobs, as long as they are still in that state -> gone, up to ``limit``, ``so_far`` of them before."""
+
+    queue_id: int
+    state: int
+    ids: Sequence[int]
+    limit: int
+    once: IdempotencyKey | None
+    so_far: int = 0
+
+
+class RetryTheseRequest(NamedTuple):
+    """FAILED -> PENDING, as far as the given jobs are FAILED."""
+
+    queue_id: int
+    jobs: Sequence[JobDescriptor]
+    attempts: int
+    run_after_ms: int | None
+    once: IdempotencyKey | None
+
+
+class RunNowRequest(NamedTuple):
+    """PENDING and not due -> due now, as far as the given jobs are."""
+
+    queue_id: int
+    jobs: Sequence[JobDescriptor]
+    once: IdempotencyKey | None
+
+
+class DeleteTheseRequest(NamedTuple):
+    """The given jobs, as far as they are in that state -> gone."""
+
+    queue_id: int
+    jobs: Sequence[JobDescriptor]
+    state: int
+    once: IdempotencyKey | None
+
+
+class ReapRequest(NamedTuple):
+    """Ends up to ``limit`` claims that had expired when it was asked for; see the contract for the others."""
+
+    asked_ms: int
+    limit: int
+    server_age_ms: int
+    quiet_ms: int
+
+
+class CollectRequest(NamedTuple):
+    """Removes what has been finished for longer than this, up to ``limit`` of each kind."""
+
+    succeeded_ttl_ms: int
+    failed_ttl_ms: int
+    limit: int
+
+
+def retry(transaction: Transaction, requests: Sequence[RetryRequest]) -> list[tuple[int, bool]]:
+    """Make a step of each request; return how many jobs it has moved in all, and whether it was the last step."""
+    return [_retry_one(transaction, request) for request in requests]
+
+
+def _retry_one(transaction: Transaction, request: RetryRequest) -> tuple[int, bool]:
+    before = recall(transaction, request.once) or request.so_far
+    asked = min(max(request.limit - before, 0), STEP_JOBS)
+    rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, asked))
+    run_after = transaction.now if request.run_after_ms is None else request.run_after_ms
+    ids = id_list(row[0] for row in rows)
+    values = (request.queue_id, transaction.now, ids, request.attempts, run_after)
+    moved = _kept(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
+    return moved, len(rows) < asked or moved >= request.limit
+
+
+def _kept(transaction: Transaction, once: IdempotencyKey | None, number: int) -> int:
+    """Return how many jobs a call has changed in all; it is kept for when it is sent again."""
+    keep(transaction, once, number)
+    return number
+
+
+def delete(transaction: Transaction, requests: Sequence[DeleteRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it removed."""
+    return [_delete_one(transaction, request) for request in requests]
+
+
+def _delete_one(transaction: Transaction, request: DeleteRequest) -> int:
+    before = recall(transaction, request.once) or request.so_far
+    ids, after = request.ids, before
+    while ids and after < request.limit:  # others may have removed some of them
+        some, ids = ids[: request.limit - after], ids[request.limit - after :]
+        after += transaction.run(QUERIES["delete_jobs"], (request.queue_id, id_list(some), request.state))
+    return _kept(transaction, request.once, after)
+
+
+def retry_these(transaction: Transaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it moved."""
+    return [_retry_these(transaction, request) for request in requests]
+
+
+def _retry_these(transaction: Transaction, request: RetryTheseRequest) -> int:
+    known = recall(transaction, request.once)
+    if known is not None:
+        return known
+    now = transaction.now
+    run_after = now if request.run_after_ms is None else request.run_after_ms
+    head, tail = (request.queue_id, now), (request.attempts, run_after)
+    rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
+    return _kept(transaction, request.once, transaction.run_many(QUERIES["retry_this_job"], rows))
+
+
+def run_now(transaction: Transaction, requests: Sequence[RunNowRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it made due."""
+    return [_run_now(transaction, *request) for request in requests]
+
+
+def _run_now(
+    transaction: Transaction, queue_id: int, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
+) -> int:
+    known = recall(transaction, once)
+    if known is not None:
+        return known
+    rows = [(queue_id, transaction.now, job.local_id, job.priority) for job in jobs]
+    return _kept(transaction, once, transaction.run_many(QUERIES["run_this_job_now"], rows))
+
+
+def delete_these(transaction: Transaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
+    """Carry out each request; return how many jobs it removed."""
+    return [_delete_these(transaction, *request) for request in requests]
+
+
+def _delete_these(
+    transaction: Transaction, queue_id: int, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
+) -> int:
+    known = recall(transaction, once)
+    if known is not None:
+        return known
+    rows = [(queue_id, job.local_id, job.priority, state) for job in jobs]
+    return _kept(transaction, once, transaction.run_many(QUERIES["delete_this_job"], rows))
+
+
+def reap(transaction: Transaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
+    """End expired claims; return (queue id, back to PENDING, FAILED) of each queue that had any."""
+    return [_reap_one(transaction, request) for request in requests]
+
+
+def _reap_one(transaction: Transaction, request: ReapRequest) -> list[tuple[int, int, int]]:
+    before = min(request.asked_ms, transaction.now)
+    rows = transaction.rows(QUERIES["expired_claims"], (before, request.server_age_ms, request.quiet_ms, request.limit))
+    if not rows:
+        return []
+    transaction.run(QUERIES["expire_jobs"], (transaction.now, id_list(row[0] for row in rows)))
+    retried = Counter(queue_id for _, queue_id, remaining in rows if remaining > 1)
+    failed = Counter(queue_id for _, queue_id, remaining in rows if remaining <= 1)
+    return [(queue_id, retried[queue_id], failed[queue_id]) for queue_id in retried.keys() | failed.keys()]
+
+
+def collect(transaction: Transaction, requests: Sequence[CollectRequest]) -> list[list[tuple[int, int, int]]]:
+    """Remove what has been finished for long enough, and some jobs of deleted queues.
+
+    Return (queue id, SUCCEEDED, FAILED) of each queue that had any.
+    """
+    return [_collect_one(transaction, request) for request in requests]
+
+
+def _collect_one(transaction: Transaction, request: CollectRequest) -> list[tuple[int, int, int]]:
+    sql, now = QUERIES["collect_finished"], transaction.now
+    succeeded, failed = (
+        Counter(row[0] for row in transaction.rows(sql, (state, now - ttl_ms, request.limit)))
+        for state, ttl_ms in ((SUCCEEDED, request.succeeded_ttl_ms), (FAILED, request.failed_ttl_ms))
+    )
+    for (queue_id,) in transaction.rows(QUERIES["deleted_queues"]):
+        _sweep(transaction, queue_id, request.limit)
+    return [(queue_id, succeeded[queue_id], failed[queue_id]) for queue_id in succeeded.keys() | failed.keys()]
+
+
+def _sweep(transaction: Transaction, queue_id: int, limit: int) -> None:
+    rows = transaction.rows(QUERIES["oldest_of_queue"], (queue_id, limit))
+    if rows:
+        transaction.run(QUERIES["delete_by_id"], (id_list(row[0] for row in rows),))
+    else:
+        transaction.run(QUERIES["forget_queue"], (queue_id,))

@@ -1,0 +1,147 @@
+"""Reading: lookup, count, scan. Runs in the readers' threads, on what is committed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.records import RETRIES_LOOKED_AT, ClaimedJob, JobRecord, Page, Position
+from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.sqlite.claimable import walk_claimable
+from pinlater.server.backends.sqlite.queries import QUERIES
+
+_BEGIN, _END = -(2**63), 2**63 - 1
+_PAGE_ROWS = 500
+PAGE_BODIES = 50
+"""Bodies are read for searching alone, and so many at once, because they may be large."""
+
+
+class _Rows(NamedTuple):
+    """A query for jobs of one state: its name and the parameters that follow the common ones."""
+
+    kind: str
+    more: tuple[int, ...]
+
+
+def _rows_of(state: int) -> _Rows:
+    if state == PENDING:
+        return _Rows("pending", ())
+    return _Rows("claimed", ()) if state == IN_PROGRESS else _Rows("finished", (state,))
+
+
+def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max_bytes: int) -> list[ClaimedJob]:
+    """Return what a dequeue would hand out."""
+
+    def rows(sql: str, parameters: Iterable[Any]) -> list[Any]:
+        return connection.execute(sql, tuple(parameters)).fetchall()
+
+    found = walk_claimable(rows, queue.id, queue.prefixes, now, limit=limit, max_bytes=max_bytes)
+    return [job for prefix, claimable in found for job in claimable.with_bodies(rows, prefix)]
+
+
+def lookup(
+    connection: sqlite3.Connection, addresses: Sequence[tuple[Queue, int, int] | None], include_body: bool
+) -> list[JobRecord | None]:
+    """Return the records at the addresses (queue, priority, id); None for those not there."""
+    return [address and _lookup_one(connection, *address, include_body) for address in addresses]
+
+
+def _lookup_one(
+    connection: sqlite3.Connection, queue: Queue, priority: int, local_id: int, include_body: bool
+) -> JobRecord | None:
+    row = connection.execute(QUERIES["lookup_job"], (queue.id, local_id, priority, include_body)).fetchone()
+    return None if row is None else _record(queue, row)
+
+
+def _record(queue: Queue, row: Any) -> JobRecord:
+    local_id, state, priority, *rest = row  # the others are in the order of the record
+    return JobRecord(f"{queue.name}:s1:p{priority}:{local_id}", state, *rest)
+
+
+def count(connection: sqlite3.Connection, search: Search, cap: int) -> int:
+    """Return how many jobs match, at most ``cap`` per priority."""
+    if search.which.body_regex:
+        return sum(1 for _ in _matching(connection, search, cap))
+    kind, more = _rows_of(search.which.state)
+    if search.which.is_retry:
+        kind, cap = "retried", min(cap, RETRIES_LOOKED_AT)
+    sql = QUERIES[f"count_{kind}"]
+    return sum(
+        connection.execute(sql, (search.queue.id, priority, *search.bounds, cap, *more)).fetchone()[0]
+        for priority in search.priorities
+    )
+
+
+def oldest_due(connection: sqlite3.Connection, search: Search) -> int | None:
+    """Return since when the job is due that has been so for longest; None if none is."""
+    rows = [
+        connection.execute(QUERIES["next_due"], (search.queue.id, _BEGIN, priority)).fetchone()
+        for priority in search.priorities
+    ]
+    return min((row[0] for row in rows if row is not None and row[0] <= search.now), default=None)
+
+
+def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[str, int | None]:
+    """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING."""
+    found: dict[str, int | None] = {}
+    for queue in queues:
+        rows = (
+            connection.execute(QUERIES["next_due"], (queue.id, _BEGIN, priority)).fetchone()
+            for priority in range(1, len(queue.prefixes) + 1)
+        )
+        found[queue.name] = min((row[0] for row in rows if row is not None), default=None)
+    return found
+
+
+def scan(connection: sqlite3.Connection, search: Search, limit: int, position: Position | None) -> Page:
+    """Return the next jobs that match, latest run_after first, without their bodies."""
+    found = list(_matching(connection, search, limit + 1, position))
+    found.sort(key=_rank, reverse=True)
+    last = _rank(found[limit - 1]) if len(found) > limit else None
+    return Page([record for _, record in found[:limit]], last)
+
+
+def _rank(entry: tuple[int, JobRecord]) -> Position:
+    return Position(entry[1].run_after_ms, entry[0])
+
+
+def _matching(
+    connection: sqlite3.Connection, search: Search, wanted: int, position: Position | None = None
+) -> Iterator[tuple[int, JobRecord]]:
+    """Yield (id, record) of up to ``wanted`` jobs of each priority, latest run_after first."""
+    pattern = search.pattern()
+    rows_at_once = PAGE_BODIES if pattern else min(wanted, _PAGE_ROWS)
+    for priority in search.priorities:
+        matches = (
+            (row[0], _record(search.queue, row)._replace(body=None))
+            for row in _walk(connection, search, priority, rows_at_once, position)
+            if pattern is None or pattern.matches(row[10])
+        )
+        yield from islice(matches, wanted)
+
+
+def _walk(
+    connection: sqlite3.Connection, search: Search, priority: int, rows_at_once: int, position: Position | None
+) -> Iterator[Any]:
+    """Yield rows page by page, so that no read transaction stays open for long."""
+    while True:
+        rows = page(connection, search, priority, rows_at_once, position)
+        yield from rows
+        if len(rows) < rows_at_once:
+            return
+        position = Position(rows[-1][7], rows[-1][0])
+
+
+def page(
+    connection: sqlite3.Connection, search: Search, priority: int, at_once: int, position: Position | None
+) -> list[Any]:
+    """Return the next rows of a priority, latest run_after first."""
+    kind, more = _rows_of(search.which.state)
+    first, last = search.bounds
+    run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
+    wants_body = bool(search.which.body_regex)
+    parameters = (search.queue.id, priority, first, at_once, run_after, local_id, wants_body, *more)
+    return connection.execute(QUERIES[f"scan_{kind}"], parameters).fetchall()

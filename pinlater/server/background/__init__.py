@@ -1,0 +1,1 @@
+"""Tasks that run beside the calls: expired claims, collection, and samples for the metrics."""

@@ -1,0 +1,50 @@
+"""Gives back claimed jobs whose dequeue was not answered, again and again until the store has done it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from pinlater.errors import QueueNotFound, ServiceError
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.records import Checkpoint, ClaimedJob, Settled
+from pinlater.server.log_rate_limit import Seldom
+from pinlater.server.retry_until_done import Unfinished
+
+log = logging.getLogger(__name__)
+log.addFilter(Seldom())
+
+
+class Returns:
+    """Makes jobs pending again, no attempt spent.
+
+    Args:
+        checkpoint: carries out checkpoints of a queue.
+    """
+
+    def __init__(self, checkpoint: Callable[[str, Sequence[Checkpoint]], Awaitable[Settled]]) -> None:
+        self._checkpoint = checkpoint
+        self._unfinished = Unfinished()
+
+    async def give_back(self, jobs: Mapping[str, Sequence[ClaimedJob]], claim: str) -> None:
+        """Give back what a claim holds, by queue; what the store refuses now is tried again until it is done."""
+        for queue, claimed in jobs.items():
+            work = partial(self._give_back, queue, claimed, claim)
+            try:
+                await work()
+            except ServiceError as error:
+                log.warning("queue %s: %d jobs cannot be given back yet: %s", queue, len(claimed), error)
+                self._unfinished.add(work)
+
+    async def _give_back(self, queue: str, claimed: Sequence[ClaimedJob], claim: str) -> None:
+        try:
+            await self._checkpoint(
+                queue,
+                [
+                    Checkpoint(JobDescriptor.parse(job.descriptor), claim, "", None, True, job.run_after_ms, None, "")
+                    for job in claimed
+                ],
+            )
+        except QueueNotFound:  # its jobs are gone with it
+            return

@@ -1,0 +1,1 @@
+"""The server's settings: declared once, read from files, environment and options."""

@@ -1,0 +1,95 @@
+"""Keeps the limits as the queue config, the server set and the store say, also while these change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from pinlater.server.backends.records import QueueSettings
+from pinlater.server.config.settings import Settings
+from pinlater.server.config.watched_file import WatchedFile
+from pinlater.server.limits.formats import count_servers, queue_rates
+from pinlater.server.limits.rate_limits import RateLimits
+
+log = logging.getLogger(__name__)
+
+
+class LimitsFiles:
+    """Reads both files, as far as they are set, and puts the limits into force.
+
+    Args:
+        settings: name the files.
+        limits: are updated.
+        on_change: is called after each update.
+        is_divided: each server has its part of a rate; False: the store sees to it that all together keep to it.
+
+    Raises:
+        ConfigError: a file cannot be read or is malformed. Later on, that is only logged.
+    """
+
+    def __init__(
+        self, settings: Settings, limits: RateLimits, on_change: Callable[[], None], *, is_divided: bool = True
+    ) -> None:
+        self._limits = limits
+        self._on_change = on_change
+        self._is_divided = is_divided
+        self._rates: dict[str, float] = {}
+        self._stored: Mapping[str, QueueSettings] = {}
+        self._server_count = 1
+        self._files: list[WatchedFile] = []
+        if settings.server_set_enabled and settings.server_set_file:
+            self._add(settings.server_set_file, self._read_servers)
+        if settings.queue_config_file:
+            self._add(settings.queue_config_file, self._read_rates)
+
+    def watches(self) -> list[Coroutine[Any, Any, Any]]:
+        """Return what has to run for changes to be noticed: one coroutine for each file."""
+        return [file.watch() for file in self._files]
+
+    def store_says(self, stored: Mapping[str, QueueSettings]) -> None:
+        """Put the settings of the store into force; where the file names a queue, it wins."""
+        if stored != self._stored:
+            self._stored = stored
+            self._apply()
+
+    def names(self, queue: str) -> bool:
+        """Whether the file names a queue."""
+        return queue in self._rates
+
+    def overridden(self, queue: str, stored: QueueSettings) -> QueueSettings:
+        """Return the settings that are in force for a queue, given those of the store."""
+        rate = self._rates.get(queue)
+        if rate is None:
+            return stored
+        return stored._replace(is_paused=rate <= 0, jobs_per_second=rate if rate > 0 else None)
+
+    def _add(self, path: Path, read: Callable[[bytes, Path], None]) -> None:
+        file = WatchedFile(path, lambda content: read(content, path))
+        file.load()
+        self._files.append(file)
+
+    def _read_rates(self, content: bytes, path: Path) -> None:
+        self._rates = queue_rates(content, path)
+        self._apply()
+
+    def _read_servers(self, content: bytes, path: Path) -> None:
+        count = count_servers(content, path)
+        if not count:
+            # Nobody left means that discovery failed rather than that this server is not there.
+            log.warning("%s names no server; going on with %d", path, self._server_count)
+            return
+        self._server_count = count
+        self._apply()
+
+    def _apply(self) -> None:
+        stored = {queue: rate for queue, one in self._stored.items() if (rate := _rate(one)) is not None}
+        most = {queue: one.max_running for queue, one in self._stored.items() if one.max_running is not None}
+        self._limits.update(stored | self._rates, self._server_count if self._is_divided else 1, most)
+        self._on_change()
+
+
+def _rate(stored: QueueSettings) -> float | None:
+    """Return a rate as the file would have it: 0 pauses."""
+    return 0.0 if stored.is_paused else stored.jobs_per_second

@@ -1,0 +1,106 @@
+"""The tokens of a limited queue whose jobs several servers hand out: kept in the store, fetched as they are needed.
+
+So all servers together keep to the rate, whichever of them has the workers; a server without any takes nothing away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from pinlater.errors import ServiceError
+from pinlater.server.backends.token_bucket import TakeTokens
+from pinlater.server.limits.rate_limits import Bucket
+
+_SPARE_SECONDS = 0.02
+"""What a rate brings in this time is fetched on top, and may be kept: so small dequeues need not all ask the store."""
+
+_SHORTEST_PAUSE_SECONDS = 0.02
+"""A store that had too few tokens is not asked again at once: those who wait would do nothing else."""
+
+_LONGEST_PAUSE_SECONDS = 1.0
+"""Nor later than this, however slow the rate: other servers give tokens back."""
+
+
+class LeasedBucket(Bucket):
+    """Holds a few tokens of one queue, and fetches others.
+
+    Args:
+        take: takes tokens from the store.
+        queue: whose jobs are limited.
+        rate: tokens per second, of all servers together.
+        now: monotonic seconds.
+        clock: tells them.
+    """
+
+    def __init__(
+        self, take: TakeTokens, queue: str, rate: float, now: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.rate = rate
+        self._take = take
+        self._clock = clock
+        self._queue = queue
+        self._held = 0
+        self._wanted = 0
+        self._next_at = now
+        self._fetching: asyncio.Task[None] | None = None
+        self._returning: set[asyncio.Task[None]] = set()
+
+    @property
+    def _spare(self) -> int:
+        return int(self.rate * _SPARE_SECONDS)
+
+    def change_rate(self, rate: float, now: float) -> None:
+        self.rate = rate
+        self._held = min(self._held, self._spare)
+        self._next_at = now
+
+    async def take(self, wanted: int, now: float) -> int:
+        self._wanted += wanted
+        try:
+            while self._held < wanted and self._next_at <= now:
+                await self._fetch()
+        finally:
+            self._wanted -= wanted
+        taken = min(wanted, self._held)
+        self._held -= taken
+        return taken
+
+    async def _fetch(self) -> None:
+        """Ask the store for all who want tokens now, or wait for a question that is under way."""
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._ask())
+            self._fetching.add_done_callback(lambda done: done.cancelled() or done.exception())  # if all have gone
+        await asyncio.shield(self._fetching)  # whoever goes away leaves the answer to the others
+
+    async def _ask(self) -> None:
+        try:
+            if self._returning:  # or an answer without jobs would leave nothing for the next question
+                await asyncio.wait(self._returning)
+            count = self._wanted - self._held + self._spare
+            tokens = await self._take(self._queue, self.rate, count)
+        finally:
+            self._fetching = None
+        self._held += tokens.taken
+        if tokens.taken < count:
+            pause = min(max(tokens.next_ms / 1000, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+            self._next_at = self._clock() + pause
+
+    def give_back(self, count: int, now: float) -> None:
+        self._held += count
+        surplus = self._held - self._spare
+        if surplus > 0:
+            self._held -= surplus
+            self._next_at = now
+            task = asyncio.create_task(self._return(surplus))
+            self._returning.add(task)
+            task.add_done_callback(self._returning.discard)
+
+    async def _return(self, count: int) -> None:
+        with suppress(ServiceError):  # it is a second's worth at most, and the store is in trouble
+            await self._take(self._queue, self.rate, -count)
+
+    def seconds_until_next(self, now: float) -> float:
+        return 0.0 if self._held else max(0.0, self._next_at - now)

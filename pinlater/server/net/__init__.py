@@ -1,0 +1,1 @@
+"""The network side of the server: listeners, connections, TLS and the budgets that bound them."""

@@ -1,0 +1,135 @@
+"""Plants the jobs of periodic classes: one of each, however many workers there are."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from pinlater.errors import ConfigError, ServiceError
+from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.job import Job
+from pinlater.model.body_metadata import Again, Kept, planted_key
+from pinlater.protocol.messages import (
+    PinLaterDequeueRequest,
+    PinLaterEnqueueRequest,
+    PinLaterJob,
+    RequestContext,
+    arguments_of,
+)
+from pinlater.worker.running.tick import SPARE_ATTEMPTS
+from pinlater.worker.session.pipeline import Pipeline
+from pinlater.worker.session.server_clock import ServerClock
+
+_AGAIN_SECONDS = 60.0
+"""A job that somebody deleted, or that a worker of an older deployment ended, is back after this time."""
+
+_enqueue_of = arguments_of("enqueueJobs")
+_dequeue_of = arguments_of("dequeueJobs")
+
+log = logging.getLogger(__name__)
+
+
+class Seeds:
+    """The first jobs of periodic classes.
+
+    Args:
+        kinds: classes, periodic or not.
+        queues: those of other queues are left out.
+
+    Raises:
+        ConfigError: a class cannot be made without arguments, whatever it says.
+    """
+
+    def __init__(self, kinds: Iterable[type[Job]], queues: Collection[str]) -> None:
+        self._jobs = [
+            _made(kind) for kind in kinds if kind.job_options.schedule is not None and kind.job_options.queue in queues
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    @property
+    def queue(self) -> str:
+        """One of the queues; there must be a class."""
+        return self._jobs[0].job_options.queue
+
+    def by_queue(self, now_ms: int) -> dict[str, list[PinLaterJob]]:
+        """Return what to enqueue; where it is there already, the server does nothing.
+
+        Args:
+            now_ms: epoch milliseconds; the first run is at the first tick after that.
+        """
+        found: defaultdict[str, list[PinLaterJob]] = defaultdict(list)
+        for job in self._jobs:
+            found[job.job_options.queue].append(_seed(job, now_ms))
+        return found
+
+
+def _made(kind: type[Job]) -> Job:
+    try:
+        return kind()
+    except Exception as error:
+        raise ConfigError(f"the periodic job {kind.__name__} cannot be made without arguments: {error}") from error
+
+
+def _seed(job: Job, now_ms: int) -> PinLaterJob:
+    options = job.job_options
+    assert options.schedule is not None  # Seeds has no others
+    text = options.schedule.text
+    due_ms = options.schedule.next_ms(now_ms)
+    body = encode_body(job, Kept(again=Again(due_ms, schedule=text)))
+    key = planted_key(options.name, text)
+    return PinLaterJob(body, options.priority, due_ms, options.attempts + SPARE_ATTEMPTS, uniqueKey=key)
+
+
+class Planter:
+    """Plants seeds over a worker's connection, at the start and from time to time.
+
+    Args:
+        pipeline: to send them through.
+        context: in whose name.
+        seeds: what to plant.
+        clock: of the server, whose time decides when the first run is.
+    """
+
+    def __init__(self, pipeline: Pipeline, context: RequestContext, seeds: Seeds, clock: ServerClock) -> None:
+        self._pipeline = pipeline
+        self._context = context
+        self._seeds = seeds
+        self._clock = clock
+        self._due_at = 0.0 if seeds else float("inf")
+
+    def plant_when_due(self) -> None:
+        """Plant, unless it was done a short while ago.
+
+        Raises:
+            CallError: no answer came. A refusal is only logged, since other jobs need not suffer for it.
+        """
+        if time.monotonic() < self._due_at:
+            return
+        if not self._clock.is_known:
+            self._learn_time()
+        for queue, jobs in self._seeds.by_queue(int(self._clock.now() * 1000)).items():
+            try:
+                self._pipeline.call("enqueueJobs", _enqueue_of(self._context, PinLaterEnqueueRequest(queue, jobs)))
+            except ServiceError as error:
+                log.error("the periodic jobs of queue %s cannot be planted: %s", queue, error)  # noqa: TRY400
+        self._due_at = time.monotonic() + _AGAIN_SECONDS
+
+    def _learn_time(self) -> None:
+        """Ask for the time: the answer of a dequeue has it, also of one that takes nothing."""
+        request = PinLaterDequeueRequest(queueName=self._seeds.queue, limit=1, dryRun=True)
+        sent = self._clock.sent()
+        try:
+            reply = self._pipeline.call("dequeueJobs", _dequeue_of(self._context, request))
+        except ServiceError as error:
+            log.warning("the server does not tell its time, so this machine's is taken: %s", error)
+        else:
+            self._clock.note(reply.serverTimestampMillis, sent)
+
+    def renew(self) -> None:
+        """Plant at the next opportunity: what was planted is gone with its queue."""
+        if self._seeds:
+            self._due_at = 0.0

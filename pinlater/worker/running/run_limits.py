@@ -1,0 +1,148 @@
+"""How long one run may go on, and whether it still gets on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from os import getpid
+from threading import Lock
+from time import monotonic
+from typing import NamedTuple
+
+from pinlater.errors import JobExpired, JobStalled, JobTimeout
+from pinlater.jobs.options import KILL_SLACK_SECONDS, JobOptions
+
+_TELL_SECONDS = 1.0
+"""The moment of the kill follows the signs of progress in steps of so many; its slack is longer."""
+_HEED_SECONDS = 1.0
+"""So long after one limit has struck no other one does: the job has its hands full."""
+
+
+class Overrun(NamedTuple):
+    """Why a run is stopped.
+
+    Attributes:
+        kind: of the exception that the job gets.
+        text: what it says.
+    """
+
+    kind: type[JobTimeout]
+    text: str
+
+    def error(self) -> JobTimeout:
+        """Return the exception."""
+        return self.kind(self.text)
+
+
+class Allowance:
+    """The limits of one run. Moments are in seconds on the monotonic clock.
+
+    Args:
+        options: of the job.
+        began: when the run did.
+        kill_ns: where the board shows whose limit a kill was for.
+        position: of the job, there.
+        expires_at: when its ``give_up_after`` is over.
+
+    Attributes:
+        kill_at: when the process is to be killed for this run, as far as the master knows; inf: never.
+    """
+
+    def __init__(
+        self, options: JobOptions, began: float, kill_ns: memoryview[int], position: int, expires_at: float = inf
+    ) -> None:
+        hard, soft, stall = options.hard_seconds, options.timeout, options.stall_after
+        self._seconds = inf if soft is None else soft
+        self._timeout_at = began + self._seconds
+        self._stall_seconds = inf if stall is None else stall
+        self._expires_at, self._options = expires_at, options
+        self._latest_kill = min(inf if hard is None else began + hard, expires_at + KILL_SLACK_SECONDS)
+        self._sign_at, self._struck_sign = began, inf
+        self._quiet_until = began
+        self._tell_at = inf if stall is None else began + _TELL_SECONDS
+        self._kill_ns, self._position = kill_ns, position
+        self._lock, self._is_over, self._pid = Lock(), True, getpid()
+        self._move_kill: Callable[[float], object] = _nobody
+        self.kill_at = min(self._latest_kill, began + self._stall_seconds + KILL_SLACK_SECONDS)
+        kill_ns[position] = int(self.kill_at * 1e9) if self.kill_at < inf else 0
+
+    # The hard limit
+
+    def begin(self, move_kill: Callable[[float], object]) -> None:
+        """Say whom to tell from now on when the kill is put off."""
+        self._move_kill, self._is_over = move_kill, False
+
+    def end(self) -> None:
+        """Put nothing off from now on, whatever threads of the job are left."""
+        with self._lock:
+            self._is_over = True
+
+    # Signs of progress
+
+    def sign(self, now: float) -> None:
+        """Note a sign of progress; done at every checkpoint."""
+        self._sign_at = now
+        if now >= self._tell_at:
+            self._tell(now)
+
+    @contextmanager
+    def calling(self, most_seconds: float) -> Iterator[None]:
+        """Note that the job waits for a server: so long, at most, it is not the job that stands still."""
+        self.sign(monotonic() + most_seconds)
+        try:
+            yield
+        finally:
+            self._sign_at = now = monotonic()
+            self._tell(now)
+
+    def _tell(self, now: float) -> None:
+        self._tell_at = now + _TELL_SECONDS
+        if getpid() != self._pid:  # a fork of the job may not put off what its parent gets; and the lock is a copy
+            return
+        with self._lock:
+            if self._is_over:
+                return
+            self.kill_at = min(self._latest_kill, self._sign_at + self._stall_seconds + KILL_SLACK_SECONDS)
+            self._kill_ns[self._position] = int(self.kill_at * 1e9)
+            self._move_kill(self.kill_at)
+
+    # The soft limits
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether there is more than a hard limit."""
+        return min(self._timeout_at, self._expires_at, self._stall_seconds) < inf
+
+    def due(self, now: float) -> Overrun | None:
+        """Return why the run is to be stopped now. It is said once; of a standstill, once after each sign of life."""
+        if now < self._quiet_until:
+            return None
+        if now >= self._expires_at:
+            self._expires_at = inf
+            overrun = Overrun(JobExpired, f"its give_up_after of {self._options.give_up_after:g} s is over")
+        elif now >= self._timeout_at:
+            self._timeout_at = inf
+            overrun = Overrun(JobTimeout, f"it ran for longer than its timeout of {self._seconds:g} s")
+        elif now >= self._stalls_at:
+            overrun = Overrun(JobStalled, f"it gave no sign of progress for {self._stall_seconds:g} s, its stall_after")
+        else:
+            return None
+        self._struck_sign, self._quiet_until = self._sign_at, now + _HEED_SECONDS
+        return overrun
+
+    def look_in(self, now: float) -> float | None:
+        """Return the seconds until something may be due; None if nothing will be."""
+        moment = min(self._timeout_at, self._expires_at)
+        if self._stall_seconds < inf:
+            moment = min(moment, self._stalls_at, now + self._stall_seconds)  # a sign may come, or be taken back
+        moment = max(moment, self._quiet_until)
+        return None if moment == inf else max(moment - now, 0.0)
+
+    @property
+    def _stalls_at(self) -> float:
+        return inf if self._sign_at == self._struck_sign else self._sign_at + self._stall_seconds
+
+
+def _nobody(_: float) -> None:
+    """Stand in for whoever will be told."""

@@ -1,0 +1,85 @@
+"""Connections to whichever server works, tried again and again at growing intervals."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+from pinlater.client.connection import Connection
+from pinlater.client.servers import ServerSet
+from pinlater.errors import ServerUnavailable
+from pinlater.worker.claim_table.contact import Contact
+
+FIRST_DELAY_SECONDS = 0.05
+LONGEST_DELAY_SECONDS = 1.0
+"""On average: so a worker is back at work less than two seconds after its server, however long that was away."""
+CONNECT_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Connector:
+    """Makes connections; says once when there is no server, and once when there is one again.
+
+    Args:
+        servers: those that may be used.
+        chance: spreads the tries of processes that lost a server together.
+        contact: where success and failure are noted.
+
+    Attributes:
+        contact: the same.
+    """
+
+    def __init__(
+        self, servers: ServerSet, chance: Callable[[], float] = random.random, contact: Contact | None = None
+    ) -> None:
+        self.contact = contact or Contact()
+        self._servers = servers
+        self._chance = chance
+        self._failures = 0
+        self._is_lost = False
+
+    def connect(self) -> Connection:
+        """Connect to the first server that answers; each is tried once.
+
+        Raises:
+            ServerUnavailable: none does. ``delay_seconds`` says when to try again.
+        """
+        for address in self._servers.candidates():
+            try:
+                connection = Connection(address, connect_timeout=CONNECT_SECONDS, tls=self._servers.tls)
+            except ServerUnavailable as error:
+                self._servers.failed(address)
+                failure = error
+            else:
+                self._servers.worked(address)
+                self._note_success(connection)
+                return connection
+        self._note_failure(failure)
+        raise failure
+
+    @property
+    def delay_seconds(self) -> float:
+        """How long to wait before the next try."""
+        grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures - 1, 0), 30)
+        return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
+
+    def note_loss(self, error: Exception) -> None:
+        """Say that a connection in use was lost."""
+        self._is_lost = True
+        self.contact.failed()
+        log.warning("lost the server: %s", error)
+
+    def _note_success(self, connection: Connection) -> None:
+        if self._failures or self._is_lost:
+            log.info("connected to %s", connection.address)
+        self._failures = 0
+        self._is_lost = False
+        self.contact.heard()
+
+    def _note_failure(self, failure: ServerUnavailable) -> None:
+        self._failures += 1
+        self.contact.failed()
+        if self._failures == 1:
+            log.warning("cannot reach %s; retrying", failure)

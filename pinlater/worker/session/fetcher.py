@@ -1,0 +1,271 @@
+"""Dequeues in flight, and the batches they brought."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import Any
+
+from pinlater.errors import CallError, DequeueRateLimited, QueueNotFound, ServerError, ServerUnavailable, ServiceError
+from pinlater.protocol.messages import (
+    PinLaterDequeueRequest,
+    PinLaterReleaseClaimsRequest,
+    RequestContext,
+    arguments_of,
+)
+from pinlater.worker.claim_table.counters import RETURNED, CountEvent, count_nothing
+from pinlater.worker.claim_table.row import Slot
+from pinlater.worker.claim_table.snapshot import Identity
+from pinlater.worker.log_once import Complaint
+from pinlater.worker.session.ack_buffer import Settler
+from pinlater.worker.session.batch import Batch, parts_of
+from pinlater.worker.session.pace import Pace
+from pinlater.worker.session.pipeline import Pipeline
+from pinlater.worker.session.server_clock import ServerClock
+from pinlater.worker.session.weighted_round_robin import Turns
+
+_AHEAD = 2
+"""Batches fetched or asked for while one runs: with one only, the server would be idle while we run it."""
+_FIRST_BACKOFF_SECONDS = 0.1
+_LONGEST_BACKOFF_SECONDS = 5.0
+_LONGEST_TROUBLE_SECONDS = 2.0
+"""Where the store is in trouble, which may end at any time; nobody shall wait for a job for longer than needed then."""
+
+_dequeue_of = arguments_of("dequeueJobs")
+_release_of = arguments_of("releaseClaims")
+_create_of = arguments_of("createQueue")
+_names_of = arguments_of("getQueueNames")
+
+log = logging.getLogger(__name__)
+
+
+class Fetcher:
+    """Asks for jobs: while short ones run, for the next; otherwise when there is nothing to do.
+
+    Attributes:
+        pace: how many jobs to ask for.
+        came_back_empty: whether the last dequeue found no job.
+        misses_queue: whether it was refused for want of a queue.
+        has_backlog: whether the last dequeue got all that it asked for.
+
+    Args:
+        pipeline: to ask through.
+        settler: puts acks on board.
+        slot: where what is fetched is shown before anything else happens.
+        identity: in whose name; dequeue n has a source of its own.
+        lease_seconds: life of a claim that is not renewed.
+        turns: which queue comes first.
+        clock: told what time it is on the server.
+        count: told of jobs that go back since the reply that brought them was lost.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settler: Settler,
+        slot: Slot,
+        identity: Identity,
+        lease_seconds: float,
+        *,
+        turns: Turns,
+        clock: ServerClock,
+        count: CountEvent = count_nothing,
+    ) -> None:
+        self.pace = Pace(identity.places)
+        self.came_back_empty = False
+        self.misses_queue = False
+        self._pipeline = pipeline
+        self._settler = settler
+        self._slot = slot
+        self._identity = identity
+        self._context = RequestContext(source=identity.source)
+        self._lease_ms = int(lease_seconds * 1000)
+        self._turns = turns
+        self._clock = clock
+        self._count = count
+        self._batches: deque[Batch] = deque()
+        self._in_flight = self._jobs_in_flight = 0
+        self._promised = 0
+        self._lost: list[int] = []
+        self._backoff_seconds = 0.0
+        self._backoff_until = 0.0
+        self._complaint = Complaint(log, "the server gives out no jobs: %s; retrying")
+        self.has_backlog = False
+
+    @property
+    def in_flight(self) -> int:
+        """Number of dequeues without a reply."""
+        return self._in_flight
+
+    @property
+    def held_seconds(self) -> float:
+        """How long to wait before asking again, after a refusal."""
+        return max(self._backoff_until - time.monotonic(), 0.0)
+
+    @property
+    def waiting(self) -> int:
+        """Number of batches that were fetched and not begun."""
+        return len(self._batches)
+
+    @property
+    def oldest_ns(self) -> int:
+        """When the oldest of them was fetched; there must be one."""
+        return self._batches[0].area.fetched_ns
+
+    def next_batch(self) -> Batch | None:
+        """Return the oldest batch that was fetched and not begun."""
+        return self._batches.popleft() if self._batches else None
+
+    # Asking
+
+    def prefetch(self, most_jobs: int | None = None) -> None:
+        """Before jobs are run: ask for the next ones, if these are short and there seem to be more.
+
+        Such a dequeue does not wait for jobs: nobody would read its reply until these have run.
+
+        Args:
+            most_jobs: how many can be run after these; None: any number.
+        """
+        if not self.pace.is_short or not self.has_backlog or self.held_seconds:
+            return
+        while self._in_flight + len(self._batches) < _AHEAD:
+            limit = self.pace.limit if most_jobs is None else min(self.pace.limit, most_jobs - self._jobs_ahead)
+            if limit <= 0 or not self.ask(0.0, limit):
+                return
+
+    @property
+    def _jobs_ahead(self) -> int:
+        return self._jobs_in_flight + sum(len(batch.unstarted) for batch in self._batches)
+
+    def ask(self, wait_seconds: float, most_jobs: int | None = None) -> bool:
+        """Send a dequeue, with acks on board; return False if that is not possible now.
+
+        Args:
+            wait_seconds: how long the server may wait for a job.
+            most_jobs: to ask for; None: as many as the pace says.
+        """
+        limit = self.pace.limit if most_jobs is None else most_jobs
+        batches = -(-limit // self._slot.room)
+        if self._lost or self._slot.free_batches < self._promised + batches:
+            return False
+        acks, on_reply = self._settler.ride()
+        if not self._pipeline.is_open:  # lost while other things were said
+            on_reply(ServerUnavailable("the connection is lost"))
+            return False
+        number = self._slot.next_dequeue()
+        self._in_flight += 1
+        self._jobs_in_flight += limit
+        self._promised += batches
+        sent = self._clock.sent()
+
+        def received(reply: Any) -> None:
+            self._in_flight -= 1
+            self._jobs_in_flight -= limit
+            self._promised -= batches
+            on_reply(reply)
+            if not isinstance(reply, Exception):
+                self._clock.note(reply.serverTimestampMillis, sent)
+            self._received(number, limit, reply)
+
+        request = self._request(acks, limit, wait_seconds)
+        context = RequestContext(source=self._identity.source_of(number))
+        self._pipeline.send("dequeueJobs", _dequeue_of(context, request), received, wait_seconds)
+        return True
+
+    def _request(self, acks: Any, limit: int, wait_seconds: float) -> PinLaterDequeueRequest:
+        queue, *others = self._turns.next()
+        return PinLaterDequeueRequest(
+            queueName=queue,
+            limit=limit,
+            jobAckRequest=acks,
+            waitMillis=int(wait_seconds * 1000) or None,
+            claimTimeoutMillis=self._lease_ms,
+            otherQueueNames=others or None,
+        )
+
+    # What comes back
+
+    def _received(self, number: int, limit: int, reply: Any) -> None:
+        self.came_back_empty = False
+        if isinstance(reply, CallError):
+            self._lost.append(number)
+            return
+        batches: list[Batch] = []
+        if isinstance(reply, ServiceError):
+            self._refused(reply)
+        else:
+            self._backoff_seconds = 0.0
+            self._complaint.end()
+            batches = [self._hold(part) for part in parts_of(reply, self._slot.room)]
+            self.came_back_empty = not batches
+            self.has_backlog = len(reply.jobs or ()) >= limit
+        if not self._slot.settle(number):
+            self._batches += batches
+            return
+        for batch in batches:
+            self._settler.give_back(batch, batch.unstarted)
+
+    def _hold(self, reply: Any) -> Batch:
+        area = self._slot.free_batch()
+        assert area is not None  # ask() has seen to it
+        batch = Batch(reply, area)
+        self._settler.give_back(batch, batch.surplus)
+        return batch
+
+    def _refused(self, error: ServiceError) -> None:
+        longest = _LONGEST_TROUBLE_SECONDS if isinstance(error, ServerError) else _LONGEST_BACKOFF_SECONDS
+        self._backoff_seconds = min(max(2 * self._backoff_seconds, _FIRST_BACKOFF_SECONDS), longest)
+        self._backoff_until = time.monotonic() + self._backoff_seconds
+        self.misses_queue = isinstance(error, QueueNotFound)
+        if not isinstance(error, DequeueRateLimited):
+            self._complaint.say(error)
+
+    # Around it
+
+    def give_back_all(self) -> None:
+        """Give back every job that was fetched and not started."""
+        while (batch := self.next_batch()) is not None:
+            self._settler.give_back(batch, batch.unstarted)
+
+    def create_queues(self) -> None:
+        """Create the queues that the server does not have.
+
+        Raises:
+            ServiceError, CallError: what the server said instead.
+        """
+        known = set(self._pipeline.call("getQueueNames", _names_of(self._context)))
+        for queue in self._identity.queues:
+            if queue not in known:
+                self._pipeline.call("createQueue", _create_of(self._context, queue))
+                log.info("created queue %s", queue)
+        self.misses_queue = False
+
+    def release_lost(self) -> None:
+        """Give back what the server claimed for dequeues whose reply was lost.
+
+        Raises:
+            ServiceError, CallError: what the server said instead.
+        """
+        while self._lost:
+            number = self._lost[0]
+            for queue in self._identity.queues:
+                request = PinLaterReleaseClaimsRequest(queue, self._identity.source_of(number))
+                released = self._pipeline.call("releaseClaims", _release_of(self._context, request))
+                if released:
+                    self._count(queue, RETURNED, released)
+            self._slot.settle(number)
+            self._lost.pop(0)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether ``release_lost`` has something to do."""
+        return bool(self._lost)
+
+    def end_wait(self) -> None:
+        """Make the server answer a dequeue that waits: any further call on the connection does that."""
+        self._pipeline.send("getQueueNames", _names_of(self._context), _ignore)
+
+
+def _ignore(_: Any) -> None:
+    """The reply says nothing new."""

@@ -1,0 +1,154 @@
+"""How one attempt of a job ended, and the words that are kept of a failure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pinlater.jobs import middleware
+from pinlater.model.status import block, place, room_of
+from pinlater.worker.claim_table.counters import UNKNOWN
+
+_HOST = socket.gethostname()
+_MOST_FRAMES = 8
+_OURS = frozenset(
+    str(Path(__file__).parents[1] / "running" / f"{name}.py")
+    for name in ("runner", "limits", "coroutines", "thread_limits", "task_runner", "run_limits")
+) | {middleware.__file__, contextlib.__file__}
+"""Whose lines say nothing about a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The attempt is spent.
+
+    Attributes:
+        status: text for the job's custom status.
+        delay_ms: milliseconds until the next attempt.
+        is_final: there is no next attempt, whatever remains.
+        ending: how it is counted; see ``tally.ENDINGS``.
+    """
+
+    status: str
+    delay_ms: int = 0
+    is_final: bool = False
+    ending: str = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """The job goes on elsewhere, no attempt spent.
+
+    Attributes:
+        body: what it goes on from; None: as it is.
+        run_after_ms: epoch milliseconds before which it does not; None leaves it its place in the queue.
+        attempts: of a job that has run and does so again: attempts of its next run.
+        status: text to put in front of the job's custom status.
+        failure: of a periodic job that goes on although its tick has failed: how that is counted; else empty.
+    """
+
+    body: bytes | None
+    run_after_ms: int | None = None
+    attempts: int | None = None
+    status: str = ""
+    failure: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it is counted; see ``tally.ENDINGS``."""
+        if self.failure:
+            return self.failure
+        if self.attempts is not None:
+            return "rescheduled"
+        return "interrupted" if self.run_after_ms is None else "slept"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack(Interruption):
+    """The job could not be read, and waits for a worker that knows it; no attempt spent.
+
+    Attributes:
+        name: of its class, as it is counted.
+    """
+
+    name: str = ""
+
+    @property
+    def ending(self) -> str:
+        """How it is counted; see ``tally.ENDINGS``."""
+        return UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The job was no longer ours, so the server is told nothing of this attempt.
+
+    Attributes:
+        ending: how it is counted; see ``tally.ENDINGS``.
+    """
+
+    ending: str = "lost"
+
+
+Outcome = Failure | Interruption | Lost
+"""What is not a success; a success has no details, and is None."""
+
+
+def in_words(
+    attempt: int,
+    attempts_allowed: int,
+    seconds: float,
+    error: BaseException,
+    *,
+    with_traceback: bool = True,
+    is_final: bool = False,
+    verdict: str = "",
+) -> str:
+    """Return what a failed attempt leaves in the job's status; see ``pinlater.model.status``.
+
+    Args:
+        attempt: its number.
+        attempts_allowed: attempts in all.
+        seconds: how long it ran.
+        error: what it raised.
+        with_traceback: whether it matters where.
+        is_final: whether there is no other attempt; what the last one leaves is told, however many there might be.
+        verdict: why there is none.
+    """
+    header = f"attempt {attempt}/{attempts_allowed} {place(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
+    said = _sendable(said_by(error))
+    frames = [_sendable(frame) for frame in _frames_of(error)] if with_traceback else []
+    return block(header, said, frames, room_of(attempts_allowed if is_final else attempt, attempts_allowed), verdict)
+
+
+def said_by(error: BaseException) -> str:
+    """Return the class of an exception, and what it says: alone, ``KeyError`` says the key and others nothing."""
+    text = text_of(error)
+    return f"{type(error).__name__}{': ' if text.strip() else ''}{text}"
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says, even if its class is broken itself."""
+    try:
+        return str(error)
+    except BaseException as other:  # noqa: BLE001 - it is the job's own code
+        return f"(its text cannot be had: {type(other).__name__})"
+
+
+def _sendable(text: str) -> str:
+    """Return a text as UTF-8 can carry it: the names of files that are not UTF-8 have halves of surrogates in them."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _frames_of(error: BaseException) -> Iterator[str]:
+    """Yield the frames of a traceback without the marks below their lines: the room is for more of them."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in _OURS]
+    for frame in frames[-_MOST_FRAMES:]:
+        where = f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
+        yield f"{where}\n    {frame.line}" if frame.line else where

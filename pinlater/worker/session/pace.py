@@ -1,0 +1,47 @@
+"""How many jobs to fetch at once, from how long the recent ones ran."""
+
+from __future__ import annotations
+
+from pinlater.worker.claim_table.snapshot import MAX_JOBS
+
+TARGET_SECONDS = 0.05
+"""Work to fetch at once: long enough to pay for the call, short enough that no job waits behind others for long."""
+SHORT_SECONDS = 0.02
+"""Jobs shorter than this are fetched ahead; behind longer ones, another worker would have them sooner."""
+_WEIGHT = 0.2
+_LEAST_SECONDS = 1e-6
+
+
+class Pace:
+    """Follows the run time of jobs: a longer one at once, shorter ones by and by.
+
+    Args:
+        places: how many jobs run at once.
+
+    Attributes:
+        limit: jobs to ask for.
+        average_seconds: estimate of a job's run time; None before the first.
+    """
+
+    def __init__(self, places: int = 1) -> None:
+        self._places = places
+        self.limit = 1
+        self.average_seconds: float | None = None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether jobs are so short that the next ones may be fetched while these run."""
+        return self.average_seconds is not None and self.average_seconds < SHORT_SECONDS
+
+    def note(self, jobs: int, seconds: float) -> None:
+        """Take ``jobs`` that ran for ``seconds`` together into account."""
+        if jobs <= 0:
+            return
+        recent = max(seconds / jobs, _LEAST_SECONDS)
+        average = self.average_seconds
+        if average is None or recent > average:
+            self.average_seconds = recent
+        else:
+            self.average_seconds = average + _WEIGHT * (recent - average)
+        fitting = int(TARGET_SECONDS * self._places / self.average_seconds)
+        self.limit = max(1, min(fitting, MAX_JOBS, 2 * self.limit))

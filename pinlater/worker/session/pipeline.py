@@ -1,0 +1,163 @@
+"""Calls in flight on one connection, each with what is to be done with its reply."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pinlater.client.connection import Connection
+from pinlater.errors import CallError, CallUnsendable, PinLaterError, ServerUnavailable, ServiceError
+from pinlater.worker.session.connector import Connector
+
+CALL_SECONDS = 10.0
+"""How long a reply may take, on top of the time that the server was asked to wait."""
+
+OnReply = Callable[[Any], None]
+"""Takes a reply, or the error that came instead: a ``ServiceError``, or a ``CallError`` when nobody knows."""
+
+
+class _Sent(NamedTuple):
+    on_reply: OnReply
+    deadline: float
+
+
+class Pipeline:
+    """Sends calls without waiting, and hands each reply to whom it is for, in the order of the calls.
+
+    When the connection is lost, all calls in flight hear of it. The next ``open`` makes a new one.
+
+    Args:
+        connector: makes connections.
+        wakeup_fd: readable when waiting should end before a reply is there.
+    """
+
+    def __init__(self, connector: Connector, wakeup_fd: int) -> None:
+        self._connector = connector
+        self._wakeup_fd = wakeup_fd
+        self._connection: Connection | None = None
+        self._sent: deque[_Sent] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """Number of calls without a reply."""
+        return len(self._sent)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be sent, as far as we know."""
+        return self._connection is not None
+
+    @property
+    def has_reply(self) -> bool:
+        """Whether a reply has been read from the network already."""
+        return self._connection is not None and self._connection.has_buffered_reply
+
+    def fileno(self) -> int:
+        """Return the connection's descriptor, for those who wait for other things, too; there must be a call in flight.
+
+        Look at ``has_reply`` first.
+        """
+        assert self._connection is not None
+        return self._connection.fileno()
+
+    @property
+    def remaining_seconds(self) -> float:
+        """How much longer the oldest call in flight may take; then ``receive`` gives it up."""
+        return max(self._sent[0].deadline - time.monotonic(), 0.0)
+
+    def open(self) -> None:
+        """Connect, unless connected. One that the server closed while nothing was in flight is replaced.
+
+        Raises:
+            ServerUnavailable: no server can be reached now.
+        """
+        if self._connection is not None and not self._sent and self._connection.is_stale():
+            self.close()
+        if self._connection is None:
+            self._connection = self._connector.connect()
+
+    def close(self) -> None:
+        """Close the connection; no call may be in flight."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def send(self, method: str, arguments: Any, on_reply: OnReply, wait_seconds: float = 0.0) -> None:
+        """Send a call. Its ``on_reply`` is called in any case, with an error if the connection is lost, or not open.
+
+        Args:
+            method: name of the wire contract.
+            arguments: its argument struct.
+            on_reply: gets what comes back.
+            wait_seconds: how long the server may park the call.
+        """
+        self._sent.append(_Sent(on_reply, time.monotonic() + wait_seconds + CALL_SECONDS))
+        try:
+            if self._connection is None:
+                raise ServerUnavailable("not connected")
+            self._connection.send(method, arguments)
+        except CallUnsendable as error:  # concerns no other call, and would fail again on any connection
+            self._sent.pop()
+            on_reply(error)
+        except CallError as error:
+            self._lose(error)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until a reply can be received; return False when something else ended the wait.
+
+        Args:
+            seconds: longest wait; None is as long as the oldest call may take.
+        """
+        connection = self._connection
+        if connection is None or not self._sent or connection.has_buffered_reply:
+            return bool(self._sent)
+        remaining = max(self._sent[0].deadline - time.monotonic(), 0.0)
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        poll.register(self._wakeup_fd, select.POLLIN)
+        ready = dict(poll.poll(1000 * (remaining if seconds is None else min(seconds, remaining))))
+        if connection.fileno() in ready:
+            return True
+        return not ready and (seconds is None or seconds >= remaining)  # too late: receive() says so
+
+    def receive(self) -> None:
+        """Take the reply of the oldest call and hand it on; waits for it no longer than it may take."""
+        sent = self._sent[0]
+        assert self._connection is not None
+        try:
+            reply = self._connection.receive(max(sent.deadline - time.monotonic(), 0.0))
+        except ServiceError as refusal:
+            reply = refusal
+        except CallError as error:
+            self._lose(error)
+            return
+        self._connector.contact.heard()
+        self._sent.popleft()
+        sent.on_reply(reply)
+
+    def call(self, method: str, arguments: Any) -> Any:
+        """Send a call and wait for its reply; those before it are handed on.
+
+        Raises:
+            ServiceError, CallError: what came instead.
+        """
+        result: list[Any] = []
+        self.send(method, arguments, result.append)
+        while not result:
+            self.receive()
+        if isinstance(result[0], PinLaterError):
+            raise result[0]
+        return result[0]
+
+    def _lose(self, error: CallError) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+            if self._sent:
+                self._connector.note_loss(error)
+        lost, self._sent = self._sent, deque()
+        for sent in lost:
+            sent.on_reply(error)

@@ -1,0 +1,289 @@
+"""Says what a running job cannot go on without: its body for checkpoints and finished steps, and its follow-ups."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from pinlater_supervisor import Child
+
+from pinlater.errors import (
+    BodyTooLarge,
+    CallError,
+    CallUnsendable,
+    EnqueueRejected,
+    ServerError,
+    ServerUnavailable,
+    StaleClaims,
+)
+from pinlater.jobs.follow_ups import KEPT_MS
+from pinlater.protocol.idempotency import may_have_been_carried_out
+from pinlater.protocol.messages import (
+    PinLaterCheckpointJobRequest,
+    PinLaterCheckpointJobsRequest,
+    PinLaterEnqueueRequest,
+    PinLaterJob,
+    RequestContext,
+    arguments_of,
+)
+from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, count_nothing
+from pinlater.worker.session.batch import Batch, queue_of
+from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.pipeline import Pipeline
+
+_enqueue_of = arguments_of("enqueueJobs")
+_checkpoints_of = arguments_of("checkpointJobs")
+
+_T = TypeVar("_T")
+
+Encode = Callable[[], bytes]
+"""Returns a job's body as it is now."""
+
+_OFFER_SECONDS = 0.5
+"""How long a job is held up by a save that need not arrive, when a server hangs."""
+_REST_FACTOR = 10
+"""So many times as long as a connection was looked for in vain, no job is held up for another one."""
+
+log = logging.getLogger(__name__)
+
+
+class FollowUp(NamedTuple):
+    """A job that another one wants to be enqueued.
+
+    Attributes:
+        queue: queue to go to.
+        job: what is sent of it.
+        key: by which a server knows it again.
+        may_be_there: an earlier attempt may have enqueued it, on any shard.
+    """
+
+    queue: str
+    job: PinLaterJob
+    key: bytes
+    may_be_there: bool
+
+
+class _Offer:
+    """A save that its job does not wait for.
+
+    Attributes:
+        place: the job.
+        is_heard: whether there is an answer.
+        reply: the answer, or the error that came instead.
+    """
+
+    __slots__ = ("is_heard", "place", "reply")
+
+    def __init__(self, place: tuple[Batch, int]) -> None:
+        self.place = place
+        self.is_heard = False
+        self.reply: Any = None
+
+    def result(self) -> None:
+        """Raise the error, if there is one."""
+        if isinstance(self.reply, Exception):
+            raise self.reply
+
+
+class Saver:
+    """Sends checkpoints, and tries again for some time when there is no server.
+
+    Args:
+        pipeline: to send them through.
+        connector: says how long to wait before another try.
+        context: in whose name.
+        child: the process; once it is to stop now, nothing is tried again.
+        count: told of checkpoints that a server took, and that none took.
+
+    Attributes:
+        is_saving: whether a call is under way.
+        is_open: whether a job runs, which alone may call; threads that it has left behind may not.
+    """
+
+    is_saving = False
+    is_open = True
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        connector: Connector,
+        context: RequestContext,
+        child: Child,
+        count: CountEvent = count_nothing,
+    ) -> None:
+        self._pipeline = pipeline
+        self._connector = connector
+        self._context = context
+        self._child = child
+        self._count = count
+        self._turn = threading.Lock()
+        self._offered: _Offer | None = None
+        self._not_before = 0.0
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether jobs should stop at their next checkpoint."""
+        return self._child.draining
+
+    def save(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> bool:
+        """Replace a job's body; return False if no server took it within ``patience_seconds``.
+
+        Args:
+            batch: where the job came from.
+            position: its place there.
+            encode: called when it is this save's turn, so that those of several threads are sent as they are encoded.
+            patience_seconds: how long to try. 0: once, and the answer is waited for only as long as a job may be held
+                up; if it comes later, the next save hears of it, and none is sent before that.
+
+        Raises:
+            BodyInvalid: ``encode`` has raised it.
+            BodyTooLarge: the server takes none of that size.
+        """
+        arguments_of = partial(self._arguments, batch, position, encode)
+        if not patience_seconds:
+            with self._turn, self._calling():
+                return self._is_settled((batch, position)) and self._offer((batch, position), arguments_of)
+        return self._is_saved(batch, position, partial(self._insist, "checkpointJobs", arguments_of, patience_seconds))
+
+    def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
+        """Do as ``save``, and return what it returned or raised: for those who can wait without blocking others."""
+        return fulfilled(Future(), partial(self.save, batch, position, encode, patience_seconds))
+
+    def _is_saved(self, batch: Batch, position: int, call: Callable[[], object]) -> bool:
+        try:
+            call()
+        except StaleClaims:
+            batch.area.note_lost(position, batch.area.fetched_ns)
+        except (EnqueueRejected, CallUnsendable) as error:
+            raise BodyTooLarge(str(error)) from error
+        except (CallError, ServerError) as error:
+            log.warning("a checkpoint could not be saved: %s", error)
+            return False
+        return True
+
+    def enqueue(self, follow_up: FollowUp, patience_seconds: float) -> str:
+        """Store a job, once however often it is sent; return its descriptor.
+
+        Raises:
+            ClientError: it is refused.
+            CallError, ServerError: no server took it within ``patience_seconds``, as far as we know.
+        """
+        queue, job, key, may_be_there = follow_up
+        context = RequestContext(
+            source=self._context.source, idempotencyKey=key, isRepeat=may_be_there, keepResultMillis=KEPT_MS
+        )
+        request = PinLaterEnqueueRequest(queue, [job])
+        reply = self._insist("enqueueJobs", partial(_enqueue_of, context, request), patience_seconds)
+        descriptor: str = reply.jobDescriptors[0]
+        return descriptor
+
+    def _insist(self, method: str, arguments_of: Callable[[], Any], patience_seconds: float) -> Any:
+        """Make a call, again and again if need be; raise what the last one raised."""
+        deadline = time.monotonic() + patience_seconds
+        with self._turn:  # a job may have threads, but there is one connection
+            return self._insist_until(deadline, method, arguments_of())
+
+    def _is_settled(self, place: tuple[Batch, int]) -> bool:
+        """Tell whether another save can be offered: the answer to the one before is there. Raise what it says."""
+        offer = self._offered
+        if offer is None:
+            return time.monotonic() >= self._not_before
+        self._hear(offer, 0.0)
+        if not offer.is_heard:
+            return False
+        self._offered = None
+        if offer.place == place:
+            self._is_saved(*offer.place, offer.result)
+        return True
+
+    def _offer(self, place: tuple[Batch, int], arguments_of: Callable[[], Any]) -> bool:
+        arguments, began = arguments_of(), time.monotonic()
+        self._offered = offer = _Offer(place)
+        try:
+            self._pipeline.open()
+        except ServerUnavailable as error:
+            ended = time.monotonic()
+            self._not_before = ended + _REST_FACTOR * (ended - began)
+            self._heard(offer, arguments, error)
+        else:
+            self._pipeline.send("checkpointJobs", arguments, partial(self._heard, offer, arguments))
+            self._hear(offer, _OFFER_SECONDS)
+        if not offer.is_heard:
+            return False
+        self._offered = None
+        return self._is_saved(*offer.place, offer.result)
+
+    def _hear(self, offer: _Offer, seconds: float) -> None:
+        """Take replies until that to an offer is there, for so long at most."""
+        until = time.monotonic() + seconds
+        while not offer.is_heard and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
+            self._pipeline.receive()
+
+    def _heard(self, offer: _Offer, arguments: Any, reply: Any) -> None:
+        offer.is_heard, offer.reply = True, reply
+        if not isinstance(reply, Exception):
+            self._note(SAVED, "checkpointJobs", arguments)
+        elif isinstance(reply, CallError | ServerError) and not isinstance(reply, CallUnsendable):
+            self._note(UNSAVED, "checkpointJobs", arguments)
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        self.is_saving = True
+        try:
+            if not self.is_open:  # looked at after the line above, so that this thread and the process cannot both call
+                raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
+            yield
+        finally:
+            self.is_saving = False
+
+    def _insist_until(self, deadline: float, method: str, arguments: Any) -> Any:
+        with self._calling():
+            while True:
+                try:
+                    self._pipeline.open()
+                    reply = self._pipeline.call(method, arguments)
+                except CallUnsendable:
+                    raise
+                except (CallError, ServerError):
+                    if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
+                        self._note(UNSAVED, method, arguments)
+                        raise
+                    may_have_been_carried_out(arguments)
+                else:
+                    self._note(SAVED, method, arguments)
+                    return reply
+                time.sleep(self._connector.delay_seconds)
+
+    def _note(self, event: str, method: str, arguments: Any) -> None:
+        if method == "checkpointJobs":
+            self._count(arguments.request.queueName, event, 1)
+
+    def close(self) -> None:
+        """Let no thread call from here on, once a call that is under way has ended."""
+        self.is_open = False
+        with self._turn:
+            pass
+
+    def _arguments(self, batch: Batch, position: int, encode: Encode) -> object:
+        descriptor = batch.descriptors[position]
+        checkpoint = PinLaterCheckpointJobRequest(
+            jobDescriptor=descriptor, newBody=encode(), claimDescriptor=batch.claim or None
+        )
+        return _checkpoints_of(
+            self._context, PinLaterCheckpointJobsRequest(queue_of(descriptor), [checkpoint], tellStale=True)
+        )
+
+
+def fulfilled(future: Future[_T], function: Callable[[], _T]) -> Future[_T]:
+    """Put what ``function`` returns or raises into a future."""
+    try:
+        future.set_result(function())
+    except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+        future.set_exception(error)
+    return future

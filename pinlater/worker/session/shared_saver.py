@@ -1,0 +1,192 @@
+"""Calls to the server for jobs that run beside the main thread, which alone talks to it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from os import getpid
+from threading import Lock
+from typing import Any, NamedTuple
+
+from pinlater_supervisor import Child
+
+from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavailable
+from pinlater.protocol.idempotency import may_have_been_carried_out
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, count_nothing
+from pinlater.worker.claim_table.snapshot import RUNNING
+from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.connector import Connector
+from pinlater.worker.session.job_saves import JobSaves
+from pinlater.worker.session.pending_call import PendingCall, uncancellable
+from pinlater.worker.session.pipeline import Pipeline
+from pinlater.worker.session.saver import Encode, Saver, fulfilled
+from pinlater.worker.session.waker import Bell
+
+
+class _Wanted(NamedTuple):
+    """A call to make; a save with the others of its job."""
+
+    pending: PendingCall
+    saves: JobSaves | None
+
+
+class SharedSaver(Saver):
+    """Jobs hand their calls over, in any thread; the main thread makes them, in order.
+
+    Args:
+        pipeline, connector, context, child: as of ``Saver``.
+        bell: wakes the main thread.
+        is_on_loop: whether all jobs run in one thread, so that all wait while one does.
+        count: as of ``Saver``; called in the main thread.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        connector: Connector,
+        context: RequestContext,
+        child: Child,
+        bell: Bell,
+        *,
+        is_on_loop: bool,
+        count: CountEvent = count_nothing,
+    ) -> None:
+        super().__init__(pipeline, connector, context, child, count)
+        self._bell = bell
+        self._is_on_loop = is_on_loop
+        self._pid = getpid()
+        self._lock = Lock()
+        self._wanted: deque[_Wanted] = deque()
+        self._again: list[_Wanted] = []
+
+    # The jobs' side
+
+    def save(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> bool:
+        """Replace a job's body. Without patience, return at once: what comes of it is told to the job's next save.
+
+        On an event loop, a drain takes the patience away: the interruption that follows carries the body once more.
+        """
+        if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
+            reply = self._put(batch, position, encode, patience_seconds).reply
+            return self._is_saved(batch, position, reply.result)
+        self._save_soon(batch, position, encode)
+        return True
+
+    def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
+        """Do as ``save``, without waiting for the end."""
+        return self._saved_by(self._put(batch, position, encode, patience_seconds), batch, position)
+
+    def _insist(self, method: str, arguments_of: Callable[[], Any], patience_seconds: float) -> Any:
+        pending = PendingCall(method, arguments_of(), patience_seconds)
+        self._hand_over(_Wanted(pending, None))
+        return pending.reply.result()
+
+    def _put(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> PendingCall:
+        """Let a save wait for its turn."""
+        if batch.area.states[position] != RUNNING:
+            raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
+
+        def new() -> PendingCall:
+            return PendingCall("checkpointJobs", self._arguments(batch, position, encode), patience_seconds)
+
+        saves = self._saves_of(batch)
+        pending, is_due = saves.put(new)
+        if is_due:
+            self._hand_over(_Wanted(pending, saves))
+        return pending
+
+    def _saves_of(self, batch: Batch) -> JobSaves:
+        if getpid() != self._pid:  # of the parent's, a lock may be held for ever
+            return JobSaves()
+        with self._lock:
+            if batch.saves is None:
+                batch.saves = JobSaves()
+            return batch.saves
+
+    def _save_soon(self, batch: Batch, position: int, encode: Encode) -> None:
+        saves = self._saves_of(batch)
+        latest = self._put(batch, position, encode, 0.0)
+        before = saves.unheard
+        if before is not None and before[0] is latest:
+            return
+        saves.unheard = latest, self._saved_by(latest, batch, position)
+        if before is not None and before[1].done():
+            before[1].result()
+
+    def _saved_by(self, pending: PendingCall, batch: Batch, position: int) -> Future[bool]:
+        saved: Future[bool] = uncancellable()
+
+        def on_reply(reply: Future[Any]) -> None:
+            fulfilled(saved, partial(self._is_saved, batch, position, reply.result))
+
+        pending.reply.add_done_callback(on_reply)
+        return saved
+
+    def _hand_over(self, wanted: _Wanted) -> None:
+        if getpid() != self._pid:
+            wanted.pending.reply.set_exception(ServerUnavailable("a process that a job forks has no worker beside it"))
+            return
+        self._wanted.append(wanted)
+        self._bell.ring()
+
+    # The main thread's side
+
+    def serve(self) -> None:
+        """Make the calls that are wanted."""
+        now = time.monotonic()
+        due = [wanted for wanted in self._again if wanted.pending.retry_at <= now]
+        if due:
+            self._again = [wanted for wanted in self._again if wanted.pending.retry_at > now]
+        for wanted in due:
+            self._call(*wanted)
+        while self._wanted:
+            self._call(*self._wanted.popleft())
+
+    def end(self, batch: Batch) -> None:
+        """Note that a job has ended. What it still wants to save is said before its end is."""
+        if batch.saves is not None and (rest := batch.saves.end()) is not None:
+            self._call(rest, batch.saves)
+
+    @property
+    def held_seconds(self) -> float | None:
+        """How long to wait before a call is made again; None if none is."""
+        if not self._again:
+            return None
+        return max(min(wanted.pending.retry_at for wanted in self._again) - time.monotonic(), 0.0)
+
+    def _call(self, pending: PendingCall, saves: JobSaves | None) -> None:
+        if saves is None or saves.send(pending):
+            self._pipeline.send(pending.method, pending.arguments, partial(self._answered, pending, saves))
+
+    def _answered(self, pending: PendingCall, saves: JobSaves | None, reply: Any) -> None:
+        if self._is_worth_another_try(pending, reply):
+            later = pending if saves is None else saves.failed(pending)
+            if later is not None:
+                may_have_been_carried_out(later.arguments)
+                later.retry_at = time.monotonic() + self._connector.delay_seconds
+                self._again.append(_Wanted(later, saves))
+                return
+        self._fulfil(pending, reply)
+        if saves is not None and (newer := saves.answered()) is not None:
+            self._call(newer, saves)
+
+    def _fulfil(self, pending: PendingCall, reply: Any) -> None:
+        if not isinstance(reply, Exception):
+            self._note(SAVED, pending.method, pending.arguments)
+            pending.reply.set_result(reply)
+            return
+        if self._may_help_again(reply):
+            self._note(UNSAVED, pending.method, pending.arguments)
+        pending.reply.set_exception(reply)
+
+    def _is_worth_another_try(self, pending: PendingCall, reply: Any) -> bool:
+        is_in_time = time.monotonic() < pending.deadline and not self._child.stopping_now
+        return isinstance(reply, Exception) and self._may_help_again(reply) and is_in_time
+
+    @staticmethod
+    def _may_help_again(error: Exception) -> bool:
+        return isinstance(error, CallError | ServerError) and not isinstance(error, CallUnsendable)
