@@ -11,6 +11,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from threading import Thread
 
 from pinlater.errors import ConfigError
 
@@ -33,14 +35,33 @@ def take_terminal() -> None:
     terminal = os.open(_TERMINAL, os.O_RDWR)
     os.dup2(terminal, _STDIN)
     os.close(terminal)
-    hear_terminal()
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would not learn that only this process has stopped
+    relay_interrupts()
     _come_to_the_front()
 
 
-def hear_terminal() -> None:
-    """Let ^C end the worker, also after a debugger had it for itself."""
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would not learn that only this process has stopped
-    signal.signal(signal.SIGINT, _interrupt_master)
+def relay_interrupts() -> None:
+    """Pass each SIGINT on to the master, whatever the main thread does; call again after code that may have undone it.
+
+    A handler in Python would wait for the main thread, which may sit in C code: one that came just before the debugger
+    waits for a line would be lost. So the interpreter's handler in C writes to a pipe that a thread reads.
+    """
+    signal.set_wakeup_fd(_relay(), warn_on_full_buffer=False)
+
+
+@cache
+def _relay() -> int:
+    """Start the thread that passes SIGINT on; return the descriptor that takes the numbers of signals."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    Thread(target=_pass_on, args=(reader,), name="interrupts", daemon=True).start()
+    return writer
+
+
+def _pass_on(reader: int) -> None:
+    while numbers := os.read(reader, 1024):
+        for _ in range(numbers.count(signal.SIGINT)):
+            os.kill(os.getppid(), signal.SIGINT)
 
 
 @contextmanager
@@ -60,7 +81,3 @@ def _come_to_the_front() -> None:
         os.tcsetpgrp(_STDIN, os.getpgrp())
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
-
-
-def _interrupt_master(*_: object) -> None:
-    os.kill(os.getppid(), signal.SIGINT)

@@ -14,13 +14,28 @@ import pytest
 
 from pinlater.model.state import JobState
 from tests.support.server import environment
-from tests.system.worker_program import await_state, put, ran
+from tests.system.worker_program import await_state, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 JOBS = """
+import hashlib
+import signal
 from pathlib import Path
 from pinlater import Job
+
+
+class Hashing(Job, queue="sleeps"):
+    # Stays in C code, where no handler written in Python runs.
+    def run(self, context):
+        Path("ran.txt").write_text("hashing")
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+
+
+class Deafening(Job, queue="sleeps"):
+    def run(self, context):
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Looked(Job, queue="sleeps", timeout=0.3, kill_after=1, stall_after=0.2, attempts=1):
@@ -58,13 +73,11 @@ class Terminal:
                 self.shown += os.read(self._ours, 10_000).decode()
 
     def interrupt(self):
-        """Press ^C, as a person does: again if nothing comes of it; and read on until the program has ended."""
-        deadline, press_at = time.monotonic() + 60, 0.0
+        """Press ^C once, and read on until the program has ended: one that cannot write would not end."""
+        self.type("\x03")
+        deadline = time.monotonic() + 60
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.shown
-            if time.monotonic() >= press_at:
-                press_at = time.monotonic() + 5
-                self.type("\x03")
             if select.select([self._ours], [], [], 0.1)[0]:
                 with contextlib.suppress(OSError):  # as a terminal says that nobody is there any more
                     self.shown += os.read(self._ours, 10_000).decode()
@@ -115,6 +128,18 @@ def test_a_job_that_is_looked_at_goes_back_with_its_attempts(debug, client, fold
     info = await_state(client, job, JobState.PENDING)
     assert info.attempts_remaining == info.attempts_allowed
     assert ran(folder) == []
+
+
+def test_interrupting_ends_the_worker_whatever_its_job_does(debug, client, folder):
+    job = put(client, "Hashing", "sleeps")
+    wait_for(lambda: ran(folder) == ["hashing"])
+    debug.interrupt()
+    await_state(client, job, JobState.PENDING)
+
+
+def test_interrupting_ends_the_worker_after_a_job_that_ignored_it(debug, client):
+    await_state(client, put(client, "Deafening", "sleeps"), JobState.SUCCEEDED)
+    debug.interrupt()
 
 
 def test_without_a_terminal_it_says_so(folder, start):

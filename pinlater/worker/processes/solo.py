@@ -17,7 +17,7 @@ from pinlater.worker.session.batch import Batch
 from pinlater.worker.session.outcome import GivenBack
 from pinlater.worker.session.saver import Saver
 from pinlater.worker.shared import Shared
-from pinlater.worker.terminal import hear_terminal
+from pinlater.worker.terminal import relay_interrupts
 
 _FLUSH_NS = 100_000_000
 """Acks wait no longer than this for the dequeue to ride on."""
@@ -105,7 +105,7 @@ class SoloProcess(JobProcess):
                 flush_at = now + _FLUSH_NS
         hear_again(child)  # whatever these jobs did to signals: the next ones and a stop must not suffer from it
         if self._is_at_terminal:
-            hear_terminal()
+            relay_interrupts()
         self._settler.give_back(batch, batch.unstarted)
         self._count(batch.next - first, (now - began) / 1e9)
         if self._burst is not None:
