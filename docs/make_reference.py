@@ -196,8 +196,8 @@ def member(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str, level: int)
 
 
 def option_rows(name: str) -> list[tuple[str, str, str]]:
-    """Return the fields of a class of ``job_options``, with their defaults and what its docstring says of each."""
-    node = found("job_options", name)
+    """Return the fields of a class of ``jobs.options``, with their defaults and what its docstring says of each."""
+    node = found("jobs/options", name)
     meanings = dict(re.findall(r"^\* `(\w+)`: (.*)$", prose(ast.get_docstring(node) or ""), re.MULTILINE))
     fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
     defaults = {"backoff": "Exponential(first=1, cap=3600)", "queue": "", "name": "", "backoff_on": "{}"}
@@ -219,12 +219,12 @@ def jobs() -> str:
         "What a module of jobs imports from `pinlater`. Times are in seconds unless a name says otherwise.",
         '## Options of a job class\n\nThey stand in the header: `class Mail(Job, queue="mail", attempts=5)`.',
         table(("option", "default", "meaning"), option_rows("JobOptions")),
-        described("job", "Job"),
-        described("job", "RawJob"),
-        described("context", "JobContext"),
-        described("retrying", "retrying"),
+        described("jobs/job", "Job"),
+        described("jobs/job", "RawJob"),
+        described("jobs/context", "JobContext"),
+        described("jobs/retrying", "retrying"),
         "## Backoffs",
-        *(described("backoff", name, level=3, methods=False) for name in ("Constant", "Linear", "Exponential")),
+        *(described("model/backoff", name, level=3, methods=False) for name in ("Constant", "Linear", "Exponential")),
         "## What a job may raise, and meet",
         *(
             described("errors", name, level=3)
@@ -256,14 +256,14 @@ def clients() -> str:
         described("client/async_client", "AsyncClient", methods=False),
         described("client/handle", "JobHandle"),
         described("client/moving", "Move", methods=False),
-        described("client/records", "JobInfo"),
+        described("model/records", "JobInfo"),
         described("client/periodic", "PeriodicJobs"),
         described("client/periodic", "PeriodicJob"),
         described("client/fair_scan", "FairScan", methods=False),
-        described("client/records", "QueueSettings"),
-        described("client/records", "WorkerReport"),
-        described("client/records", "WorkerProcess"),
-        described("client/records", "RunningJob"),
+        described("model/records", "QueueSettings"),
+        described("model/records", "WorkerReport"),
+        described("model/records", "WorkerProcess"),
+        described("model/records", "RunningJob"),
         "## Errors\n\nAll are in `pinlater.errors`.\n\n```text\n" + tree() + "\n```",
         "## Testing\n\nAll of this is in `pinlater.testing`; the guide is [Testing](../guides/testing.md).",
         described("testing/fake_context", "FakeContext", level=3, methods=False),
@@ -286,7 +286,7 @@ def tree() -> str:
 
 def wire() -> str:
     """Return the page of what was added to the original Thrift contract."""
-    source = (ROOT / "pinlater" / "wire" / "pinlater.thrift").read_text(encoding="utf-8")
+    source = (ROOT / "pinlater" / "protocol" / "pinlater.thrift").read_text(encoding="utf-8")
     fields, structs = [], []
     for note, name, body in re.findall(
         r"((?:^//[^\n]*\n)*)^struct (\w+) \{\n(.*?)^\}", source, re.MULTILINE | re.DOTALL

@@ -14,7 +14,7 @@ from jobs_example.demo.work import DELAY_SECONDS, EVENTS, Work
 from jobs_example.source_index import STANDARD_LIBRARY, open_index, source_files
 from jobs_example.thumbnails import MakeThumbnails
 from pinlater import JobState
-from pinlater.model.records import JobInfo
+from pinlater.client import JobInfo
 
 CLOCK_GRAIN_SECONDS = 0.01
 

@@ -9,7 +9,7 @@ import msgspec
 from jobs_example import DeliverEvent, IndexStandardLibrary, MakeThumbnails, PublishReport
 from jobs_example.thumbnails import PHOTOS
 from pinlater import Client, Job, JobHandle, JobState
-from pinlater.model.records import JobInfo
+from pinlater.client import JobInfo
 
 EVENTS = 30
 DELAY_SECONDS = 6.0
