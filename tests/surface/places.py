@@ -6,6 +6,8 @@ All names of private code that the snapshot relies on stand in this file. Rename
 import ast
 import functools
 import importlib
+import io
+import re
 from pathlib import Path
 
 import thriftpy2
@@ -17,8 +19,19 @@ SOURCES = {"pinlater": ROOT / "pinlater", "pinlater_supervisor": ROOT / "supervi
 @functools.cache
 def idl():
     """Load the Thrift file of the project, wherever it is."""
+    return thriftpy2.load_fp(io.StringIO(_idl_text()), "surface_thrift")
+
+
+@functools.cache
+def plain_idl():
+    """Load it without defaults: what was read with it shows which fields were sent."""
+    text = re.sub(r"^( +\d+: optional .*?\w) = .*,$", r"\1,", _idl_text(), flags=re.MULTILINE)
+    return thriftpy2.load_fp(io.StringIO(text), "surface_plain_thrift")
+
+
+def _idl_text():
     [path] = (ROOT / "pinlater").rglob("pinlater.thrift")
-    return thriftpy2.load(str(path), module_name="surface_thrift")
+    return path.read_text(encoding="utf-8")
 
 
 @functools.cache

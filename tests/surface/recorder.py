@@ -10,7 +10,7 @@ from thriftpy2.protocol.binary import TBinaryProtocol
 from thriftpy2.thrift import TType
 from thriftpy2.transport.memory import TMemoryBuffer
 
-from tests.surface.places import encode_reply, idl
+from tests.surface.places import encode_reply, idl, plain_idl
 
 NOW_MS = 1_700_000_000_000
 DESCRIPTOR = "mail:s1:p1:42"
@@ -91,10 +91,11 @@ def text_of(value):
 
 
 def decoded(payload):
-    """Return method, sequence id and arguments (or the result) of a frame's payload."""
+    """Return method, sequence id and arguments (or the result) of a frame's payload; what was not sent is None."""
     protocol = TBinaryProtocol(TMemoryBuffer(payload), strict_read=False)
     method, kind, number = protocol.read_message_begin()
-    struct = getattr(idl().PinLater, f"{method}_{'args' if kind == 1 else 'result'}")()
+    service = plain_idl().PinLater
+    struct = getattr(service, f"{method}_{'args' if kind == 1 else 'result'}")()
     struct.read(protocol)
     return method, number, struct
 
@@ -106,7 +107,7 @@ class Recorder:
         address: for a client.
         calls: payloads as they came.
         is_full: whether replies have all their fields.
-        answers: by method, what makes the frame of its reply from the sequence id, instead.
+        answers: by method, what makes the frame of its reply from the sequence id and the arguments, instead.
     """
 
     def __init__(self):
@@ -143,10 +144,11 @@ class Recorder:
             while header := stream.read(4):
                 payload = stream.read(int.from_bytes(header, "big"))
                 self.calls.append(payload)
-                method, number, _ = decoded(payload)
-                peer.sendall(self._reply(method, number))
+                method, number, arguments = decoded(payload)
+                with contextlib.suppress(ConnectionError):
+                    peer.sendall(self._reply(method, number, arguments))
 
-    def _reply(self, method, number):
+    def _reply(self, method, number, arguments):
         if method in self.answers:
-            return self.answers[method](number)
+            return self.answers[method](number, arguments)
         return encode_reply(method, number, success_of(method, is_full=self.is_full))

@@ -7,15 +7,18 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from tests.surface import programs, public_names, wire_bytes
+from tests.surface import programs, public_names, wire_bytes, worker_calls
 
 FOLDER = Path(__file__).with_name("snapshots")
 WIDTH = 120
 
 
-def _json():
-    with tempfile.TemporaryDirectory() as folder:
-        return programs.render_json(Path(folder))
+def _in_folder(render):
+    def rendered_there():
+        with tempfile.TemporaryDirectory() as folder:
+            return render(Path(folder))
+
+    return rendered_there
 
 
 PAGES = {
@@ -28,7 +31,8 @@ PAGES = {
     "settings": programs.render_settings,
     "metrics": programs.render_metrics,
     "paths": programs.render_paths,
-    "json": _json,
+    "json": _in_folder(programs.render_json),
+    "worker": _in_folder(worker_calls.render),
 }
 """Name of a file -> what makes its text."""
 

@@ -214,7 +214,7 @@ def render_results():
         lines.append("== errors")
         for code in (*sorted(SERVICE_ERRORS), 999):
             error = service_error(code, "what happened", [DESCRIPTOR])
-            server.answers["ackDequeuedJobs"] = lambda number, error=error: encode_error(
+            server.answers["ackDequeuedJobs"] = lambda number, _, error=error: encode_error(
                 "ackDequeuedJobs", number, error
             )
             lines.append(f"{code}: {_result(client, CALLS['ackDequeuedJobs full'])}")
