@@ -12,7 +12,7 @@ from thrift.Thrift import TApplicationException
 
 from tests.support.apache import decode_answer, encode_call
 from tests.support.server import wait_for
-from tests.unit.test_wire_hostile import LARGE, REFUSED, TOO_MANY
+from tests.unit.protocol.test_hostile import LARGE, REFUSED, TOO_MANY
 
 CONTEXT = {"source": "hostile"}
 

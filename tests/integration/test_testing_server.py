@@ -14,7 +14,7 @@ import pytest
 from pinlater import Client, Job, JobState, Retry
 from pinlater.errors import ServerUnavailable
 from pinlater.testing import LocalServer, plugin, run_inline
-from tests.unit.testing_jobs import Count, Lines, Once, Polite, Report
+from tests.unit.testing.jobs import Count, Lines, Once, Polite, Report
 
 ROOT = Path(__file__).parents[2]
 DAY = 24 * 3600.0

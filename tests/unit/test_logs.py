@@ -9,7 +9,7 @@ import pytest
 from pinlater.logs import MOST_MESSAGE_CHARACTERS, JsonLines
 from pinlater.testing import run_inline
 from pinlater.worker import logs
-from tests.unit.testing_jobs import Polite
+from tests.unit.testing.jobs import Polite
 
 LONGEST_LINE = 250_000
 

@@ -1,0 +1,148 @@
+"""Jobs looked up and listed."""
+
+import json
+import re
+
+import pytest
+
+from pinlater.cli.program import run
+from pinlater.protocol import messages
+from tests.unit.cli.answers import NOW_MS, info, request
+
+
+def test_lookup_shows_one_job_field_by_field(tool_run, server):
+    server.answer = lambda _: {"email:s1:p1:1": info(status="a\x1b[2Jb", body=b"hello")}
+    status, out, _ = tool_run("lookup", "email:s1:p1:1", "--body")
+    assert status == 0
+    fields = dict(line.split(maxsplit=1) for line in out.splitlines() if not line.startswith(("attempts", "run after")))
+    assert fields["state"] == "PENDING"
+    assert fields["status"] == r"a\x1b[2Jb"
+    assert fields["body"] == "hello"
+    assert request(server).includeBody is True
+
+
+def test_lookup_shows_several_as_a_table_and_names_the_missing(tool_run, server):
+    server.answer = lambda _: {"a": info("a"), "c": info("c", state=3, status="why")}
+    status, out, err = tool_run("lookup", "a", "b", "c")
+    assert status == 1
+    assert [line.split()[0] for line in out.splitlines()] == ["DESCRIPTOR", "a", "c"]
+    assert out.splitlines()[2].endswith("why")
+    assert err == "pinlater: there is no job b\n"
+
+
+FAR = b'{"job":"Walk","$progress":{"done":1040,"total":2000,"note":"a\\u001bb"}}'
+
+
+def test_lookup_shows_how_far_a_job_is(tool_run, server):
+    server.answer = lambda _: {"a": info("a", state=1, body=FAR)}
+    out = tool_run("lookup", "a")[1]
+    assert r"progress       [##########----------] 52% (1,040 of 2,000)  a\x1bb" in out.splitlines()
+    assert "Walk" not in out, "the body is shown where it is asked for"
+    shown = json.loads(tool_run("lookup", "a", "--json")[1])
+    assert shown["progress"] == {"done": 1040, "total": 2000, "note": "a\x1bb"}
+    assert "body" not in shown
+    assert json.loads(tool_run("lookup", "a", "--json", "--body")[1])["body"] == FAR.decode()
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b"{}", b'{"$progress":7}', b'{"$progress":{"done":-1}}'])
+def test_lookup_of_a_job_that_says_nothing_of_progress(tool_run, server, body):
+    server.answer = lambda _: {"a": info("a", body=body)}
+    assert "progress" not in tool_run("lookup", "a")[1]
+    assert "progress" not in tool_run("lookup", "a", "--json")[1]
+
+
+def test_lookup_of_a_job_that_is_done_shows_no_progress(tool_run, server):
+    server.answer = lambda _: {"a": info("a", state=2, body=FAR)}
+    assert "progress" not in tool_run("lookup", "a")[1]
+
+
+def test_lookup_of_many_jobs_does_not_ask_for_their_bodies(tool_run, server):
+    server.answer = lambda _: {"1": info("1")}
+    tool_run("lookup", *map(str, range(16)))
+    tool_run("lookup", *map(str, range(17)))
+    assert [request(server, number).includeBody for number in (0, 1)] == [True, False]
+
+
+FAILED = (
+    "from the import\n"
+    "[attempt 1/4 2023-11-14T22:13:20Z web1 77 0.52 s] OSError: a\x1bb\n"
+    '  File "/srv/jobs.py", line 12, in run\n    send()\n'
+    "[2023-11-14T22:14:20Z web1 78] crash 1: killed by SIGSEGV\n"
+)
+
+
+def test_lookup_shows_attempts_apart(tool_run, server):
+    server.answer = lambda _: {"a": info("a", status=FAILED), "b": info("b", status=FAILED)}
+    out = tool_run("lookup", "a")[1]
+    fields, first, second = out.split("\n\n")
+    assert "status         from the import" in fields.splitlines()
+    head, *rest = first.splitlines()
+    assert re.fullmatch(r"attempt 1 of 4  2023-11-14T22:13:20\.000Z  web1 77  ran 0\.52 s", head)
+    assert rest == [r"  OSError: a\x1bb", '    File "/srv/jobs.py", line 12, in run', "      send()"]
+    head, *rest = second.splitlines()
+    assert re.fullmatch(r"its process ended  2023-11-1\S+Z  web1 78", head)
+    assert rest == ["  crash 1: killed by SIGSEGV"]
+    row = tool_run("lookup", "a", "b")[1].splitlines()[1]
+    assert row.endswith("  crash 1: killed by SIGSEGV")
+
+
+def test_lookup_gives_attempts_to_programs(tool_run, server):
+    server.answer = lambda _: {"a": info("a", status=FAILED)}
+    shown = json.loads(tool_run("lookup", "a", "--json")[1])
+    assert shown["status"] == FAILED
+    assert shown["failed_attempts"][0] == {
+        "error": "OSError: a\x1bb",
+        "traceback": '  File "/srv/jobs.py", line 12, in run\n    send()',
+        "host": "web1",
+        "pid": 77,
+        "at_ms": NOW_MS,
+        "attempt": 1,
+        "attempts_allowed": 4,
+        "seconds": 0.52,
+    }
+
+
+def test_lookup_shows_what_others_wrote_as_it_is(tool_run, server):
+    server.answer = lambda _: {"a": info("a", status="[x] java.lang.Oops\n\tat Foo")}
+    assert r"status         [x] java.lang.Oops\n\tat Foo" in tool_run("lookup", "a")[1].splitlines()
+    assert "failed_attempts" not in tool_run("lookup", "a", "--json")[1]
+
+
+def test_lookup_shows_what_the_enqueue_said_of_attempts(tool_run, server):
+    body = b'{"$policy":{"backoff":{"kind":"constant","seconds":60},"timeout":30}}'
+    server.answer = lambda _: {"a": info("a", body=body)}
+    assert (
+        "policy         backoff constant:seconds=60,jitter=0  timeout 30 s" in tool_run("lookup", "a")[1].splitlines()
+    )
+    shown = json.loads(tool_run("lookup", "a", "--json")[1])
+    assert shown["policy"] == {"backoff": {"kind": "constant", "seconds": 60, "jitter": 0}, "timeout": 30}
+
+
+def test_lookup_raw_writes_the_body_alone(server, capsysbinary):
+    server.answer = lambda _: {"a": info("a", body=bytes(range(256)))}
+    assert run(["lookup", "a", "--raw"]) == 0
+    assert capsysbinary.readouterr().out == bytes(range(256))
+
+
+def pages(call):
+    asked = call.arguments.request
+    start = int(asked.continuation)
+    end = min(start + asked.limit, 250)
+    return messages.PinLaterScanJobsResponse(
+        [info(f"email:s1:p1:{number}") for number in range(start, end)], str(end) if end < 250 else "-1"
+    )
+
+
+def test_scan_stops_at_the_limit(tool_run, server):
+    server.answer = pages
+    assert len(tool_run("scan", "email")[1].splitlines()) == 101
+    assert len(tool_run("scan", "email", "--limit", "7", "--state", "failed")[1].splitlines()) == 8
+    assert request(server, -1).jobState == 3
+    assert len(tool_run("scan", "email", "--all")[1].splitlines()) == 251
+
+
+def test_scan_as_json_is_a_job_a_line(tool_run, server):
+    server.answer = pages
+    lines = tool_run("scan", "email", "--limit", "120", "--json")[1].splitlines()
+    assert len(lines) == 120
+    assert json.loads(lines[119]) | {"descriptor": "email:s1:p1:119", "state": "PENDING"} == json.loads(lines[119])

@@ -1,0 +1,141 @@
+"""The pinlater tool as a whole: its help, its errors and its exit statuses."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pinlater import __version__
+from pinlater.cli.program import tool
+from pinlater.errors import QueueNotFound
+from tests.unit.client.fake_server import free_address
+
+
+@pytest.mark.parametrize("name", sorted(tool.commands))
+def test_every_command_has_help_with_an_example(tool_run, name):
+    status, out, _ = tool_run(name, "--help")
+    assert status == 0
+    assert f"Examples:\n  pinlater {name}" in out
+    assert "..." not in tool.commands[name].get_short_help_str(60)
+
+
+def test_the_version(tool_run):
+    assert tool_run("--version") == (0, f"pinlater, version {__version__}\n", "")
+
+
+def test_help_does_not_load_thrift():
+    code = (
+        "import sys; from pinlater.cli.program import run; run(['--help']);"
+        "sys.exit(any(name.split('.')[0] in {'thriftpy2', 'tenacity', 'uvloop'} for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_no_arguments_are_help(capsys):
+    from pinlater.cli import main
+
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 0
+    assert "Usage: pinlater" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (["wrong"], 2, "No such command"),
+        (["count"], 2, "Missing argument 'QUEUE'"),
+        (["count", "email", "--state", "lost"], 2, "'lost' is no state; write pending"),
+        (["count", "email", "--future", "--state", "failed"], 2, "--future is about pending jobs"),
+        (["enqueue", "email"], 2, "Give the body"),
+        (["enqueue", "email", "x", "--file", "-"], 2, "one of them"),
+        (["enqueue", "email", "--json-lines", "-", "--unique", "k"], 2, "--unique"),
+        (["enqueue", "e-mail", "x"], 2, "letters, digits and underscore"),
+        (["dequeue", "email", "--ack", "--dry-run"], 2, "--ack has nothing"),
+        (["ack", "email", "d", "--retry-delay", "5"], 2, "add --failed"),
+        (["delete-jobs", "email", "--state", "failed"], 2, "add --yes"),
+        (["delete-queue", "email"], 2, "PINLATER_ADMIN_PASSWORD"),
+        (["load", "enqueue", "email", "--num-queries", "0"], 2, "--num-queries"),
+        (["queues", "--server", "a:b"], 78, "write host:port"),
+        (["queues", "--server", "file:/nowhere/at/all"], 78, "/nowhere/at/all"),
+    ],
+)
+@pytest.mark.usefixtures("no_password")
+def test_wrong_use_is_one_line_and_its_status(tool_run, words, status, text):
+    found, out, err = tool_run(*words)
+    assert (found, out) == (status, "")
+    assert text in err
+    assert err.startswith("pinlater: ")
+    assert err.count("\n") == 1
+
+
+def test_no_server_says_what_to_do(tool_run):
+    address = free_address()
+    status, _, err = tool_run("queues", "--server", str(address))
+    assert status == 69
+    assert err == (
+        f"pinlater: cannot reach {address}: connection refused; is pinlater-server running? "
+        "choose another with --server or PINLATER_SERVERS\n"
+    )
+
+
+def test_a_server_that_does_not_answer_is_69(tool_run, server):
+    server.answer = lambda _: "silence"
+    status, _, err = tool_run("queues", "--timeout", "0.1")
+    assert status == 69
+    assert "--timeout" in err
+
+
+def test_something_else_than_our_server_is_69(tool_run, server):
+    server.answer = lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    status, _, err = tool_run("queues")
+    assert status == 69
+    assert "no PinLater server" in err
+
+
+def test_a_refusal_is_1(tool_run, server):
+    server.answer = lambda _: QueueNotFound("no queue email")
+    status, _, err = tool_run("count", "email")
+    assert status == 1
+    assert err == "pinlater: no queue email; create it with: pinlater create-queue NAME\n"
+
+
+def test_a_server_that_gives_the_hint_itself_is_not_repeated(tool_run, server):
+    server.answer = lambda _: QueueNotFound("no queue email (pinlater create-queue email)")
+    assert tool_run("count", "email")[2] == "pinlater: no queue email (pinlater create-queue email)\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("emial", "there is no queue 'emial'; did you mean email?"),
+        ("Email_Big", "there is no queue 'Email_Big'; did you mean email_big or email?"),
+        ("zzz", "there is no queue 'zzz'; create it first (pinlater create-queue zzz)"),
+    ],
+)
+def test_a_wrong_queue_is_answered_with_near_names(tool_run, server, wrong, hint):
+    refusal = QueueNotFound(f"there is no queue {wrong!r}; create it first (pinlater create-queue {wrong})")
+    server.answer = lambda call: {"email", "reports", "email_big"} if call.method == "getQueueNames" else refusal
+    assert tool_run("count", wrong) == (1, "", f"pinlater: {hint}\n")
+
+
+def test_near_names_that_cannot_be_had_change_nothing(tool_run, server):
+    refusal = QueueNotFound("there is no queue 'emial'")
+    server.answer = lambda call: "hang up" if call.method == "getQueueNames" else refusal
+    assert tool_run("count", "emial")[:2] == (1, "")
+
+
+@pytest.mark.parametrize("name", sorted(set(tool.commands) - {"completion"}))
+def test_every_command_gives_json(tool_run, name):
+    out = tool_run(name, "--help")[1]
+    assert "\nServer and output:\n" in out
+    assert "--json" in out.partition("\nServer and output:\n")[2]
+
+
+def test_common_options_stand_before_or_after_the_command(tool_run, server, monkeypatch):
+    server.answer = lambda _: {"email"}
+    monkeypatch.delenv("PINLATER_SERVERS")
+    address = str(server.address)
+    assert tool_run("--server", address, "queues") == (0, "email\n", "")
+    assert tool_run("queues", "--server", address, "--json") == (0, '["email"]\n', "")
+    assert tool_run("--json", "queues", "--server", f"{free_address()},{address}")[:2] == (0, '["email"]\n')

@@ -1,0 +1,21 @@
+"""``pinlater top``, as far as it does not take a real server."""
+
+import json
+
+from tests.unit.cli.answers import dequeued
+
+
+def test_it_makes_do_with_what_a_server_of_the_original_knows(tool_run, server):
+    answers = {
+        "getQueueSettings": "unknown",
+        "getOldestDueTimestamps": "unknown",
+        "getQueueNames": {"email"},
+        "getJobCount": 1,
+        "dequeueJobs": dequeued(b"x"),
+    }
+    server.answer = lambda call: answers[call.method]
+    status, out, _ = tool_run("top", "--once", "--json")
+    [look] = json.loads(out)
+    assert status == 0
+    assert look["settings"] is None
+    assert look["wait_seconds"] > 86_400

@@ -1,0 +1,261 @@
+"""The asyncio client: side by side, bounded, deadlines, cancellation, loops, bulk."""
+
+import asyncio
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+
+from pinlater import AsyncClient, Job, JobState
+from pinlater.errors import (
+    CallTimeout,
+    NoHealthyShards,
+    NotConnected,
+    ProtocolError,
+    QueueNotFound,
+    ServerUnavailable,
+)
+from pinlater.protocol.messages import (
+    PinLaterDequeueResponse,
+    PinLaterEnqueueResponse,
+    PinLaterJobInfo,
+    PinLaterScanJobsResponse,
+)
+from tests.unit.client.fake_server import FakeServer, free_address
+
+
+class Ping(Job, queue="pings"):
+    number: int = 0
+
+
+def stored(call):
+    request = call.arguments.request
+    return PinLaterEnqueueResponse([f"{request.queueName}:s1:p1:{number}" for number in range(len(request.jobs))])
+
+
+def after(failures, answer):
+    left = list(failures)
+    return lambda call: left.pop(0) if left else answer(call)
+
+
+@pytest.fixture
+def serve():
+    servers = []
+
+    def start(answer, **options):
+        servers.append(FakeServer(answer, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def client_of(*servers, **options):
+    return AsyncClient([str(getattr(server, "address", server)) for server in servers], **options)
+
+
+def run(client, use):
+    """Run ``use(client)`` in a loop of its own."""
+
+    async def main():
+        async with client:
+            return await use(client)
+
+    return asyncio.run(main())
+
+
+def test_calls_one_after_the_other_share_a_connection(serve):
+    server = serve(lambda _: {"q"})
+
+    async def use(client):
+        return [await client.queue_names() for _ in range(5)]
+
+    assert run(client_of(server), use) == [{"q"}] * 5
+    assert len(server.connections) == 1
+
+
+def test_calls_side_by_side_get_their_own_answers_on_bounded_connections(serve):
+    server = serve(lambda call: len(call.arguments.request.queueName))
+
+    async def use(client):
+        return await asyncio.gather(*(client.count("q" * size, JobState.PENDING) for size in range(1, 201)))
+
+    assert run(client_of(server, connections=8, timeout=30), use) == list(range(1, 201))
+    assert len(server.connections) <= 8
+
+
+def test_a_refusal_is_raised_as_its_class(serve):
+    server = serve(lambda _: QueueNotFound("no queue q"))
+    with pytest.raises(QueueNotFound, match="no queue q"):
+        run(client_of(server), lambda client: client.count("q", JobState.PENDING))
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("failure", ["hang up", NoHealthyShards("none")])
+def test_what_may_pass_is_tried_again(serve, failure):
+    server = serve(after([failure], lambda _: {"q"}))
+    assert run(client_of(server), lambda client: client.queue_names()) == {"q"}
+    assert len(server.calls) == 2
+
+
+def test_a_dequeue_is_never_repeated_by_itself(serve):
+    server = serve(after(["hang up"], lambda _: PinLaterDequeueResponse()))
+    with pytest.raises(ServerUnavailable):
+        run(client_of(server), lambda client: client.dequeue_jobs("q", 1))
+    assert len(server.calls) == 1
+
+
+def test_it_fails_over(serve):
+    server = serve(lambda _: {"q"})
+    for _ in range(4):
+        assert run(client_of(free_address(), server), lambda client: client.queue_names()) == {"q"}
+
+
+def test_a_server_that_comes_back_in_time_is_found(serve):
+    address = free_address()
+    threading.Timer(1.5, lambda: serve(lambda _: {"q"}, address=address)).start()
+    assert run(client_of(address, retries=0, timeout=60), lambda client: client.queue_names()) == {"q"}
+
+
+def test_one_who_has_less_patience_is_told_sooner_that_nobody_is_there():
+    with pytest.raises(NotConnected):
+        run(client_of(free_address(), timeout=3600, patience=0.2), lambda client: client.queue_names())
+
+
+def test_what_a_server_that_stops_has_not_carried_out_is_made_again_whatever_it_is(serve):
+    server = serve(after(["stopping"] * 6, lambda _: PinLaterDequeueResponse({"d": b"x"})))
+    jobs = run(client_of(server, retries=0, timeout=60), lambda client: client.dequeue_jobs("q", 1))
+    assert [job.descriptor for job in jobs] == ["d"]
+    assert len(server.calls) == 7
+
+
+def test_nobody_there_is_unavailable():
+    with pytest.raises(ServerUnavailable, match="connection refused"):
+        run(client_of(free_address(), timeout=0.5), lambda client: client.queue_names())
+
+
+def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
+    with pytest.raises(NotConnected) as caught:
+        run(client_of(free_address(), timeout=0.5), lambda client: client.queue_names())
+    files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
+    assert files[0] == Path(__file__)
+    assert [file for file in files if "tenacity" in file.parts] == []
+
+
+def test_a_call_ends_at_its_deadline(serve):
+    server = serve(lambda _: "silence")
+    started = time.monotonic()
+    with pytest.raises(CallTimeout):
+        run(client_of(server, timeout=0.2), lambda client: client.queue_names())
+    assert time.monotonic() - started < 20
+
+
+def test_waiting_for_a_connection_counts(serve):
+    async def use(client):
+        busy = asyncio.create_task(client.dequeue_jobs("q", 1, wait=30))
+        await asyncio.sleep(0.05)
+        with pytest.raises(CallTimeout, match="connections="):
+            await client.queue_names()
+        busy.cancel()
+        await asyncio.gather(busy, return_exceptions=True)
+
+    run(client_of(serve(lambda _: "silence"), connections=1, timeout=0.2), use)
+
+
+def test_a_cancelled_call_leaves_no_answer_behind(serve):
+    server = serve(lambda call: "silence" if call.method == "dequeueJobs" else {"q"})
+
+    async def use(client):
+        task = asyncio.create_task(client.dequeue_jobs("q", 1, wait=30))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await client.queue_names()
+
+    assert run(client_of(server, connections=1), use) == {"q"}
+    assert len(server.connections) == 2
+
+
+@pytest.mark.parametrize("junk", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4junk", "unknown"])
+def test_a_reply_that_is_none_is_a_protocol_error(serve, junk):
+    with pytest.raises(ProtocolError):
+        run(client_of(serve(lambda _: junk)), lambda client: client.queue_names())
+
+
+def test_one_client_in_two_loops(serve):
+    server = serve(lambda _: {"q"})
+    client = client_of(server)
+    for _ in range(2):
+        assert run(client, lambda client: client.queue_names()) == {"q"}
+
+
+def test_scan_all_pages(serve):
+    def answer(call):
+        page = {"0": ("a", "t1"), "t1": ("b", "-1")}[call.arguments.request.continuation]
+        return PinLaterScanJobsResponse([PinLaterJobInfo(page[0], 0, 1, 1, "", 1)], page[1])
+
+    async def use(client):
+        return [info.descriptor async for info in client.scan_all("q", JobState.PENDING)]
+
+    assert run(client_of(serve(answer)), use) == ["a", "b"]
+
+
+def test_a_handle_waits_for_the_end(serve):
+    states = [0, 3]
+
+    def answer(call):
+        if call.method == "enqueueJobs":
+            return stored(call)
+        return {"pings:s1:p1:0": PinLaterJobInfo("pings:s1:p1:0", states.pop(0), 1, 1, "", 1)}
+
+    async def use(client):
+        return await (await client.enqueue(Ping())).wait(10)
+
+    assert run(client_of(serve(answer)), use).state is JobState.FAILED
+
+
+def bodies(server):
+    return [job.body for call in server.calls for job in call.arguments.request.jobs]
+
+
+EXPECTED = [b'{"job":"Ping","number":%d}' % number for number in range(105)]
+
+
+async def asynchronous_jobs():
+    for number in range(105):
+        yield Ping(number=number)
+
+
+@pytest.mark.parametrize("jobs", [lambda: (Ping(number=number) for number in range(105)), asynchronous_jobs])
+def test_many_jobs_are_stored_in_order(serve, jobs):
+    server = serve(stored)
+    seen = []
+    use = lambda client: client.enqueue_many(jobs(), batch_size=10, progress=seen.append)
+    assert run(client_of(server), use) == 105
+    assert bodies(server) == EXPECTED
+    assert seen[-1] == 105
+    assert len(server.connections) == 1
+
+
+@pytest.mark.parametrize("failure", ["hang up", "stopping", NoHealthyShards("none")])
+def test_a_failure_in_the_middle_loses_nothing(serve, failure):
+    seen = []
+
+    def answer(call):
+        seen.append(call)
+        return failure if len(seen) in {3, 7} else stored(call)
+
+    server = serve(answer)
+    assert run(client_of(server), lambda client: client.enqueue_many(asynchronous_jobs(), batch_size=10)) == 105
+    assert set(bodies(server)) == set(EXPECTED)
+
+
+def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve):
+    server = serve(lambda call: QueueNotFound("no queue") if len(server.calls) == 3 else stored(call))
+    with pytest.raises(QueueNotFound) as caught:
+        run(client_of(server), lambda client: client.enqueue_many(asynchronous_jobs(), batch_size=10))
+    assert caught.value.__notes__ == ["20 jobs were stored before this"]

@@ -1,0 +1,446 @@
+"""The blocking client: verbs, retries, fail-over, threads, forks, bulk."""
+
+import os
+import pickle
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+
+from pinlater import Client, Job, JobState
+from pinlater.client import Ack, NewJob
+from pinlater.errors import (
+    CallTimeout,
+    NoHealthyShards,
+    NotConnected,
+    QueueNotFound,
+    ServerUnavailable,
+    ShardConnectionFailed,
+)
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.messages import PinLaterDequeueResponse, PinLaterEnqueueResponse, PinLaterJobInfo
+from pinlater.protocol.stopping import STOPPING_FRAME
+from tests.unit.client.fake_server import FakeServer, free_address
+
+
+class Ping(Job, queue="pings"):
+    number: int = 0
+
+
+def stored(call):
+    request = call.arguments.request
+    return PinLaterEnqueueResponse([f"{request.queueName}:s1:p1:{number}" for number in range(len(request.jobs))])
+
+
+def after(failures, answer):
+    """Answer with each failure in turn, then with ``answer``."""
+    left = list(failures)
+    return lambda call: left.pop(0) if left else answer(call)
+
+
+@pytest.fixture
+def serve():
+    servers = []
+
+    def start(answer, **options):
+        servers.append(FakeServer(answer, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def client_of(*servers, **options):
+    return Client([str(getattr(server, "address", server)) for server in servers], **options)
+
+
+def test_enqueue_returns_a_handle(serve):
+    server = serve(stored)
+    with client_of(server) as client:
+        assert client.enqueue(Ping(number=3)).descriptor == "pings:s1:p1:0"
+    assert server.calls[0].arguments.request.jobs[0].body == b'{"job":"Ping","number":3}'
+
+
+def test_one_connection_serves_one_thread(serve):
+    server = serve(lambda _: {"q"})
+    with client_of(server) as client:
+        assert [client.queue_names() for _ in range(5)] == [{"q"}] * 5
+    assert len(server.connections) == 1
+
+
+def test_threads_have_a_connection_each(serve):
+    both_called = threading.Barrier(2)
+
+    def answer(_):
+        both_called.wait(5)
+        return {"q"}
+
+    server = serve(answer)
+    with client_of(server) as client:
+        threads = [threading.Thread(target=client.queue_names) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(5)
+    assert len(server.connections) == 2
+    assert not both_called.broken
+
+
+def test_a_refusal_is_raised_as_its_class_and_not_repeated(serve):
+    server = serve(lambda _: QueueNotFound("no queue q"))
+    with client_of(server) as client, pytest.raises(QueueNotFound, match="no queue q"):
+        client.count("q", JobState.PENDING)
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("refusal", [NoHealthyShards("none"), ShardConnectionFailed("gone")])
+def test_a_store_that_was_away_is_asked_again(serve, refusal):
+    server = serve(after([refusal, refusal], lambda _: 5))
+    with client_of(server) as client:
+        assert client.count("q", JobState.PENDING) == 5
+    assert len(server.calls) == 3
+
+
+def test_retries_are_bounded_and_the_last_error_is_raised(serve):
+    server = serve(lambda _: ShardConnectionFailed("gone"))
+    with client_of(server, retries=2) as client, pytest.raises(ShardConnectionFailed):
+        client.count("q", JobState.PENDING)
+    assert len(server.calls) == 3
+
+
+def test_without_retries_there_is_one_try(serve):
+    server = serve(lambda _: "hang up")
+    with client_of(server, retries=0) as client, pytest.raises(ServerUnavailable):
+        client.queue_names()
+    assert len(server.calls) == 1
+
+
+def test_a_lost_answer_is_asked_for_again_where_that_is_safe(serve):
+    server = serve(after(["hang up"], stored))
+    with client_of(server) as client:
+        assert client.enqueue_jobs("q", [NewJob(b"x")]) == ["q:s1:p1:0"]
+    assert server.methods == ["enqueueJobs", "enqueueJobs"]
+
+
+def test_a_dequeue_is_never_repeated_by_itself(serve):
+    server = serve(after(["hang up"], lambda _: PinLaterDequeueResponse()))
+    with client_of(server) as client:
+        with pytest.raises(ServerUnavailable):
+            client.dequeue_jobs("q", 1)
+        assert client.dequeue_jobs("q", 1) == []
+    assert len(server.calls) == 2
+
+
+def test_an_idle_connection_that_the_server_closed_does_not_fail_a_dequeue(serve):
+    server = serve(lambda _: PinLaterDequeueResponse())
+    with client_of(server) as client:
+        client.dequeue_jobs("q", 1)
+        server.hang_up()
+        time.sleep(0.05)
+        assert client.dequeue_jobs("q", 1) == []
+
+
+def test_a_call_ends_at_its_deadline_retries_included(serve):
+    server = serve(lambda _: "silence")
+    started = time.monotonic()
+    with client_of(server, timeout=0.2) as client, pytest.raises(CallTimeout):
+        client.queue_names()
+    assert time.monotonic() - started < 20
+
+
+def test_a_long_poll_waits_longer_than_the_timeout(serve):
+    def answer(_):
+        time.sleep(0.4)
+        return PinLaterDequeueResponse({"d": b"x"})
+
+    with client_of(serve(answer), timeout=0.2) as client:
+        assert [job.descriptor for job in client.dequeue_jobs("q", 1, wait=5)] == ["d"]
+
+
+def test_a_late_answer_is_never_taken_for_another(serve):
+    def answer(call):
+        if call.method == "getQueueNames":
+            time.sleep(0.3)
+            return {"late"}
+        return 7
+
+    with client_of(serve(answer), timeout=0.1, retries=0) as client:
+        with pytest.raises(CallTimeout):
+            client.queue_names()
+        client._timeout = 5
+        assert client.count("q", JobState.PENDING) == 7
+
+
+def test_it_fails_over_to_a_server_that_lives(serve):
+    server = serve(lambda _: {"q"})
+    for _ in range(4):  # whichever it starts with
+        with client_of(free_address(), server) as client:
+            assert client.queue_names() == {"q"}
+
+
+def test_it_fails_over_when_its_server_dies(serve):
+    servers = [serve(lambda _: {"q"}), serve(lambda _: {"q"})]
+    with client_of(*servers) as client:
+        client.queue_names()
+        used = next(server for server in servers if server.calls)
+        used.close()
+        assert client.queue_names() == {"q"}
+
+
+def test_nobody_there_names_every_server():
+    first, second = free_address(), free_address()
+    with client_of(first, second, timeout=0.5) as client, pytest.raises(ServerUnavailable) as caught:
+        client.queue_names()
+    assert f"{first}: connection refused" in caught.value.reasons
+    assert f"{second}: connection refused" in caught.value.reasons
+
+
+def test_the_last_line_of_a_traceback_says_what_to_do():
+    address = free_address()
+    with client_of(address, timeout=0.5) as client, pytest.raises(NotConnected) as caught:
+        client.queue_names()
+    assert str(caught.value) == (
+        f"cannot reach {address}: connection refused; is pinlater-server running? "
+        'choose another with Client("host:port") or PINLATER_SERVERS'
+    )
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
+    with client_of(free_address(), timeout=0.5) as client, pytest.raises(NotConnected) as caught:
+        client.queue_names()
+    files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
+    assert files[0] == Path(__file__)
+    assert [file for file in files if "tenacity" in file.parts or file.parent.name == "futures"] == []
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_server_that_comes_back_in_time_is_found(serve, retries):
+    address = free_address()
+    threading.Timer(1.5, lambda: serve(lambda _: {"q"}, address=address)).start()
+    with client_of(address, retries=retries, timeout=60) as client:
+        assert client.queue_names() == {"q"}
+
+
+def test_one_who_has_less_patience_is_told_sooner_that_nobody_is_there():
+    with client_of(free_address(), timeout=3600, patience=0.2) as client, pytest.raises(NotConnected):
+        client.queue_names()
+
+
+def test_a_store_that_is_away_for_long_is_asked_until_the_timeout(serve):
+    server = serve(after([NoHealthyShards("none")] * 6, lambda _: 5))
+    with client_of(server, retries=1, timeout=60) as client:
+        assert client.count("q", JobState.PENDING) == 5
+
+
+def test_without_retries_what_a_server_has_answered_is_not_asked_again(serve):
+    server = serve(lambda _: NoHealthyShards("none"))
+    with client_of(server, retries=0) as client, pytest.raises(NoHealthyShards):
+        client.count("q", JobState.PENDING)
+    assert len(server.calls) == 1
+
+
+def test_what_a_server_that_stops_has_not_carried_out_is_made_again_whatever_it_is(serve):
+    server = serve(after(["stopping"] * 6, lambda _: PinLaterDequeueResponse({"d": b"x"})))
+    with client_of(server, retries=0, timeout=60) as client:
+        assert [job.descriptor for job in client.dequeue_jobs("q", 1)] == ["d"]
+    assert len(server.calls) == 7
+
+
+def test_an_answer_that_comes_with_the_end_counts_and_the_connection_is_not_used_again(serve):
+    reply = Codec().encode_reply("dequeueJobs", 1, PinLaterDequeueResponse({"d": b"x"}))
+    server = serve(after([reply + STOPPING_FRAME], lambda _: PinLaterDequeueResponse()))
+    with client_of(server, retries=0) as client:
+        assert [job.descriptor for job in client.dequeue_jobs("q", 1)] == ["d"]
+        assert client.dequeue_jobs("q", 1) == []
+    assert len(server.connections) == 2
+
+
+def test_it_does_not_say_that_nothing_was_done_after_an_answer_was_lost(serve):
+    def answer(_):
+        server.close()
+        return "hang up"
+
+    server = serve(answer)
+    with client_of(server, timeout=1) as client, pytest.raises(ServerUnavailable, match="may have been") as caught:
+        client.enqueue_jobs("q", [NewJob(b"x")])
+    assert not isinstance(caught.value, NotConnected)
+    assert "connection refused" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_does_not_use_its_parents_connection(serve):
+    server = serve(lambda call: {call.arguments.context.source})
+    with client_of(server) as client:
+        mine = client.queue_names()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                theirs = client.queue_names()
+                os._exit(0 if theirs != mine and str(os.getpid()) in theirs.pop() else 1)
+            finally:
+                os._exit(2)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert client.queue_names() == mine
+    assert len(server.connections) == 2
+
+
+def test_scan_all_pages(serve):
+    from pinlater.protocol.messages import PinLaterScanJobsResponse
+
+    def answer(call):
+        page = {"0": ("a", "t1"), "t1": ("b", "t2"), "t2": ("c", "-1")}[call.arguments.request.continuation]
+        return PinLaterScanJobsResponse([PinLaterJobInfo(page[0], 0, 1, 1, "", 1)], page[1])
+
+    with client_of(serve(answer)) as client:
+        assert [info.descriptor for info in client.scan_all("q", JobState.PENDING)] == ["a", "b", "c"]
+
+
+def test_a_handle_waits_for_the_end(serve):
+    states = [0, 1, 2]
+
+    def answer(call):
+        if call.method == "enqueueJobs":
+            return stored(call)
+        descriptor = call.arguments.request.jobDescriptors[0]
+        return {descriptor: PinLaterJobInfo(descriptor, states.pop(0), 1, 1, "", 1)}
+
+    with client_of(serve(answer)) as client:
+        assert client.enqueue(Ping()).wait(10).state is JobState.SUCCEEDED
+    assert states == []
+
+
+@pytest.mark.parametrize(
+    ("state", "due_ms", "said"),
+    [
+        (0, 1, r"d is still PENDING; does a worker serve its queue \(pinlater workers\)\?$"),
+        (0, 2**62, "d is still PENDING$"),
+        (1, 1, "d is still IN_PROGRESS$"),
+    ],
+)
+def test_a_handle_gives_up_waiting(serve, state, due_ms, said):
+    info = PinLaterJobInfo("d", state, 1, 1, "", 1, due_ms)
+
+    def answer(call):
+        return stored(call) if call.method == "enqueueJobs" else {"pings:s1:p1:0": info}
+
+    with client_of(serve(answer)) as client, pytest.raises(CallTimeout, match=said):
+        client.enqueue(Ping()).wait(0.1)
+
+
+def test_a_job_that_is_gone_is_said_so(serve):
+    with client_of(serve(lambda call: stored(call) if call.method == "enqueueJobs" else {})) as client:
+        handle = client.enqueue(Ping())
+        with pytest.raises(LookupError, match="collected"):
+            handle.status()
+
+
+# Many jobs
+
+
+def bodies(server):
+    return [job.body for call in server.calls for job in call.arguments.request.jobs]
+
+
+def expected_bodies(count):
+    return [b'{"job":"Ping","number":%d}' % number for number in range(count)]
+
+
+def test_many_jobs_are_stored_in_order_on_one_connection(serve):
+    server = serve(stored)
+    seen = []
+    with client_of(server) as client:
+        count = client.enqueue_many(
+            (Ping(number=number) for number in range(1050)), batch_size=100, progress=seen.append
+        )
+    assert count == 1050
+    assert bodies(server) == expected_bodies(1050)
+    assert seen == [*range(100, 1001, 100), 1050]
+    assert len(server.connections) == 1
+
+
+def test_the_iterable_is_not_read_far_ahead(serve):
+    gate = threading.Event()
+    drawn = []
+
+    def jobs():
+        for number in range(100):
+            drawn.append(number)
+            yield Ping(number=number)
+
+    def answer(call):
+        gate.wait(10)
+        return stored(call)
+
+    with client_of(serve(answer), timeout=20) as client:
+        thread = threading.Thread(target=lambda: client.enqueue_many(jobs(), batch_size=10))
+        thread.start()
+        time.sleep(0.2)
+        ahead = len(drawn)
+        gate.set()
+        thread.join(10)
+    assert ahead <= 50
+    assert len(drawn) == 100
+
+
+@pytest.mark.parametrize("failure", ["hang up", "stopping", NoHealthyShards("none"), b"\0\0\0\4junk"])
+def test_a_failure_in_the_middle_loses_nothing(serve, failure):
+    seen = []
+
+    def answer(call):
+        seen.append(call)
+        return failure if len(seen) == 4 else stored(call)
+
+    server = serve(answer)
+    with client_of(server) as client:
+        if isinstance(failure, bytes):  # not our protocol: not repeated
+            with pytest.raises(Exception, match="not a Thrift message") as caught:
+                client.enqueue_many((Ping(number=number) for number in range(100)), batch_size=10)
+            assert "30 jobs were stored" in caught.value.__notes__[0]
+            return
+        assert client.enqueue_many((Ping(number=number) for number in range(100)), batch_size=10) == 100
+    assert set(bodies(server)) == set(expected_bodies(100))
+
+
+def test_a_server_that_restarts_in_the_middle_loses_nothing(serve):
+    server = serve(stored)
+
+    def jobs():
+        for number in range(100):
+            if number in {35, 70}:
+                server.hang_up()
+            yield Ping(number=number)
+
+    with client_of(server) as client:
+        assert client.enqueue_many(jobs(), batch_size=10) == 100
+    assert set(bodies(server)) == set(expected_bodies(100))
+
+
+def test_a_refused_batch_ends_it_and_says_how_many_were_stored(serve):
+    server = serve(lambda call: QueueNotFound("no queue") if len(server.calls) == 3 else stored(call))
+    with client_of(server) as client:
+        with pytest.raises(QueueNotFound) as caught:
+            client.enqueue_many((Ping(number=number) for number in range(100)), batch_size=10)
+        assert caught.value.__notes__ == ["20 jobs were stored before this"]
+        assert client.enqueue(Ping()).descriptor == "pings:s1:p1:0"
+
+
+def test_an_error_of_the_iterable_passes_through(serve):
+    def jobs():
+        yield Ping()
+        raise KeyError("theirs")
+
+    with client_of(serve(stored)) as client, pytest.raises(KeyError, match="theirs"):
+        client.enqueue_many(jobs())
+
+
+def test_acks_and_checkpoints_return_nothing(serve):
+    from pinlater.client import Checkpoint
+
+    with client_of(serve(lambda _: None)) as client:
+        assert client.ack("q", [Ack("d")]) is None
+        assert client.checkpoint("q", [Checkpoint("d")]) is None

@@ -1,0 +1,26 @@
+"""The pages of docs/reference/ say what the code says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_reference_is_up_to_date(tmp_path):
+    subprocess.run([sys.executable, ROOT / "docs" / "make_reference.py", tmp_path], check=True, timeout=60)
+    made = {page.name: page.read_text() for page in tmp_path.iterdir()}
+    kept = {page.name: page.read_text() for page in (ROOT / "docs" / "reference").iterdir()}
+    assert sorted(made) == sorted(kept)
+    for name, text in made.items():
+        assert text == kept[name], f"docs/reference/{name} is out of date: make reference, and commit it"
+
+
+def test_what_the_pages_are_about_is_on_them():
+    pages = {page.stem: page.read_text() for page in (ROOT / "docs" / "reference").iterdir()}
+    assert "| `THRIFT_PORT` | `9010` |" in pages["settings"]
+    assert "| `--drain SECONDS` |" in pages["programs"]
+    assert "### JobContext.checkpoint\n\n`checkpoint(*, flush: bool = False) -> None`" in pages["jobs"]
+    assert "| `PinLaterDequeueRequest.waitMillis` | `i32` | Long poll" in pages["wire"]
+    assert "| `pinlater_jobs_enqueued_total` | counter | `queue` |" in pages["metrics"]
+    assert "## Client\n\nTalks to" in pages["clients"]

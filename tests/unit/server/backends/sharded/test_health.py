@@ -1,0 +1,170 @@
+"""Shards that are dead or ill, and the file that names them."""
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+
+from pinlater.errors import (
+    NoHealthyShards,
+    ServiceError,
+    ShardConnectionFailed,
+    UnknownError,
+)
+from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.sharded.health import MOST_IN_A_ROW, WINDOW, Health
+from tests.support.bench import QUEUE, ack_of, new_job
+from tests.unit.server.backends.sharded.fake_shards import ADDRESS, FleetBench, specs_of
+from tests.unit.server.backends.sharded.filling import CLAIM, PENDING, fill, make_ill
+
+
+def test_a_dead_shard_is_left_alone_until_it_answers(fleet):
+    fill(fleet, 2, 2, 2)
+    make_ill(fleet, "2")
+    fleet.asked.clear()
+    assert fleet.count_jobs(QUEUE, PENDING) == 4
+    assert len(fleet.dequeue_jobs(QUEUE, 10, CLAIM).jobs) == 4
+    assert fleet.scan_jobs(QUEUE, PENDING, 10, None).jobs == []
+    with pytest.raises(ShardUnreachable, match="shard 2"):
+        fleet.ack_dequeued_jobs(QUEUE, [ack_of(f"{QUEUE}:s2:p1:1")], [])
+    assert {shard for shard, verb in fleet.asked if verb != "ping"} == {"1", "3"}
+    fleet.shards["2"].error = None
+    fleet.wait_until(lambda: fleet.ill_shards == 0)
+    assert fleet.count_jobs(QUEUE, PENDING) == 2
+
+
+def test_with_all_shards_dead_calls_fail_at_once_and_work_again_later(fleet):
+    for shard in fleet.shards.values():
+        shard.error = ShardConnectionFailed("gone")
+    for _ in range(10):
+        with pytest.raises(NoHealthyShards):
+            fleet.count_jobs(QUEUE, PENDING)
+    for call in (
+        lambda: fleet.enqueue_jobs(QUEUE, [new_job()]),
+        lambda: fleet.dequeue_jobs(QUEUE, 1, CLAIM),
+        fleet.queue_names,
+    ):
+        with pytest.raises(NoHealthyShards):
+            call()
+    for shard in fleet.shards.values():
+        shard.error = None
+    fleet.wait_until(lambda: fleet.ill_shards == 0)
+    assert fleet.count_jobs(QUEUE, PENDING) == 0
+
+
+def test_a_store_of_which_no_shard_answers_says_so_and_why(fleet):
+    fleet.update(*specs_of("1", "2"))
+    assert fleet.fleet.fault is None
+    make_ill(fleet, "2")
+    assert fleet.fleet.fault is None
+    fleet.shards["1"].error = ShardConnectionFailed("gone")
+    while fleet.fleet.fault is None:
+        with contextlib.suppress(ServiceError):
+            fleet.count_jobs(QUEUE, PENDING)
+    assert fleet.fleet.fault == "no shard of the store answers: gone"
+    for shard in fleet.shards.values():
+        shard.error = None
+    fleet.wait_until(lambda: fleet.fleet.fault is None)
+
+
+def test_each_shard_says_how_it_is_and_since_when(fleet):
+    fleet.update(*specs_of("1", "2", "3", dequeue_only=("3",)))
+    first, second, third = fleet.fleet.shard_states()
+    assert (first.name, first.place, first.ill_in, first.error, first.connections) == ("1", str(ADDRESS), 0, "", 1)
+    assert [state.is_dequeue_only for state in (first, second, third)] == [False, False, True]
+    make_ill(fleet, "2")
+    states = fleet.fleet.shard_states()
+    assert [(state.name, state.ill_in, state.error) for state in states] == [
+        ("1", 0, ""),
+        ("2", 1, "gone"),
+        ("3", 0, ""),
+    ]
+    assert states[1].since_ms >= second.since_ms
+    assert states[0] == first
+    fleet.shards["2"].error = None
+    fleet.wait_until(lambda: fleet.ill_shards == 0)
+    well = fleet.fleet.shard_states()[1]
+    assert (well.ill_in, well.error) == (0, "")
+    assert well.since_ms >= states[1].since_ms
+
+
+def test_calls_of_each_shard_are_told(fleet):
+    make_ill(fleet, "2")
+    fleet.shards["1"].error = UnknownError("no")
+    with pytest.raises(UnknownError):
+        fleet.count_jobs(QUEUE, PENDING)
+    told = Counter((name, is_answered) for name, _, is_answered in fleet.told)
+    assert told["2", False] == MOST_IN_A_ROW
+    assert told["1", True] > MOST_IN_A_ROW  # a refusal is an answer
+    assert not told["1", False]
+    assert all(seconds >= 0 for _, seconds, _ in fleet.told)
+
+
+def test_a_shard_that_refuses_is_not_ill(fleet):
+    fleet.shards["1"].error = UnknownError("no")
+    for _ in range(WINDOW * 2):
+        with pytest.raises(UnknownError):
+            fleet.count_jobs(QUEUE, PENDING)
+    assert fleet.ill_shards == 0
+
+
+def test_health_is_a_matter_of_the_latest_outcomes():
+    health = Health()
+    for _ in range(MOST_IN_A_ROW - 1):
+        health.note(is_success=False)
+    health.note(is_success=True)
+    assert health.is_well
+    for _ in range(WINDOW):
+        health.note(is_success=False)
+        health.note(is_success=True)
+    assert health.is_well, "one out of two"
+    health.recover()
+    for _ in range(WINDOW):
+        for is_success in (False, False, True):
+            health.note(is_success=is_success)
+    assert not health.is_well, "two out of three"
+    health.recover()
+    for _ in range(WINDOW // 2):
+        health.note(is_success=False)
+        health.note(is_success=True)
+    for _ in range(WINDOW):
+        health.note(is_success=True)
+    for _ in range(MOST_IN_A_ROW):
+        assert health.is_well
+        health.note(is_success=False)
+    assert not health.is_well, "three in a row"
+
+
+def test_shards_come_and_go_while_calls_are_under_way(fleet):
+    async def scenario():
+        old = fleet.shards["1"]
+        old.gate = asyncio.Event()
+        counting = asyncio.create_task(fleet.fleet.count_jobs(QUEUE, PENDING))
+        await asyncio.sleep(0)
+        fleet.fleet.update(specs_of("2", "3", "4"))
+        await asyncio.sleep(0.01)
+        assert not old.is_closed, "a call is under way"
+        old.gate.set()
+        assert await counting == 0
+        while not old.is_closed:
+            await asyncio.sleep(0.01)
+
+    two = fleet.shards["2"]
+    fleet.run(scenario())
+    assert fleet.shards["2"] is two, "a shard that stays as it is is not made again"
+    with pytest.raises(UnknownError, match="no shard '1'"):
+        fleet.ack_dequeued_jobs(QUEUE, [ack_of(f"{QUEUE}:s1:p1:1")], [])
+
+
+def test_a_shard_at_another_place_is_made_anew(fleet):
+    old = fleet.shards["1"]
+    fleet.update(*[spec._replace(place=("db2", 3306)) for spec in specs_of("1")], *specs_of("2", "3"))
+    assert fleet.shards["1"] is not old
+    fleet.wait_until(lambda: old.is_closed)
+
+
+def test_everything_is_closed_at_the_end():
+    bench = FleetBench()
+    bench.end()
+    assert all(shard.is_closed for shard in bench.shards.values())

@@ -1,0 +1,198 @@
+"""Several shards as one store: queue settings, and limits of running jobs."""
+
+import asyncio
+
+import pytest
+
+from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.server.backends.records import Claim, QueueChange, QueueSettings
+from pinlater.server.backends.sharded import FleetBackend, queue_locks
+from pinlater.server.backends.store import Backend
+from tests.support.bench import QUEUE, new_job
+from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of
+
+CLAIM = Claim("host:1:1:worker:1", 1000)
+
+
+@pytest.fixture
+def fleet():
+    bench = FleetBench()
+    bench.create_queue(QUEUE)
+    bench.asked.clear()
+    yield bench
+    bench.end()
+
+
+def test_a_fleet_is_a_backend():
+    verbs = {name for name in vars(Backend) if not name.startswith("_")} - {"capabilities"}
+    assert not verbs - set(dir(FleetBackend))
+
+
+def test_settings_are_kept_on_every_shard(fleet):
+    fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True, max_running=5))
+    fleet.change_queue_settings(QUEUE, QueueChange(jobs_per_second=2.5))
+    wanted = QueueSettings(is_paused=True, jobs_per_second=2.5, max_running=5)
+    assert {name: one.settings[QUEUE] for name, one in fleet.shards.items()} == dict.fromkeys("123", wanted)
+    fleet.update(*specs_of("1", "2", "3", "4"))
+    fleet.run(fleet.shards["4"].create_queue(QUEUE))
+    for _ in range(10):  # in whatever order they answer
+        assert fleet.queue_settings() == {QUEUE: wanted}
+
+
+def test_a_shard_that_missed_a_change_is_named(fleet):
+    fleet.shards["2"].error = ShardConnectionFailed("gone")
+    with pytest.raises(ShardConnectionFailed, match="shard 2 does not answer and keeps the old settings"):
+        fleet.change_queue_settings(QUEUE, QueueChange(is_paused=True))
+
+
+def test_settings_of_a_queue_that_is_not_there(fleet):
+    with pytest.raises(QueueNotFound):
+        fleet.change_queue_settings("nowhere", QueueChange(is_paused=True))
+    fleet.run(fleet.shards["1"].create_queue("young"))
+    fleet.change_queue_settings("young", QueueChange(is_paused=True))
+    assert fleet.queue_settings()["young"].is_paused
+
+
+def test_a_limit_of_running_jobs_holds_over_all_shards(fleet):
+    for one in fleet.shards.values():
+        fleet.run(one.enqueue_jobs(QUEUE, [new_job() for _ in range(4)]))
+
+    def take(limit):
+        found = fleet.dequeue_jobs(QUEUE, limit, CLAIM, max_running=7)
+        return len(found.jobs), found.has_more, found.is_held
+
+    assert take(5) == (5, True, False)
+    assert take(5) == (2, False, True)
+    assert take(5) == (0, False, True)
+    max(fleet.shards.values(), key=lambda one: one.running).running = 0  # its jobs have ended
+    taken, _, is_held = take(10)
+    assert taken > 0
+    assert is_held == (taken < 5)
+    assert sum(one.running for one in fleet.shards.values()) == 7
+
+
+def test_two_dequeues_at_once_run_no_more_than_may(fleet):
+    for one in fleet.shards.values():
+        fleet.run(one.enqueue_jobs(QUEUE, [new_job() for _ in range(4)]))
+
+    async def take():
+        return await asyncio.gather(*(fleet.fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2) for _ in range(10)))
+
+    assert sum(len(found.jobs) for found in fleet.run(take())) == 2
+    assert not any(one.locks for one in fleet.shards.values()), "they are given back"
+
+
+def test_while_another_server_has_locked_the_queue_jobs_are_held_back(fleet, monkeypatch):
+    monkeypatch.setattr(queue_locks, "_PATIENCE_SECONDS", 0.0)
+    for one in fleet.shards.values():
+        fleet.run(one.enqueue_jobs(QUEUE, [new_job()]))
+        one.locks[QUEUE] = 0
+    found = fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2)
+    assert (found.jobs, found.is_held) == ([], True)
+    for one in fleet.shards.values():
+        one.locks.clear()
+    assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2).jobs) == 1
+
+
+def test_what_runs_on_a_shard_that_does_not_answer_counts_too(fleet, caplog):
+    for one in fleet.shards.values():
+        fleet.run(one.enqueue_jobs(QUEUE, [new_job()]))
+    assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).jobs) == 1
+    [busy] = [one for one in fleet.shards.values() if one.running]
+    busy.error = ShardConnectionFailed("gone")
+    for _ in range(5):  # also when it is left alone
+        found = fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1)
+        assert (found.jobs, found.is_held) == ([], True)
+    assert "until all shards tell how many run" in caplog.text
+    assert len(fleet.dequeue_jobs(QUEUE, 9, CLAIM).jobs) == 2, "without a limit nobody has to know"
+
+
+def test_a_limited_queue_may_be_missing_on_the_shard_of_its_lock(fleet):
+    home = fleet.fleet._claiming._locks.home(QUEUE)
+    fleet.run(home.shard.delete_queue(QUEUE))
+    [other, _] = [one for one in fleet.shards.values() if one is not home.shard]
+    fleet.run(other.enqueue_jobs(QUEUE, [new_job()]))
+    assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).jobs) == 1
+    with pytest.raises(QueueNotFound):
+        fleet.dequeue_jobs("nowhere", 1, CLAIM, max_running=1)
+
+
+def test_while_a_dead_server_has_the_lock_dequeues_wait_for_it_together(fleet, monkeypatch):
+    monkeypatch.setattr(queue_locks, "_PATIENCE_SECONDS", 0.1)
+    dequeues = 50
+    for one in fleet.shards.values():
+        one.locks[QUEUE] = 0
+
+    async def take():
+        return await asyncio.gather(
+            *(fleet.fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=2) for _ in range(dequeues))
+        )
+
+    assert all(found.is_held for found in fleet.run(take()))
+    assert sum(verb == "lock queue" for _, verb in fleet.asked) < 2 * dequeues, "each has been patient by itself"
+
+
+def test_a_queue_is_unlocked_where_nothing_could_be_claimed(fleet):
+    home = fleet.fleet._claiming._locks.home(QUEUE)
+    other = next(one for one in fleet.shards.values() if one is not home.shard)
+    other.error = ShardConnectionFailed("gone")
+    assert fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).is_held
+    assert (home.name, "lock queue") in fleet.asked
+    assert not home.shard.locks
+
+
+def test_a_queue_is_unlocked_when_the_shard_of_its_lock_is_back(fleet, monkeypatch):
+    home = fleet.fleet._claiming._locks.home(QUEUE).shard
+    fleet.run(home.enqueue_jobs(QUEUE, [new_job()]))
+    unlock_queue, failures = home.unlock_queue, [ShardConnectionFailed("gone")]
+
+    async def flaky(queue, token):
+        if failures:
+            raise failures.pop()
+        await unlock_queue(queue, token)
+
+    async def is_unlocked():
+        while home.locks:
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(home, "unlock_queue", flaky)
+    assert len(fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).jobs) == 1
+    fleet.run(asyncio.wait_for(is_unlocked(), 10))
+
+
+# Rates
+
+
+def test_the_tokens_of_a_queue_are_on_one_shard(fleet):
+    for one in fleet.shards.values():
+        one.tokens = 10
+    assert sum(fleet.take_tokens(QUEUE, 5.0, 2).taken for _ in range(20)) == 10
+    assert sorted(one.tokens for one in fleet.shards.values()) == [0, 10, 10]
+    assert fleet.take_tokens(QUEUE, 5.0, -3).taken == -3
+    assert sorted(one.tokens for one in fleet.shards.values()) == [3, 10, 10]
+
+
+def test_queues_spread_their_tokens_over_the_shards(fleet):
+    for one in fleet.shards.values():
+        one.tokens = 30
+    for queue in [f"queue{number}" for number in range(30)]:
+        fleet.create_queue(queue)
+        fleet.take_tokens(queue, 5.0, 1)
+    assert all(0 < one.tokens < 30 for one in fleet.shards.values())
+
+
+def test_without_the_shard_that_has_the_tokens_another_one_has_them(fleet):
+    for one in fleet.shards.values():
+        one.tokens = 10
+    fleet.take_tokens(QUEUE, 5.0, 10)
+    [home] = [one for one in fleet.shards.values() if not one.tokens]
+    for error in (ShardConnectionFailed("gone"), QueueNotFound("new")):
+        home.error = error
+        assert fleet.take_tokens(QUEUE, 5.0, 1).taken == 1
+    home.error = None
+    assert fleet.take_tokens(QUEUE, 5.0, 1).taken == 0
+
+
+def test_tokens_of_a_queue_that_is_not_there(fleet):
+    with pytest.raises(QueueNotFound):
+        fleet.take_tokens("nowhere", 5.0, 1)

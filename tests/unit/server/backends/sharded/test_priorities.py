@@ -1,0 +1,137 @@
+"""Priorities over shards: the first one of all shards comes before the second of any."""
+
+import asyncio
+
+import pytest
+
+from pinlater.errors import NoHealthyShards, ShardConnectionFailed
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.records import Claim
+from pinlater.server.backends.sharded import ShardUnreachable
+from tests.support.bench import QUEUE, new_job
+from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of
+
+CLAIM = Claim("host:1:1:worker:1", 1000)
+
+
+@pytest.fixture
+def fleet():
+    bench = FleetBench(*specs_of("1", "2", "3", "4"))
+    bench.create_queue(QUEUE)
+    yield bench
+    bench.end()
+
+
+def put(fleet, shard, *priorities):
+    fleet.run(fleet.shards[shard].enqueue_jobs(QUEUE, [new_job(priority=priority) for priority in priorities]))
+
+
+def priorities(jobs):
+    return [JobDescriptor.parse(job.descriptor).priority for job in jobs]
+
+
+def spread(fleet):
+    """Store 60 jobs of priority 3 and 12 of priority 1, unevenly."""
+    for shard, few in zip("1234", (1, 9, 0, 2), strict=True):
+        put(fleet, shard, *[3] * 15, *[1] * few)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 72])
+def test_the_first_priority_of_all_shards_comes_first(fleet, limit):
+    spread(fleet)
+    taken = []
+    while len(taken) < 72:
+        taken += priorities(fleet.dequeue_jobs(QUEUE, limit, CLAIM).jobs)
+    assert taken == [1] * 12 + [3] * 60
+
+
+@pytest.mark.parametrize("limit", [1, 12, 40, 72])
+def test_a_dry_run_shows_them_in_the_same_order(fleet, limit):
+    spread(fleet)
+    assert priorities(fleet.peek_jobs(QUEUE, limit)) == ([1] * 12 + [3] * 60)[:limit]
+
+
+def test_shards_without_the_priority_are_not_asked_to_claim(fleet):
+    put(fleet, "1", 2)
+    put(fleet, "3", 1)
+    assert priorities(fleet.dequeue_jobs(QUEUE, 1, CLAIM).jobs) == [1]
+    assert fleet.asked_for("dequeue") == ["3"]
+
+
+def test_an_idle_queue_is_looked_at_once_a_shard_and_a_single_shard_needs_no_look(fleet):
+    assert fleet.dequeue_jobs(QUEUE, 1, CLAIM).jobs == []
+    assert (sorted(fleet.asked_for("front")), fleet.asked_for("dequeue")) == (["1", "2", "3", "4"], [])
+    fleet.update(*specs_of("1"))
+    fleet.asked.clear()
+    put(fleet, "1", 2, 1)
+    assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [1, 2]
+    assert (fleet.asked_for("front"), fleet.asked_for("dequeue")) == ([], ["1"])
+
+
+def test_a_crowd_looks_together_and_misses_nothing_that_comes_here(fleet, monkeypatch):
+    monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.FRESH_SECONDS", 3600)
+    for shard in "1234":
+        put(fleet, shard, *[2] * 20)
+    for _ in range(20):
+        assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [2, 2]
+    assert len(fleet.asked_for("front")) == 4
+    fleet.enqueue_jobs(QUEUE, [new_job(priority=1)])
+    assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [1, 2]
+    while fleet.dequeue_jobs(QUEUE, 7, CLAIM).jobs:
+        pass
+    put(fleet, "3", 3)  # of another server: nothing is never remembered
+    assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [3]
+
+
+def test_a_shard_that_fails_between_look_and_claim_keeps_no_other_priority_back(fleet):
+    put(fleet, "1", 1)
+    put(fleet, "2", 3)
+    claim = fleet.shards["1"].dequeue_jobs
+
+    async def fail(*arguments, **options):
+        raise ShardUnreachable("gone")
+
+    fleet.shards["1"].dequeue_jobs = fail
+    assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [3]
+    with pytest.raises(NoHealthyShards):
+        fleet.dequeue_jobs(QUEUE, 5, CLAIM)
+    fleet.shards["1"].dequeue_jobs = claim
+    assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [1]
+
+
+def test_a_shard_that_hangs_is_not_waited_for_as_long_as_it_hangs(fleet, monkeypatch):
+    monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.PATIENCE_SECONDS", 0.05)
+    put(fleet, "1", 2)
+
+    async def hang(queue):
+        await fleet.fleet_is_over.wait()
+        raise ShardConnectionFailed("gone")
+
+    fleet.shards["2"].front = hang
+    fleet.fleet_is_over = fleet.run(_event())
+    assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [2]
+    fleet.fleet_is_over.set()
+
+
+async def _event():
+    return asyncio.Event()
+
+
+def test_a_shard_that_is_asked_again_is_told_what_it_has_handed_out(fleet, monkeypatch):
+    """Should its second answer get lost, what it claimed for the first one is not given back."""
+    told = []
+    shard = type(next(iter(fleet.shards.values())))
+    dequeue = shard.dequeue_jobs
+
+    async def noting(self, queue, limit, claim, **options):
+        told.append((self.name, [job.descriptor for job in claim.held]))
+        return await dequeue(self, queue, limit, claim, **options)
+
+    monkeypatch.setattr(shard, "dequeue_jobs", noting)
+    for name in fleet.shards:
+        put(fleet, name, 1, 1, 2, 3)
+    assert len(fleet.dequeue_jobs(QUEUE, 100, CLAIM).jobs) == 16
+    for name in fleet.shards:
+        first, second, third = [held for asked, held in told if asked == name]
+        assert (len(first), len(second), len(third)) == (0, 2, 3)
+        assert {JobDescriptor.parse(descriptor).shard for descriptor in third} == {name}

@@ -1,0 +1,150 @@
+"""What is asked of all shards: numbers, scans, queues."""
+
+import pytest
+
+from pinlater.errors import (
+    NoHealthyShards,
+    QueueNotFound,
+    ShardConnectionFailed,
+    UnknownError,
+)
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import FAILED
+from pinlater.server.api.rules import read_continuation, write_continuation
+from pinlater.server.backends.records import Position
+from pinlater.server.backends.sharded import ShardUnreachable, fan_out, placement
+from pinlater.server.backends.sharded.health import WINDOW
+from tests.support.bench import QUEUE, ack_of, new_job
+from tests.unit.server.backends.sharded.fake_shards import specs_of
+from tests.unit.server.backends.sharded.filling import CLAIM, PENDING, fill
+
+
+def test_chosen_jobs_are_retried_and_deleted_where_they_are(fleet):
+    names = [JobDescriptor.parse(name) for name in fill(fleet, 2, 0, 1)]
+    for call, verb in (
+        (lambda jobs, queue=QUEUE: fleet.retry_these_jobs(queue, jobs, 1, None), "retry these"),
+        (lambda jobs, queue=QUEUE: fleet.run_jobs_now(queue, jobs), "run now"),
+        (lambda jobs, queue=QUEUE: fleet.delete_these_jobs(queue, jobs, FAILED), "delete these"),
+    ):
+        fleet.asked.clear()
+        assert call(names) == 3
+        assert sorted(fleet.asked_for(verb)) == ["1", "3"]
+        assert call([]) == 0
+        with pytest.raises(QueueNotFound):
+            call([], queue="missing")
+        with pytest.raises(QueueNotFound):
+            call(names, queue="missing")
+        with pytest.raises(UnknownError, match="nowhere"):
+            call([names[0]._replace(shard="nowhere")])
+        fleet.run(fleet.shards["3"].delete_queue(QUEUE))
+        assert call(names) == 2
+        fleet.shards["1"].error = ShardConnectionFailed("gone")
+        with pytest.raises(ShardConnectionFailed):
+            call(names)
+        fleet.shards["1"].error = None
+        fleet.run(fleet.shards["3"].create_queue(QUEUE))
+
+
+def test_numbers_are_summed(fleet):
+    fill(fleet, 3, 4, 5)
+    assert fleet.count_jobs(QUEUE, PENDING) == 12
+    assert fleet.release_claims(QUEUE, "worker") == 6
+    assert fleet.reap_expired(10, server_age_ms=1, quiet_ms=1) == [(QUEUE, 3, 6)]
+    assert fleet.collect_finished(1, 1, 10) == [(QUEUE, 9, 0)]
+
+
+def test_a_limit_holds_over_all_shards(fleet):
+    assert fleet.retry_failed_jobs(QUEUE, 1, 1, None, 5) == 5
+    assert len(fleet.asked_for("retry")) == 2
+    assert fleet.retry_failed_jobs(QUEUE, 1, 1, None, 100) == 9
+    fill(fleet, 3, 4, 5)
+    assert fleet.delete_jobs(QUEUE, PENDING, 8) == 8
+    assert fleet.delete_jobs(QUEUE, PENDING, 0) == 0
+    assert fleet.count_jobs(QUEUE, PENDING) == 4
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 12, 100])
+def test_pages_meet_every_job_once_latest_first(fleet, limit):
+    for number, shard in enumerate(fleet.shards.values()):
+        fleet.run(shard.enqueue_jobs(QUEUE, [new_job(run_after_ms=at) for at in (5, 3, 5, number, 5, 9)]))
+    seen, position = [], None
+    while True:
+        page = fleet.scan_jobs(QUEUE, PENDING, limit, position)
+        assert len(page.jobs) <= limit
+        seen += page.jobs
+        position = page.position
+        if position is None:
+            break
+        assert isinstance(position, Position)
+    assert len({record.descriptor for record in seen}) == len(seen) == 18
+    assert [record.run_after_ms for record in seen] == sorted((record.run_after_ms for record in seen), reverse=True)
+
+
+@pytest.mark.parametrize("position", [Position(-5, 7), Position(5, 2**63 - 1, "2d1"), Position(0, 1, "a.b.")])
+def test_a_position_survives_the_wire(position):
+    assert read_continuation(write_continuation(position)) == position
+
+
+def test_a_queue_is_made_on_all_shards_and_gone_from_all(fleet):
+    fleet.create_queue("thumbnails")
+    assert fleet.queue_names() == {QUEUE, "thumbnails"}
+    fleet.delete_queue(QUEUE)
+    assert [fleet.run(shard.queue_names()) for shard in fleet.shards.values()] == [{"thumbnails"}] * 3
+    with pytest.raises(QueueNotFound):
+        fleet.count_jobs(QUEUE, PENDING)
+
+
+def test_a_shard_that_was_added_gets_a_queue_with_its_first_job(fleet):
+    fleet.update(*specs_of("1", "4", dequeue_only=("1",)))
+    assert fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs == []
+    assert fleet.count_jobs(QUEUE, PENDING) == 0
+    assert fleet.enqueue_jobs(QUEUE, [new_job()]) == [f"{QUEUE}:s4:p1:1"]
+    assert fleet.count_jobs(QUEUE, PENDING) == 1
+
+
+def test_a_queue_that_no_shard_has_is_missing(fleet):
+    for call in (
+        lambda: fleet.enqueue_jobs("missing", [new_job()]),
+        lambda: fleet.dequeue_jobs("missing", 1, CLAIM),
+        lambda: fleet.peek_jobs("missing", 1),
+        lambda: fleet.ack_dequeued_jobs("missing", [ack_of(f"missing:s{shard}:p1:1") for shard in "12"], []),
+        lambda: fleet.count_jobs("missing", PENDING),
+        lambda: fleet.delete_jobs("missing", PENDING, 1),
+    ):
+        with pytest.raises(QueueNotFound, match="missing"):
+            call()
+    for _ in range(WINDOW * 2):
+        with pytest.raises(QueueNotFound):
+            fleet.dequeue_jobs("missing", 1, CLAIM)
+    assert fleet.ill_shards == 0
+
+
+def test_a_queue_is_made_while_a_shard_is_dead_and_not_deleted_by_halves(fleet):
+    fleet.shards["2"].error = ShardConnectionFailed("gone")
+    fleet.create_queue("thumbnails")
+    with pytest.raises(ShardConnectionFailed, match="still on shard 2"):
+        fleet.delete_queue(QUEUE)
+    fleet.shards["2"].error = None
+    fleet.delete_queue(QUEUE)
+    assert fleet.queue_names() == {"thumbnails"}
+
+
+def test_a_call_that_took_its_time_asks_no_further_shard(fleet, monkeypatch):
+    fill(fleet, 1, 1, 1)
+    monkeypatch.setattr(fan_out, "PATIENCE_SECONDS", -1.0)
+    assert len(fleet.dequeue_jobs(QUEUE, 9, CLAIM).jobs) == 1
+    monkeypatch.setattr(placement, "PATIENCE_SECONDS", -1.0)
+    for shard in fleet.shards.values():
+        shard.error = ShardUnreachable("refused")
+    fleet.asked.clear()
+    with pytest.raises(NoHealthyShards):
+        fleet.enqueue_jobs(QUEUE, [new_job()])
+    assert len(fleet.asked_for("enqueue")) == 1
+
+
+def test_shards_that_take_long_to_change_many_jobs_keep_the_others_from_nothing(fleet, monkeypatch):
+    """Less than the limit would say that there are no more."""
+    fill(fleet, 2, 2, 2)
+    monkeypatch.setattr(fan_out.time, "monotonic", lambda: 10.0 * len(fleet.asked))
+    assert fleet.retry_failed_jobs(QUEUE, 1, 1, None, 100) == 9
+    assert fleet.delete_jobs(QUEUE, PENDING, 100) == 6

@@ -1,0 +1,353 @@
+"""The keeper's duties, with a messenger that only takes notes; and what the master tells it."""
+
+import time
+
+import pytest
+from pinlater_supervisor import DUMP_SECONDS
+
+from pinlater.errors import CallTimeout, ServerUnavailable, UnknownError
+from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, GONE, HELD, RETURNING, RUNNING, SUCCEEDED
+from pinlater.worker.keeper.crashes import crashes_in
+from pinlater.worker.master import keeper_hang_seconds
+from tests.unit.worker.fakes import FakeChild, names
+from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
+
+
+@pytest.fixture
+def bench():
+    child = FakeChild()
+    yield Bench(child)
+    child.close()
+
+
+def test_old_claims_are_renewed_and_young_ones_are_not(bench):
+    bench.hold(SUCCEEDED, RUNNING, HELD, age_ns=LONG_AGO_NS)
+    bench.hold(HELD)
+    assert bench.turn() == [("renew", names(3))]
+    assert bench.turn() == [], "not before a third of the lease has passed"
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", names(3))]
+
+
+def test_renewal_is_tried_until_a_server_is_there(bench):
+    bench.hold(RUNNING, age_ns=LONG_AGO_NS)
+    for trouble in (ServerUnavailable("gone"), UnknownError("full")):
+        bench.messenger.trouble = trouble
+        assert bench.turn() == []
+        assert not bench.is_done
+    bench.messenger.trouble = None
+    assert bench.turn() == [("renew", names(1))]
+    assert bench.is_done
+
+
+@pytest.mark.parametrize("lease_seconds", [20, 30, 60, 120, 86400])
+def test_a_keeper_that_hangs_is_replaced_before_its_claims_end(lease_seconds):
+    assert lease_seconds / 3 + keeper_hang_seconds(lease_seconds) + DUMP_SECONDS + 1 < lease_seconds
+
+
+def test_a_death_that_cannot_be_settled_holds_up_nothing_else(bench):
+    for claim in ("first", "second"):
+        bench.hold(HELD, claim=claim)
+        bench.die()
+    bench.hold(RUNNING, age_ns=LONG_AGO_NS)
+    bench.messenger.troubles = [CallTimeout("no reply"), UnknownError("full")]
+    assert bench.turn() == [("renew", names(1))]
+    assert not bench.is_done
+    assert bench.turn() == [("give back", names(1))] * 2
+    assert bench.is_done
+
+
+def test_what_waits_behind_a_long_job_is_taken_back_once(bench):
+    area = bench.hold(SUCCEEDED, RUNNING, HELD, HELD, run_ns=LONG_AGO_NS)
+    bench.slot.next_dequeue()
+    release = ("release", (("mail", "web"), "worker:me.1"))
+    assert bench.turn() == [("give back", names(4)[2:]), release, ("succeeded", names(1))]
+    assert area.is_revoked
+    assert bench.slot.settle(1), "its jobs must not be started"
+    assert bench.turn() == []
+
+
+def test_a_job_that_has_run_is_not_given_back_in_place_of_its_process(bench):
+    """It would run again: what it goes on with is not on the board."""
+    bench.hold(RETURNING, RUNNING, HELD, age_ns=LONG_AGO_NS, run_ns=LONG_AGO_NS)
+    assert bench.turn() == [("renew", names(3)), ("give back", [names(3)[2]])]
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", names(2))]
+    bench.die(was_interrupted=True)
+    assert bench.turn() == [("give back", names(3)[2:] + names(2))]
+
+
+def test_what_succeeded_before_a_long_job_is_told_once(bench):
+    area = bench.hold(SUCCEEDED, SUCCEEDED, GONE, SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS, age_ns=LONG_AGO_NS)
+    area.note_sent(1)
+    assert bench.turn()[-1] == ("succeeded", [names(4)[1], names(4)[3]])
+    assert bench.turn() == []
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", [names(1)[0], names(5)[4]])]
+    area.states[4] = SUCCEEDED
+    bench.die()
+    assert bench.turn() == [("succeeded", [names(1)[0], names(5)[4]])], "the long one is not among those that were told"
+
+
+def test_what_could_not_be_told_is_told_again(bench):
+    bench.hold(SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS)
+    bench.messenger.trouble = CallTimeout("slow")
+    assert bench.turn() == []
+    bench.messenger.trouble = None
+    assert bench.turn() == [("succeeded", names(1))]
+
+
+def test_a_reply_on_its_way_is_released_more_than_once(bench):
+    bench.hold(RUNNING, run_ns=LONG_AGO_NS)
+    bench.slot.next_dequeue()
+    assert [len(bench.turn()) for _ in range(5)] == [1, 1, 1, 0, 0]
+
+
+def test_jobs_taken_back_are_not_renewed(bench):
+    bench.hold(RUNNING, HELD, age_ns=LONG_AGO_NS, run_ns=LONG_AGO_NS)
+    bench.turn()
+    bench.keeper._renew_at = 0.0
+    assert bench.turn() == [("renew", names(1))]
+
+
+@pytest.mark.parametrize("states", [(HELD, HELD), (SUCCEEDED, HELD), (RUNNING,), (SUCCEEDED, FAILED)])
+def test_without_a_long_job_in_front_nothing_is_taken_back(bench, states):
+    bench.hold(*states, run_ns=LONG_AGO_NS)
+    assert bench.turn() == []
+
+
+def test_a_short_while_is_no_reason_either(bench):
+    bench.hold(RUNNING, HELD)
+    bench.slot.next_dequeue()
+    assert bench.turn() == []
+
+
+def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
+    area = bench.hold(RUNNING, HELD, HELD, run_ns=LONG_AGO_NS)
+
+    def start_one(_):
+        area.states[0], area.states[1] = SUCCEEDED, RUNNING
+
+    monkeypatch.setattr("pinlater.worker.keeper.lease_renewer.time.sleep", start_one)
+    assert bench.turn() == [("give back", names(3)[2:])]
+
+
+def test_the_estate_of_a_dead_process_is_settled(bench):
+    area = bench.hold(SUCCEEDED, FAILED, DISCARDED, RUNNING, HELD, run_ns=LONG_AGO_NS)
+    area.delays[1], area.delays[3] = 5000, 9000
+    bench.slot.next_dequeue()
+    bench.die()
+    failed, succeeded, returned, released = bench.turn()
+    assert [(lost.descriptor[-1], lost.delay_ms, lost.is_final) for lost in failed[1]] == [
+        ("2", 5000, False),
+        ("3", 0, True),
+        ("4", 9000, False),
+    ]
+    evidence = failed[1][2].status
+    assert "the process died while it ran SendMail for 60." in evidence
+    assert "killed by SIGSEGV, peak 9 MB" in evidence
+    assert (succeeded, returned) == (("succeeded", names(1)), ("give back", names(5)[4:]))
+    assert released == ("release", (("mail", "web"), "worker:me.1"))
+    counts = bench.tally.counts([])
+    assert counts["mail", "SendMail"].endings["crashed"] == 1
+    assert counts["mail", ""].events["returned"] == 1 + 3, "also what an unread reply has brought"
+    assert not bench.notices.are_pending
+    assert 8.9 < bench.board.retries_due_ms / 1000 - time.monotonic() < 9.1
+
+
+def test_a_job_past_its_limit_has_failed_and_not_crashed(bench):
+    area = bench.hold(RUNNING, HELD, run_ns=LONG_AGO_NS)
+    area.delays[0], area.kill_ns[0] = 9000, time.monotonic_ns() - 1000
+    bench.time_out()
+    failed, returned = bench.turn()
+    [lost] = failed[1]
+    assert "time-out: the process died while it ran SendMail" in lost.status
+    assert "crash" not in lost.status
+    assert (lost.delay_ms, lost.is_final) == (9000, False)
+    assert returned == ("give back", ["mail:s1:p1:2"])
+
+
+@pytest.mark.parametrize("die", ["die", "time_out"])
+def test_a_job_that_would_come_too_late_is_given_up(bench, die):
+    for seconds, is_final in [(100, False), (8, True)]:
+        area = bench.hold(RUNNING)
+        now_ns = time.monotonic_ns()
+        area.delays[0], area.kill_ns[0], area.until_ns[0] = 9000, now_ns - 1000, now_ns + seconds * 1_000_000_000
+        getattr(bench, die)()
+        [(said, [lost])] = bench.turn()
+        assert said == "failed"
+        assert (lost.is_final, lost.delay_ms) == (is_final, 9000)
+        assert ("(too late to try again: its give_up_after)" in lost.status) is is_final
+        assert lost.ending == ("crashed" if die == "die" else "timed_out")
+
+
+def test_a_job_that_began_after_the_sentence_is_not_blamed_for_it(bench):
+    bench.hold(RUNNING, run_ns=100_000_000)
+    bench.time_out()
+    assert bench.turn() == [("give back", names(1))]
+    area = bench.hold(RUNNING, run_ns=100_000_000)
+    area.kill_ns[0] = time.monotonic_ns() + LONG_AGO_NS
+    bench.time_out()
+    assert bench.turn() == [("give back", names(1))]
+
+
+def crash_of(bench, before):
+    """Let a process die of its job, whose status was ``before``; return what the keeper says of the job."""
+    bench.messenger.kept["mail:s1:p1:1"] = before
+    bench.hold(RUNNING)
+    bench.die()
+    bench.turn()
+    return dict(bench.messenger.said)["failed"][0]
+
+
+def test_a_job_is_poison_after_each_third_crash(bench):
+    status, verdicts = "[attempt 1/9 2026-01-02T03:04:05Z host 3 0.00 s] ValueError: crash 7\n", []
+    for crash in range(1, 7):
+        lost = crash_of(bench, status)
+        status += lost.status
+        assert f"crash {crash}" in lost.status
+        assert ("poison" in lost.status) is lost.is_final
+        verdicts.append(lost.is_final)
+    assert verdicts == [False, False, True] * 2
+
+
+def test_a_job_that_runs_again_and_again_is_no_poison(bench):
+    bench.messenger.body = b'{"job":"Tidy","$again":{"due_ms":1}}'
+    lost = crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n")
+    assert ("crash 3:" in lost.status, lost.is_final) == (True, False)
+    bench.messenger.body = b"\xff"
+    assert crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n").is_final
+
+
+def test_crashes_are_counted_though_the_status_is_full(bench):
+    status = "x" * 4990 + "\n"
+    for crash in (1, 2, 3):
+        lost = crash_of(bench, status)
+        [(descriptor, mark)] = [job for what, job in bench.messenger.said if what == "note"]
+        assert descriptor == lost.descriptor
+        status = (mark + status)[:5000]
+        assert lost.is_final is (crash == 3)
+
+
+def test_a_job_cut_off_by_a_stop_keeps_its_attempt(bench):
+    bench.hold(RUNNING, HELD)
+    bench.die(was_interrupted=True)
+    assert bench.turn() == [("give back", ["mail:s1:p1:2", "mail:s1:p1:1"])]
+
+
+def test_an_estate_waits_for_a_server(bench):
+    bench.hold(SUCCEEDED)
+    bench.die()
+    bench.messenger.trouble = ServerUnavailable("gone")
+    assert bench.turn() == []
+    assert bench.notices.are_pending
+    bench.messenger.trouble = None
+    assert bench.turn() == [("succeeded", names(1))]
+
+
+def test_an_estate_that_a_server_refuses_is_given_up_with_its_claims(bench):
+    bench.hold(SUCCEEDED)
+    bench.die()
+    bench.messenger.trouble = UnknownError("full")
+    bench.turn()
+    assert bench.notices.are_pending
+    [notice] = bench.notices.pending()
+    bench.notices.handled(notice)
+    bench.hold(SUCCEEDED)
+    bench.die(died_ns=max(time.monotonic_ns() - LONG_AGO_NS, 1))
+    bench.turn()
+    assert not bench.notices.are_pending
+
+
+def test_trouble_with_an_estate_does_not_stop_renewals(bench, monkeypatch):
+    bench.hold(SUCCEEDED)
+    bench.die()
+    bench.hold(RUNNING, age_ns=LONG_AGO_NS)
+
+    def refuse(jobs):
+        raise UnknownError("full")
+
+    monkeypatch.setattr(bench.messenger, "succeeded", refuse)
+    assert bench.turn() == [("renew", names(1))]
+
+
+def test_a_stop_waits_for_estates_but_not_for_ever(bench, monkeypatch):
+    monkeypatch.setattr("pinlater.worker.keeper.lease_renewer._LEAVE_SECONDS", 0.2)
+    bench.hold(SUCCEEDED)
+    bench.die()
+    bench.messenger.trouble = ServerUnavailable("gone")
+    bench.child.drain()
+    began = time.monotonic()
+    bench.keeper.work()
+    assert time.monotonic() - began < 20
+    bench.messenger.trouble = None
+    bench.keeper.work()
+    assert bench.messenger.said == [("succeeded", names(1))]
+
+
+@pytest.fixture
+def crowd():
+    child = FakeChild()
+    yield Bench(child, places=3)
+    child.close()
+
+
+def test_a_process_with_a_free_place_is_not_stalled(crowd):
+    crowd.hold_each(RUNNING, RUNNING, run_ns=LONG_AGO_NS)
+    crowd.hold_each(HELD, first=3)
+    crowd.slot.next_dequeue()
+    assert crowd.turn() == []
+    crowd.hold_each(RUNNING, first=4)
+    assert crowd.turn() == [], "one place has just been filled"
+
+
+def test_what_waits_while_all_places_are_busy_for_long_is_taken_back_once(crowd):
+    crowd.hold_each(RUNNING, RUNNING, RUNNING, run_ns=LONG_AGO_NS)
+    held = crowd.hold_each(HELD, HELD, first=4)
+    crowd.slot.next_dequeue()
+    back = ("give back", names(5)[3:])
+    assert crowd.turn() == [back, ("release", (("mail", "web"), "worker:me.1"))]
+    assert all(area.is_revoked for area in held)
+    assert back not in crowd.turn()
+
+
+def test_of_several_that_ran_each_has_failed_and_none_has_crashed(crowd):
+    areas = crowd.hold_each(RUNNING, RUNNING, SUCCEEDED)
+    areas[0].delays[0] = 5000
+    crowd.hold_each(HELD, first=4)
+    crowd.messenger.kept = dict.fromkeys(names(2), "[2026-01-02T03:04:05Z here 1] crash 2: oops\n")
+    crowd.die()
+    failed, succeeded, returned = crowd.turn()
+    assert [(lost.descriptor, lost.delay_ms, lost.is_final) for lost in failed[1]] == [
+        ("mail:s1:p1:1", 5000, False),
+        ("mail:s1:p1:2", 0, False),
+    ]
+    for lost in failed[1]:
+        assert "crash of one of 2 jobs that ran: the process died while it ran SendMail" in lost.status
+        assert "killed by SIGSEGV" in lost.status
+        assert crashes_in("[2026-01-02T03:04:05Z here 1] crash 2: oops\n" + lost.status) == 2, "no step towards poison"
+    assert (succeeded, returned) == (("succeeded", ["mail:s1:p1:3"]), ("give back", ["mail:s1:p1:4"]))
+
+
+def test_one_that_ran_alone_has_crashed(crowd):
+    crowd.hold_each(RUNNING, SUCCEEDED)
+    crowd.die()
+    [lost] = crowd.turn()[0][1]
+    assert "] crash 1: " in lost.status
+
+
+def test_only_the_job_past_its_limit_is_blamed_for_a_time_out(crowd):
+    areas = crowd.hold_each(RUNNING, RUNNING, RUNNING)
+    areas[1].kill_ns[0] = time.monotonic_ns() - 1
+    areas[2].kill_ns[0] = time.monotonic_ns() + LONG_AGO_NS
+    crowd.time_out()
+    failed, returned = crowd.turn()
+    assert [lost.descriptor for lost in failed[1]] == ["mail:s1:p1:2"]
+    assert "time-out" in failed[1][0].status
+    assert returned == ("give back", ["mail:s1:p1:1", "mail:s1:p1:3"])
+
+
+def test_a_stop_excuses_all_that_ran(crowd):
+    crowd.hold_each(RUNNING, RUNNING)
+    crowd.die(was_interrupted=True)
+    assert crowd.turn() == [("give back", names(2))]

@@ -1,0 +1,462 @@
+"""Periodic jobs: planted once, run at each tick, never ended by a failure."""
+
+import asyncio
+import itertools
+from datetime import UTC, datetime, timedelta
+from time import monotonic_ns, time
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+
+from pinlater import Constant, Discard, Job, JobInterrupted, JobState
+from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import Again, Kept, kept_in
+from pinlater.protocol.messages import PinLaterDequeueResponse, RequestContext
+from pinlater.testing import LocalServer
+from pinlater.worker.claim_table.counters import TICK_FAILED
+from pinlater.worker.processes import periodic_scheduler as planter_module
+from pinlater.worker.processes.periodic_scheduler import Planter, Seeds
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.limits import never_kill
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.running.tick import SPARE_ATTEMPTS
+from pinlater.worker.session.outcome import Failure, Interruption
+from pinlater.worker.session.server_clock import ServerClock
+from tests.unit.worker.fakes import FakePipeline, batch_of, new_slot
+
+MINUTE_MS = 60_000
+TICK_MS = 1_700_000_040_000
+EVERY_MINUTE = "every 60.0"
+
+
+class Tidy(Job, queue="tidy", every=60, attempts=3, backoff=Constant(5), priority=2):
+    how: str = ""
+    runs: int = 0
+
+    def run(self, context):
+        seen.append(context.scheduled_for)
+        self.runs += 1
+        if self.how == "saves and fails":
+            context.checkpoint(flush=True)
+            self.runs += 10
+        if "fails" in self.how:
+            raise ValueError("dusty")
+        if self.how == "discards":
+            raise Discard("not today")
+        if self.how == "is interrupted":
+            raise JobInterrupted
+        if self.how == "says when":
+            context.reschedule(at=TICK_MS / 1000 + 7)
+        if self.how == "is unreadable":
+            self.how = object()
+
+
+class Nightly(Job, queue="tidy", cron="30 2 * * *", timezone="Europe/Berlin"):
+    def run(self, context):
+        seen.append(context.scheduled_for)
+
+
+class Plain(Job, queue="tidy"):
+    pass
+
+
+class Elsewhere(Job, every=60):
+    pass
+
+
+seen = []
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    seen.clear()
+
+
+class Saver:
+    is_draining = False
+
+    def save(self, batch, position, encode, patience_seconds):
+        encode()
+        return True
+
+
+def planted(how="", schedule=EVERY_MINUTE, **kept):
+    return encode_body(Tidy(how=how), Kept(again=Again(TICK_MS, 4, schedule), **kept))
+
+
+def run(body, attempt=1, now_ms=TICK_MS + 5):
+    codec = JobCodec([Tidy, Plain])
+    allowed = 3 + SPARE_ATTEMPTS
+    batch = batch_of("tidy:s1:p1:7", bodies=[body], slot=new_slot(), allowed=allowed, remaining=allowed + 1 - attempt)
+    runner = Runner(codec, codec.names, Saver(), 30.0, now=lambda: now_ms / 1000)
+    return runner.run(batch, 0, monotonic_ns()), batch
+
+
+def record_of(outcome):
+    return JobCodec([Tidy]).decode("tidy", outcome.body)
+
+
+# Runs
+
+
+def test_a_success_leads_to_the_next_tick():
+    outcome, _ = run(planted(steps={"a": 1}))
+    assert (outcome.run_after_ms, outcome.attempts, outcome.status) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS, "")
+    assert kept_in(outcome.body) == Kept(again=Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE))
+    assert record_of(outcome).runs == 1
+    assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
+
+
+def test_missed_ticks_are_one():
+    outcome, _ = run(planted(), now_ms=TICK_MS + 10 * MINUTE_MS + 1)
+    assert outcome.run_after_ms == TICK_MS + 11 * MINUTE_MS
+
+
+def test_no_tick_comes_twice_where_the_worker_s_clock_is_behind():
+    outcome, _ = run(planted(), now_ms=TICK_MS - 3000)
+    assert outcome.run_after_ms == TICK_MS + MINUTE_MS
+
+
+def test_a_failed_attempt_is_retried_within_its_tick():
+    for attempt in (1, 2):
+        outcome, batch = run(planted("fails"), attempt)
+        assert isinstance(outcome, Failure)
+        assert (outcome.delay_ms, outcome.is_final) == (5000, False)
+        assert f"[attempt {attempt}/3 " in outcome.status
+        assert batch.area.delays[0] == 5000
+    assert len(seen) == 2
+
+
+def test_the_last_failure_leads_to_the_next_tick_and_is_told():
+    outcome, batch = run(planted("fails"), 3)
+    assert isinstance(outcome, Interruption)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert "[attempt 3/3 " in outcome.status
+    assert "ValueError: dusty" in outcome.status
+    assert batch.area.delays[0] == 0
+    assert kept_in(outcome.body) == Kept(again=Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, failures=1))
+
+
+def test_a_tick_that_failed_is_counted_as_that_and_not_as_rescheduled():
+    endings = {how: run(planted(how), 3)[0].ending for how in ("", "fails", "discards", "is unreadable")}
+    assert endings == {"": "rescheduled", "fails": TICK_FAILED, "discards": "discarded", "is unreadable": TICK_FAILED}
+    assert run(planted(), 4)[0].ending == TICK_FAILED  # its last attempt was lost
+
+
+def test_failed_ticks_in_a_row_are_kept_count_of_until_one_succeeds():
+    def failures_after(body, attempt=3):
+        return kept_in(run(body, attempt)[0].body).again.failures
+
+    failed = run(planted("fails"), 3)[0].body
+    assert failures_after(failed) == 2
+    assert failures_after(failed.replace(b'"fails"', b'"discards"')) == 0
+    assert failures_after(failed.replace(b'"fails"', b'""')) == 0
+    assert failures_after(failed, 4) == 2  # not even run
+
+
+def test_after_failures_the_record_is_the_one_that_was_saved():
+    assert record_of(run(planted("fails"), 3)[0]).runs == 0
+    assert record_of(run(planted("saves and fails"), 3)[0]).runs == 1
+
+
+def test_a_discard_leads_to_the_next_tick_at_once():
+    outcome, _ = run(planted("discards"))
+    assert outcome.run_after_ms == TICK_MS + MINUTE_MS
+    assert "not today" in outcome.status
+
+
+def test_what_was_unreadable_in_the_end_has_failed():
+    assert isinstance(run(planted("is unreadable"))[0], Failure)
+    outcome, _ = run(planted("is unreadable"), 3)
+    assert "BodyInvalid" in outcome.status
+    assert record_of(outcome).how == "is unreadable"
+
+
+def test_an_interruption_stays_within_its_tick():
+    outcome, _ = run(planted("is interrupted"))
+    assert (outcome.run_after_ms, outcome.attempts) == (None, None)
+    assert kept_in(outcome.body).again == Again(TICK_MS, 4, EVERY_MINUTE)
+
+
+def test_a_job_may_say_when_it_runs_next():
+    outcome, _ = run(planted("says when"))
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + 7000, 3 + SPARE_ATTEMPTS)
+
+
+@pytest.mark.parametrize("attempt", [4, 11])
+def test_a_tick_whose_last_attempt_was_lost_is_given_up_without_a_run(attempt):
+    outcome, _ = run(planted(), attempt)
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert "spent" in outcome.status
+    assert seen == []
+
+
+def test_one_that_was_given_up_and_is_retried_by_hand_ends_since_another_is_planted():
+    assert run(planted(), 3 + SPARE_ATTEMPTS)[0] is None
+    assert seen == []
+
+
+def test_a_job_of_another_schedule_ends_without_a_run():
+    assert run(planted(schedule="every 30.0"))[0] is None
+    body = encode_body(Plain(), Kept(again=Again(TICK_MS, schedule=EVERY_MINUTE)))
+    assert run(body)[0] is None
+    assert seen == []
+
+
+def test_one_that_somebody_enqueued_runs_once():
+    assert run(encode_body(Tidy()))[0] is None
+    assert seen == [None]
+
+
+@pytest.mark.parametrize("again", [b"5", b"[]", b'{"due_ms":"x"}'])
+def test_nonsense_for_a_schedule_harms_nobody_else(again):
+    outcome, _ = run(b'{"job":"Tidy","$again":' + again + b"}")
+    assert isinstance(outcome, Failure)
+
+
+class Awaited(Job, name="Tidy", queue="tidy", every=60, attempts=3):
+    how: str = ""
+
+    async def run(self, context):
+        seen.append(context.scheduled_for)
+        if self.how:
+            raise ValueError("dusty")
+
+
+def run_awaited(body, attempt=1):
+    codec = JobCodec([Awaited])
+    allowed = 3 + SPARE_ATTEMPTS
+    batch = batch_of("tidy:s1:p1:7", bodies=[body], slot=new_slot(), allowed=allowed, remaining=allowed + 1 - attempt)
+    runner = TaskRunner(codec, codec.names, Saver(), 30.0, Deadlines(never_kill))
+    return asyncio.run(runner.run_awaited(batch, 0, monotonic_ns()))
+
+
+def test_awaited_jobs_have_ticks_as_well():
+    for how, attempt, has_run in (("", 1, True), ("fails", 3, True), ("", 4, False)):
+        outcome = run_awaited(encode_body(Awaited(how=how), Kept(again=Again(TICK_MS, 4, EVERY_MINUTE))), attempt)
+        assert (outcome.attempts, outcome.run_after_ms % MINUTE_MS) == (3 + SPARE_ATTEMPTS, 0)
+        assert outcome.run_after_ms > time() * 1000
+        assert len(seen) == has_run
+        seen.clear()
+    assert isinstance(run_awaited(planted("fails")), Failure)
+
+
+# Planting
+
+
+def seeds(*kinds, queues=("tidy",), now_ms=TICK_MS):
+    return Seeds(kinds, queues).by_queue(now_ms)
+
+
+def test_each_periodic_class_of_the_queues_is_planted_for_its_next_tick():
+    found = seeds(Tidy, Plain, Nightly, Elsewhere)
+    assert list(found) == ["tidy"]
+    tidy, nightly = found["tidy"]
+    assert (tidy.priority, tidy.numAttemptsAllowed, tidy.uniqueKey) == (2, 3 + SPARE_ATTEMPTS, "Tidy every 60.0")
+    assert tidy.runAfterTimestampMillis == TICK_MS + MINUTE_MS
+    assert kept_in(tidy.body) == Kept(again=Again(TICK_MS + MINUTE_MS, 0, EVERY_MINUTE))
+    assert nightly.uniqueKey == "Nightly cron 30 2 * * * Europe/Berlin"
+
+
+def test_a_class_that_cannot_be_made_is_a_matter_of_configuration():
+    class Stubborn(Job, queue="tidy", every=60):
+        def __post_init__(self):
+            raise ValueError("no")
+
+    with pytest.raises(ConfigError, match="Stubborn cannot be made without arguments: no"):
+        Seeds([Stubborn], ["tidy"])
+
+
+@pytest.fixture
+def pipeline():
+    return FakePipeline()
+
+
+def planter_of(pipeline, *kinds):
+    clock = ServerClock()
+    clock.note(int(time() * 1000), clock.sent())
+    return Planter(pipeline, RequestContext(source="worker:me"), Seeds(kinds, ["tidy"]), clock)
+
+
+def test_it_plants_at_the_start_and_from_time_to_time(pipeline, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(planter_module.time, "monotonic", lambda: now)
+    planter = planter_of(pipeline, Tidy)
+    for seconds, calls in ((0, 1), (59, 1), (2, 2), (1, 2)):
+        now += seconds
+        planter.plant_when_due()
+        assert pipeline.methods == ["enqueueJobs"] * calls
+    assert (pipeline.last.queueName, len(pipeline.last.jobs)) == ("tidy", 1)
+    planter.renew()
+    planter.plant_when_due()
+    assert len(pipeline.methods) == 3
+
+
+def test_who_has_nothing_to_plant_says_nothing(pipeline):
+    planter = planter_of(pipeline, Plain)
+    planter.renew()
+    planter.plant_when_due()
+    assert pipeline.methods == []
+
+
+def test_a_refusal_stops_nobody_but_a_lost_call_is_made_again(pipeline):
+    planter = planter_of(pipeline, Tidy)
+    pipeline.answers = [ServerUnavailable("gone"), EnqueueRejected("no"), None]
+    with pytest.raises(ServerUnavailable):
+        planter.plant_when_due()
+    planter.plant_when_due()
+    planter.plant_when_due()
+    assert len(pipeline.methods) == 2
+
+
+# On a real server
+
+
+@pytest.fixture
+def server(tmp_path):
+    with LocalServer(tmp_path) as server:
+        server.advance(62 - server.now.second)  # two seconds after a tick: none comes by itself within a test
+        yield server
+
+
+def endings(outcomes):
+    return [(str(outcome.ending), outcome.attempt, outcome.attempts_allowed) for outcome in outcomes]
+
+
+def test_every_tick_has_one_run(server):
+    assert server.run_worker(Tidy) == []
+    for _ in range(5):
+        server.advance(60)
+        assert endings(server.run_worker(Tidy)) == [("rescheduled", 1, 3)]
+        assert server.run_worker(Tidy) == []
+    assert [later - earlier for earlier, later in itertools.pairwise(seen)] == [timedelta(minutes=1)] * 4
+    assert all(moment.second == 0 for moment in seen)
+    server.advance(3600)
+    assert endings(server.run_worker(Tidy)) == [("rescheduled", 1, 3)]
+    assert server.client().count("tidy", JobState.PENDING, future=True) == 1
+
+
+class Fails(Job, queue="tidy", every=60, attempts=2, backoff=Constant(5)):
+    def run(self, context):
+        raise ValueError(f"dusty at {context.scheduled_for:%S}")
+
+
+def test_a_tick_that_fails_is_followed_by_the_next(server):
+    server.run_worker(Fails)
+    for _ in range(4):
+        server.advance(60)
+        [first] = server.run_worker(Fails)
+        server.advance(5)
+        [second] = server.run_worker(Fails)
+        assert endings([first, second]) == [("failed", 1, 2), ("failed", 2, 2)]
+        assert (first.runs_again, second.runs_again) == (True, False)
+    [job] = server.client().scan("tidy", JobState.PENDING, future=True).jobs
+    assert job.status.count("[attempt 2/2") == 4
+    assert "ValueError: dusty at 00" in job.status
+
+
+def test_a_deployment_with_another_schedule_replaces_the_job(server):
+    server.run_worker(Tidy)
+
+    class Tidier(Job, name="Tidy", queue="tidy", every=30):
+        runs: int = 0
+
+        def run(self, context):
+            seen.append(context.scheduled_for)
+
+    server.run_worker(Tidier)
+    assert server.client().count("tidy", JobState.PENDING, future=True) == 2
+    server.advance(60)
+    assert sorted(str(outcome.ending) for outcome in server.run_worker(Tidier)) == ["rescheduled", "succeeded"]
+    assert len(seen) == 1
+    assert server.client().count("tidy", JobState.PENDING, future=True) == 1
+
+
+def test_ticks_are_told_on_the_clock_of_the_class(server):
+    server.run_worker(Nightly)
+    server.advance(25 * 3600)
+    server.run_worker(Nightly)
+    [tick] = seen
+    assert tick.tzinfo == ZoneInfo("Europe/Berlin")
+    assert tick.hour in {2, 3}  # three on the day that has no half past two
+    assert tick > datetime.fromtimestamp(time(), UTC)
+    assert server.now > tick
+
+
+def test_the_record_goes_from_tick_to_tick(server):
+    server.run_worker(Tidy)
+    for run_number in (1, 2, 3):
+        server.advance(60)
+        [outcome] = server.run_worker(Tidy)
+        assert msgspec.json.decode(outcome.body)["runs"] == run_number
+
+
+# Deployments
+
+
+def test_one_whose_class_has_moved_to_another_queue_ends_without_a_run(server):
+    server.run_worker(Tidy)
+
+    class Moved(Job, name="Tidy", queue="tidy_moved", every=60):
+        def run(self, context):
+            seen.append(context.scheduled_for)
+
+    server.run_worker(Moved)
+    for _ in range(3):
+        server.advance(60)
+        server.run_worker(Moved, Plain)
+        server.run_worker(Moved, Plain, queues=["tidy"])
+    assert len(seen) == len(set(seen)) == 3
+    client = server.client()
+    assert (client.count("tidy", JobState.PENDING, future=True), client.count("tidy", JobState.SUCCEEDED)) == (0, 1)
+
+
+@pytest.mark.parametrize("body", [b'{"job":"Tidy","runs":"many"', b'{"job":"Tidy","how":7'])
+def test_a_body_of_an_older_form_is_run_with_the_defaults_of_the_class(body):
+    outcome, _ = run(body + b',"$again":{"due_ms":%d,"run":4,"schedule":"every 60.0"}}' % TICK_MS)
+    assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
+    assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
+    assert record_of(outcome) == Tidy(runs=1)
+    assert kept_in(outcome.body).again == Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE)
+
+
+def test_only_the_planted_jobs_of_a_periodic_class_begin_anew():
+    for body in (
+        b'{"job":"Tidy","runs":"many"}',
+        b'{"job":"Tidy","runs":"many","$again":{"due_ms":5}}',
+        b'{"job":"Nobody","$again":{"due_ms":5,"schedule":"every 60.0"}}',
+        b'{"job":"Plain","$steps":5,"$again":{"due_ms":5,"schedule":"every 60.0"}}',
+    ):
+        outcome, _ = run(body)
+        assert outcome is None or isinstance(outcome, Failure)
+    assert seen == []
+
+
+def test_awaited_jobs_begin_anew_as_well():
+    again = b'"$again":{"due_ms":%d,"schedule":"every 60.0"}' % TICK_MS
+    assert run_awaited(b'{"job":"Tidy","how":7,' + again + b"}").attempts == 3 + SPARE_ATTEMPTS
+    assert len(seen) == 1
+
+
+def test_the_server_s_clock_says_when_the_first_run_is(pipeline):
+    """This machine may be minutes ahead, and would leave out as many ticks."""
+    planter = Planter(pipeline, RequestContext(source="worker:me"), Seeds([Tidy], ["tidy"]), ServerClock())
+    pipeline.answers = [PinLaterDequeueResponse(serverTimestampMillis=TICK_MS + 5), None]
+    planter.plant_when_due()
+    assert pipeline.methods == ["dequeueJobs", "enqueueJobs"]
+    assert pipeline.sent[0][1].request.dryRun
+    assert pipeline.last.jobs[0].runAfterTimestampMillis == TICK_MS + MINUTE_MS
+    planter.renew()
+    planter.plant_when_due()
+    assert pipeline.methods == ["dequeueJobs", "enqueueJobs", "enqueueJobs"]
+
+
+@pytest.mark.parametrize("answer", [PinLaterDequeueResponse(), EnqueueRejected("not now")])
+def test_where_a_server_tells_no_time_this_machine_does(pipeline, answer):
+    planter = Planter(pipeline, RequestContext(source="worker:me"), Seeds([Tidy], ["tidy"]), ServerClock())
+    pipeline.answers = [answer, None]
+    planter.plant_when_due()
+    assert 0 < pipeline.last.jobs[0].runAfterTimestampMillis - time() * 1000 <= MINUTE_MS

@@ -1,0 +1,138 @@
+"""A process that runs one job after the other: what it says and when, with a server that the test plays."""
+
+import pytest
+
+from pinlater import Job
+from pinlater.client.servers import ServerSet
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.model.body_metadata import Again, Kept
+from pinlater.worker.claim_table.counters import Counts
+from pinlater.worker.claim_table.snapshot import ALONE
+from pinlater.worker.options import Options
+from pinlater.worker.pools import JobPool
+from pinlater.worker.processes import process as process_module
+from pinlater.worker.processes import solo as solo_module
+from pinlater.worker.processes.solo import SoloProcess
+from pinlater.worker.running.tick import SPARE_ATTEMPTS
+from pinlater.worker.shared import Shared
+from tests.unit.worker.fakes import FakeChild, FakePipeline, names, reply
+
+BODY = b'{"job":"Quick"}'
+
+
+class Quick(Job, queue="mail"):
+    def run(self, context):
+        pass
+
+
+class Weekly(Job, queue="mail", every=604800, attempts=2):
+    def run(self, context):
+        raise AssertionError("its attempts are spent")
+
+
+@pytest.fixture
+def pipeline(monkeypatch):
+    pipeline = FakePipeline()
+    monkeypatch.setattr(process_module, "Pipeline", lambda *_: pipeline)
+    return pipeline
+
+
+@pytest.fixture
+def process(pipeline, monkeypatch):
+    monkeypatch.setattr(solo_module, "hear_again", lambda _: None)  # needs a real child
+    child, pool = FakeChild(), JobPool()
+    child.kill_at = child.status = lambda *_: None
+    options = Options(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,))
+    yield SoloProcess(child, options, pool, JobCodec([Quick, Weekly]), Shared.for_pools([pool]))
+    child.close()
+
+
+def test_acks_do_not_wait_for_a_dequeue_that_waits_for_their_room(process, pipeline):
+    """As after a store was away, when replies came while nothing could be settled."""
+    fetcher = process._fetcher
+    for name in names(ALONE.batches):
+        assert fetcher.ask(0.0)
+        pipeline.answer(reply(name, bodies=[BODY]))
+    while (batch := fetcher.next_batch()) is not None:
+        process._run(batch)
+    assert not fetcher.ask(0.0), "there is no room"
+    process._fetch()
+    assert pipeline.methods[ALONE.batches :] == ["ackDequeuedJobs"]
+    pipeline.answer()
+    assert fetcher.ask(0.0)
+
+
+def test_what_the_keeper_has_told_is_not_told_again(process, pipeline, monkeypatch):
+    clock, fetcher, run_really = [0], process._fetcher, process._runner.run
+    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+
+    def run(batch, position, now):
+        if position == 3:  # takes long, so that the keeper tells what went before
+            batch.area.note_told(batch.area.fetched_ns, 3)
+            clock[0] += 1_000_000_000
+        return run_really(batch, position, now)
+
+    monkeypatch.setattr(process._runner, "run", run)
+    assert fetcher.ask(0.0, 4)
+    pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
+    batch = fetcher.next_batch()
+    process._run(batch)
+    assert pipeline.methods == ["dequeueJobs", "ackDequeuedJobs"]
+    assert [job.jobDescriptor for job in pipeline.last.jobsSucceeded] == names(4)[3:]
+    pipeline.answer()
+    assert batch.area.is_free
+    assert process._settler.is_settled
+
+
+def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline, monkeypatch):
+    clock, fetcher, run_really, sent_to = [0], process._fetcher, process._runner.run, []
+    monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
+
+    def run(batch, position, now):
+        [held] = process._slot.read().batches
+        sent_to.append(held.sent_to)
+        clock[0] += 60_000_000
+        return run_really(batch, position, now)
+
+    monkeypatch.setattr(process._runner, "run", run)
+    assert fetcher.ask(0.0, 4)
+    pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
+    process._run(fetcher.next_batch())
+    assert sent_to == [0, 0, 2, 2], "the board says what the keeper need not tell"
+    sent = [arguments.request.jobsSucceeded for method, arguments, _ in pipeline.sent if method == "ackDequeuedJobs"]
+    assert [job.jobDescriptor for jobs in sent for job in jobs] == names(4)
+
+
+def test_a_tick_that_is_not_even_run_is_counted_for_its_class(process, pipeline):
+    """After a job of another class, whose place on the board it may have."""
+    schedule = Weekly.job_options.schedule
+    body = encode_body(Weekly(), Kept(again=Again(schedule.next_ms(0), schedule=schedule.text)))
+    for spent, name in ((0, "mail:s1:p1:1"), (3, "mail:s1:p1:2")):
+        assert process._fetcher.ask(0.0)
+        pipeline.answer(reply(name, bodies=[body if spent else BODY], allowed=2 + SPARE_ATTEMPTS, remaining=18 - spent))
+        process._run(process._fetcher.next_batch())
+        process._settler.flush()
+        pipeline.answer()
+    endings = {name: Counts(numbers).endings for (_, name), numbers in process._sheet.rows()}
+    assert {name: sum(endings[name].values()) for name in ("Quick", "Weekly")} == {"Quick": 1, "Weekly": 1}
+    assert endings["Weekly"]["tick_failed"] == 1
+
+
+def test_acks_do_not_wait_for_the_end_of_a_long_job(process, pipeline, monkeypatch):
+    """Where no dequeue that could take them along is sent before it, since there seems to be no more to fetch."""
+    fetcher, said = process._fetcher, []
+
+    def run(batch):
+        said.append(pipeline.methods[2:])
+        if len(said) == 2:
+            process._child.drain()
+        run_really(batch)
+
+    run_really = process._run
+    monkeypatch.setattr(process, "_run", run)
+    monkeypatch.setattr(process, "_leave", lambda: None)
+    for name in names(2):
+        assert fetcher.ask(0.0, 2)
+        pipeline.answer(reply(name, bodies=[BODY]))
+    process.work()
+    assert said == [[], ["ackDequeuedJobs"]]

@@ -1,0 +1,107 @@
+"""Several jobs at once beside the main thread: how they start and end, and their limits."""
+
+import time
+
+import pytest
+
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure, Interruption
+from tests.unit.worker.fakes import batch_of
+from tests.unit.worker.processes.team_jobs import Awaited, AwaitedTimed, Plain, gate, seen, task_team, thread_team
+
+
+def test_jobs_run_at_once_in_threads_and_know_which_they_are(threads):
+    threads.start(*[Plain(how="wait")] * 3)
+    assert (threads.team.busy, threads.team.free) == (3, 5)
+    threads.await_seen(3)
+    begun = list(seen)
+    assert len({thread for *_, thread in begun}) == 3
+    for descriptor, running, _ in begun:
+        assert str(running) == f"{descriptor} attempt 1/4"
+    gate.set()
+    assert set(threads.outcomes(3).values()) == {None}
+    assert {str(running) for running in seen[3:]} == {str(running) for _, running, _ in begun}
+    assert (threads.team.busy, threads.team.free) == (0, 8)
+
+
+def test_threads_are_used_again(threads):
+    for _ in range(20):
+        assert threads.run(Plain(how="return"), Awaited(how="leave tasks")) == [None, None]
+    assert len(threads.team._threads) == 2
+    assert {task.cancelled() for task in seen} == {True}
+
+
+def test_how_jobs_end_in_threads(threads):
+    failed = threads.run(Plain(how="fail"))[0]
+    assert isinstance(failed, Failure)
+    assert failed.delay_ms == 7000
+    assert "ValueError: some reason" in failed.status
+    assert isinstance(threads.run(Awaited(how="interrupt"))[0], Interruption)
+    assert "SystemExit" in threads.run(Awaited(how="leave"))[0].status
+
+
+def test_the_board_shows_what_runs(tasks):
+    [batch, _] = tasks.start(AwaitedTimed(how="gate"), Awaited(how="gate"))
+    tasks.await_seen(2)
+    assert tasks.codec.names[batch.area.kinds[0]] == "AwaitedTimed"
+    assert 0 < batch.area.since_ns[0] <= time.monotonic_ns() < batch.area.kill_ns[0]
+
+
+def test_jobs_run_at_once_as_tasks_and_know_which_they_are(tasks):
+    tasks.start(*[Awaited(how="gate")] * 8)
+    tasks.await_seen(8)
+    for descriptor, running, inherited in list(seen):
+        assert str(running) == f"{descriptor} attempt 1/4"
+        assert inherited is None, "no job sees the variables of another"
+    gate.set()
+    assert set(tasks.outcomes(8).values()) == {None}
+    assert len({str(running) for running in seen[8:]}) == 8
+
+
+def test_how_jobs_end_as_tasks(tasks):
+    failed, interrupted = tasks.run(Awaited(how="fail later"), Awaited(how="interrupt"))
+    assert (isinstance(failed, Failure), isinstance(interrupted, Interruption)) == (True, True)
+    assert "ValueError: some reason" in failed.status
+    assert "team_jobs.py" in failed.status
+    assert "task_runner" not in failed.status
+    assert "SystemExit: 3" in tasks.run(Awaited(how="leave"))[0].status
+
+
+@pytest.mark.parametrize("how", ["leave", "leave in a task", "stop", "cancel itself"])
+def test_a_job_does_not_end_the_loop_of_the_others(tasks, how):
+    tasks.start(Awaited(how="gate"))
+    tasks.run(Awaited(how=how))
+    gate.set()
+    assert tasks.outcomes(1) == {"jobs:s1:p1:1": None}
+
+
+def test_what_a_job_leaves_running_ends_with_it_and_nothing_else_does(tasks):
+    tasks.start(Awaited(how="gate"))
+    tasks.await_seen(1)
+    assert tasks.run(Awaited(how="leave tasks")) == [None]
+    left = seen[1:]
+    assert [task.cancelled() for task in left] == [True, True]
+    gate.set()
+    assert tasks.outcomes(1) == {"jobs:s1:p1:1": None}
+
+
+def test_a_plain_job_that_comes_to_an_event_loop_is_not_run(tasks):
+    [outcome] = tasks.run(Plain(how="wait"))
+    assert "BodyInvalid: Plain has a plain run, which would block" in outcome.status
+    assert seen == []
+
+
+def test_unreadable_bodies_are_failures(tasks, threads):
+    for bench in (tasks, threads):
+        bench.team.start(batch_of("jobs:s1:p1:7", bodies=[b"no job"]))
+        assert isinstance(bench.outcomes(1)["jobs:s1:p1:7"], Failure)
+
+
+@pytest.mark.parametrize("make", [thread_team, task_team])
+def test_what_goes_wrong_outside_of_jobs_ends_the_process(teams, make, monkeypatch):
+    bench = teams(make)
+    monkeypatch.setattr(Runner, "_note", lambda *_: 1 / 0)
+    bench.start(Awaited(how="gate"))
+    with pytest.raises(ZeroDivisionError):
+        bench.outcomes(1)
+    bench.team._busy, bench.team._breakdown = 0, None

@@ -1,0 +1,352 @@
+"""How attempts end, and what is kept of it."""
+
+import asyncio
+import logging
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from time import monotonic_ns
+
+import pytest
+
+from pinlater.errors import Discard, JobInterrupted, Retry
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.jobs.job import Job
+from pinlater.jobs.retry_delay import LONGEST_DELAY_SECONDS
+from pinlater.model.backoff import Exponential
+from pinlater.model.status import room_of
+from pinlater.worker import logs
+from pinlater.worker.running.coroutines import Coroutines
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.session.outcome import Failure, Interruption, in_words
+from tests.unit.worker.fakes import batch_of, new_slot
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise ZeroDivisionError
+
+
+class Act(Job, queue="acts", backoff=Exponential(first=2, jitter=0)):
+    """Does what its table says."""
+
+    what: str = ""
+    value: float | None = None
+
+    def run(self, context):
+        acts[self.what](self, context)
+
+
+class ActLater(Job, queue="acts"):
+    async def run(self, context):
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().leftover = asyncio.create_task(asyncio.sleep(60))
+        seen.append(asyncio.get_running_loop())
+        if context.attempt > 1:
+            raise KeyError("later")
+
+
+tenant = ContextVar("tenant", default="nobody")
+
+
+class Serve(Job, queue="acts"):
+    """Sets a context variable, as a library of the job may do."""
+
+    who: str
+
+    def run(self, context):
+        seen.append(tenant.get())
+        tenant.set(self.who)
+
+
+class ServeLater(Serve, queue="acts"):
+    async def run(self, context):
+        super().run(context)
+
+
+class ServeInTime(Serve, queue="acts", timeout=60):
+    """As the other one, within a limit."""
+
+
+class BrokenBackoff:
+    def delay(self, attempts_spent, chance=None):
+        raise RuntimeError("no idea")
+
+
+class ActBadly(Job, queue="acts", backoff=BrokenBackoff()):
+    def run(self, context):
+        raise ValueError
+
+
+class ActOnce(Job, queue="acts", give_up_on=(LookupError, Retry)):
+    what: str
+
+    def run(self, context):
+        raise {"key": KeyError, "value": ValueError, "retry": Retry}[self.what](2)
+
+
+def fail(job, context):
+    raise ValueError("some\n reason")
+
+
+def retry(job, context):
+    raise Retry(after=job.value, reason="busy")
+
+
+def discard(job, context):
+    raise Discard("refused for good")
+
+
+def interrupt(job, context):
+    job.value = 7.0
+    raise JobInterrupted
+
+
+def unprintable(job, context):
+    raise Unprintable
+
+
+def spoil(job, context):
+    job.value = object()
+    raise JobInterrupted
+
+
+def nothing(job, context):
+    seen.append(str(logs.running.get().job))
+
+
+acts = {
+    "fail": fail,
+    "retry": retry,
+    "discard": discard,
+    "interrupt": interrupt,
+    "unprintable": unprintable,
+    "spoil": spoil,
+    "nothing": nothing,
+    "exit": lambda job, context: sys.exit("bye"),
+}
+seen = []
+
+
+class FakeSaver:
+    is_draining = False
+
+
+class Bench:
+    def __init__(self):
+        codec = JobCodec([Act, ActLater, ActBadly, ActOnce, Serve, ServeLater, ServeInTime])
+        self.slot = new_slot()
+        self.runner = Runner(codec, codec.names, FakeSaver(), 30.0)
+        self.kinds = codec.names
+
+    def run(self, job, **about):
+        self.batch = batch_of("acts:s1:p1:7", bodies=[encode_body(job)], slot=self.slot, **about)
+        return self.runner.run(self.batch, 0, monotonic_ns())
+
+    def run_body(self, body, **about):
+        return self.runner.run(batch_of("acts:s1:p1:7", bodies=[body], slot=self.slot, **about), 0, monotonic_ns())
+
+
+@pytest.fixture
+def bench():
+    seen.clear()
+    bench = Bench()
+    yield bench
+    bench.runner.close()
+
+
+@pytest.mark.parametrize("kind", [Serve, ServeLater, ServeInTime])
+def test_context_variables_end_with_the_job(bench, kind):
+    for who in ("first", "second"):
+        assert bench.run(kind(who=who)) is None
+    assert seen == ["nobody", "nobody"]
+    assert tenant.get() == "nobody"
+
+
+def test_a_success_is_none(bench):
+    assert bench.run(Act(what="nothing")) is None
+    assert seen == ["acts:s1:p1:7 attempt 1/4"]
+    assert logs.running.get().job is None
+
+
+def test_the_board_shows_what_runs_and_the_delay_should_it_crash(bench):
+    bench.run(Act(what="nothing"), allowed=4, remaining=3)
+    assert bench.batch.area.delays[0] == 4000
+    bench.run(Act(what="nothing"), allowed=4, remaining=1)
+    assert bench.batch.area.delays[0] == 0, "no attempt follows the last"
+    assert bench.kinds[bench.batch.area.kinds[0]] == "Act"
+
+
+def test_an_exception_is_a_failure_with_its_reason(bench):
+    outcome = bench.run(Act(what="fail"), allowed=4, remaining=3)
+    assert isinstance(outcome, Failure)
+    assert (outcome.delay_ms, outcome.is_final) == (4000, False)
+    first, *trace = outcome.status.splitlines()
+    assert first.startswith("[attempt 2/4 ")
+    assert first.endswith(" s] ValueError: some reason")
+    assert any("in fail" in line for line in trace)
+    assert not any("worker/running/runner.py" in line for line in trace)
+
+
+@pytest.mark.parametrize("what", ["exit", "unprintable"])
+def test_whatever_is_raised_is_a_failure(bench, what):
+    assert isinstance(bench.run(Act(what=what)), Failure)
+
+
+@pytest.mark.parametrize(
+    ("after", "delay_ms"),
+    [(0.0, 0), (1.25, 1250), (None, 2000), (1e300, int(LONGEST_DELAY_SECONDS * 1000))],
+)
+def test_a_job_may_say_when(bench, after, delay_ms):
+    outcome = bench.run(Act(what="retry", value=after))
+    assert outcome.delay_ms == delay_ms
+    assert outcome.status.endswith("Retry: busy\n")
+
+
+def test_a_delay_that_is_no_number_is_the_longest(bench, monkeypatch):
+    monkeypatch.setitem(acts, "retry", lambda job, context: (_ for _ in ()).throw(Retry(after=float("nan"))))
+    assert bench.run(Act(what="retry")).delay_ms == int(LONGEST_DELAY_SECONDS * 1000)
+
+
+def test_a_discarded_job_is_final(bench):
+    outcome = bench.run(Act(what="discard"))
+    assert outcome.is_final
+    assert outcome.status.endswith("Discard: refused for good\n")
+
+
+def test_an_exception_that_the_class_gives_up_on_is_final(bench):
+    outcome = bench.run(ActOnce(what="key"))
+    assert outcome.is_final
+    assert "KeyError: 2" in outcome.status
+    assert "test_worker_runner.py" in outcome.status, "where it was"
+
+
+@pytest.mark.parametrize("what", ["value", "retry"])
+def test_other_exceptions_and_retries_are_not(bench, what):
+    assert not bench.run(ActOnce(what=what)).is_final
+
+
+def test_an_interrupted_job_goes_on_from_its_record(bench):
+    assert bench.run(Act(what="interrupt")) == Interruption(encode_body(Act(what="interrupt", value=7.0)))
+
+
+def test_an_interrupted_job_that_cannot_be_written_failed(bench):
+    assert isinstance(bench.run(Act(what="spoil")), Failure)
+
+
+def test_a_broken_backoff_does_not_lose_the_job(bench):
+    outcome = bench.run(ActBadly())
+    assert 1000 <= outcome.delay_ms <= 1100
+
+
+def test_a_body_that_cannot_be_read(bench, caplog):
+    outcome = bench.run_body(b'{"job": "Unheard"}', remaining=3)
+    assert isinstance(outcome, Failure)
+    assert not outcome.is_final
+    assert "no job class is named 'Unheard' here" in outcome.status
+    assert 2000 <= outcome.delay_ms <= 2200
+    assert ["load its module, too" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_coroutines_outlive_a_loop_that_a_job_closed():
+    coroutines = Coroutines()
+    coroutines.run(asyncio.sleep(0))
+    asyncio.get_event_loop().close()
+    coroutines.run(asyncio.sleep(0))
+    asyncio.get_event_loop().close()
+    coroutines.close()
+
+
+def test_the_end_waits_for_no_thread_that_a_coroutine_left_behind():
+    may_end = threading.Event()
+
+    async def leave_a_thread():
+        asyncio.get_running_loop().run_in_executor(None, may_end.wait)
+
+    coroutines = Coroutines()
+    coroutines.run(leave_a_thread())
+    coroutines.close()
+    assert not may_end.is_set()
+    may_end.set()
+
+
+def test_coroutines_run_on_one_loop_and_leave_nothing_behind(bench):
+    assert bench.run(ActLater()) is None
+    assert bench.run(ActLater()) is None
+    first, second = seen
+    assert first is second
+    assert first.leftover.cancelled()
+    outcome = bench.run(ActLater(), remaining=3)
+    assert "KeyError: 'later'" in outcome.status
+
+
+def test_failures_are_logged_the_last_one_as_an_error(bench, caplog):
+    bench.run(Act(what="fail"))
+    bench.run(Act(what="fail"), remaining=1)
+    bench.run(Act(what="retry", value=3.0))
+    assert [(record.levelname, record.getMessage(), bool(record.exc_info)) for record in caplog.records] == [
+        ("WARNING", "Act failed, next attempt in 2.0 s: ValueError: some\n reason", True),
+        ("ERROR", "Act failed for the last time: ValueError: some\n reason", True),
+        ("WARNING", "Act failed, next attempt in 3.0 s: busy", False),
+    ]
+
+
+def test_a_status_is_never_too_long():
+    def deep(depth):
+        if depth:
+            return deep(depth - 1)
+        raise ValueError("x" * 5000)
+
+    with pytest.raises(ValueError) as caught:
+        deep(50)
+    text = in_words(1, 2, 0.5, caught.value)
+    assert len(text) <= room_of(1, 2).whole
+    assert text.startswith("[attempt 1/2 20")
+    assert " 0.50 s] ValueError: xxx" in text
+    assert 'raise ValueError("x" * 5000)' in text
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("caf\udce9"), "ValueError: caf\\udce9"),
+        (Unspeakable(), "Unspeakable: (its text cannot be had: KeyboardInterrupt)"),
+    ],
+)
+def test_a_status_is_always_one_that_can_be_sent(error, text):
+    assert in_words(1, 2, 0.0, error).encode().endswith(f" 0.00 s] {text}\n".encode())
+
+
+LINE = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello %s", ("you",), None)
+
+
+def test_log_lines_name_the_running_job(monkeypatch):
+    formatter = logs.JobFormatter()
+    assert formatter.format(LINE).endswith(f"INFO {LINE.process} hello you")
+    monkeypatch.setattr(logs.alone, "job", "acts:s1:p1:7 attempt 1/4")
+    assert formatter.format(LINE).endswith(f"INFO {LINE.process} [acts:s1:p1:7 attempt 1/4] hello you")
+    with ThreadPoolExecutor() as helpers:
+        assert "acts:s1:p1:7" in helpers.submit(formatter.format, LINE).result(), "of a job's own threads, too"
+
+
+async def line_of(job):
+    logs.running.set(logs.Running(job))
+    await asyncio.sleep(0)
+    return await asyncio.to_thread(logs.JobFormatter().format, LINE)
+
+
+async def lines_of(*jobs):
+    return await asyncio.gather(*map(line_of, jobs))
+
+
+def test_log_lines_name_the_job_of_their_task():
+    first, second = asyncio.run(lines_of("first", "second"))
+    assert " [first] " in first
+    assert " [second] " in second
+    assert "[" not in logs.JobFormatter().format(LINE)

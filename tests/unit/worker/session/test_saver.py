@@ -1,0 +1,224 @@
+"""A saver of a process of its own: saves and other calls of a job, one after the other, until a server takes them."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pinlater import Job
+from pinlater.errors import BodyTooLarge, EnqueueRejected, ServerUnavailable, UnknownError
+from pinlater.jobs.body_codec import encode_body
+from pinlater.model.body_metadata import kept_in
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.running.run_context import RunContext
+from pinlater.worker.session.saver import Saver
+from tests.unit.worker.fakes import FakeChild, batch_of
+
+
+class Walk(Job):
+    def run(self, context):
+        pass
+
+
+class FakeLine:
+    """A pipeline and a connector in one; answers as told."""
+
+    delay_seconds = 0.0
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.calls = []
+        self.waiting = []
+
+    def open(self):
+        pass
+
+    def call(self, method, arguments):
+        self.calls.append((method, arguments.request))
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    def send(self, method, arguments, on_reply):
+        self.calls.append((method, arguments.request))
+        self.waiting.append(on_reply)
+
+    def wait(self, seconds):
+        return bool(self.waiting and self.answers)
+
+    def receive(self):
+        self.waiting.pop(0)(self.answers.pop(0))
+
+
+@pytest.fixture
+def child():
+    child = FakeChild()
+    yield child
+    child.close()
+
+
+def save(line, child, patience_seconds=30.0, count=lambda *_: None):
+    batch = batch_of("walk:s1:p1:7")
+    return Saver(line, line, RequestContext("me"), child, count).save(batch, 0, lambda: b"body", patience_seconds)
+
+
+def test_a_save_names_the_job_and_its_claim(child):
+    line = FakeLine(None)
+    assert save(line, child) is True
+    [(method, request)] = line.calls
+    [checkpoint] = request.requests
+    assert (method, request.queueName, checkpoint.jobDescriptor) == ("checkpointJobs", "walk", "walk:s1:p1:7")
+    assert (checkpoint.newBody, checkpoint.moveToPending) == (b"body", False)
+    assert checkpoint.claimDescriptor == "host:1:2:worker:3"
+
+
+def test_a_save_is_tried_again(child):
+    line, counted = FakeLine(ServerUnavailable("gone"), UnknownError("full"), None), []
+    assert save(line, child, count=lambda *event: counted.append(event)) is True
+    assert len(line.calls) == 3
+    assert counted == [("walk", "saved", 1)]
+
+
+def test_a_save_that_no_server_takes_is_counted(child):
+    counted = []
+    assert save(FakeLine(ServerUnavailable("gone")), child, 0.0, lambda *event: counted.append(event)) is False
+    assert counted == [("walk", "unsaved", 1)]
+
+
+class SlowLine(FakeLine):
+    """Counts how many threads use it at once."""
+
+    def __init__(self, *answers):
+        super().__init__(*answers)
+        self.users = self.most_users = 0
+        self.is_used = threading.Event()
+
+    def call(self, method, arguments):
+        self.users += 1
+        self.most_users = max(self.users, self.most_users)
+        self.is_used.set()
+        time.sleep(0.01)
+        try:
+            super().call(method, arguments)
+        finally:
+            self.users -= 1
+
+
+def test_threads_of_a_job_save_one_after_the_other(child):
+    line = SlowLine(*[None] * 8)
+    saver = Saver(line, line, RequestContext("me"), child)
+    batch = batch_of("walk:s1:p1:7")
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: saver.save(batch, 0, lambda: b"body", 30.0), range(8))) == [True] * 8
+    assert (len(line.calls), line.most_users) == (8, 1)
+
+
+def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
+    """Else the older body of one thread would follow the newer one of another, and undo the steps that it finished."""
+    gate = threading.Event()
+
+    class GatedLine(SlowLine):
+        def call(self, method, arguments):
+            self.calls.append(arguments.request.requests[0].newBody)
+            self.is_used.set()
+            gate.wait()
+
+    job, line = Walk(), GatedLine()
+    saver = Saver(line, line, RequestContext("me"), child)
+    context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
+    with ThreadPoolExecutor(21) as threads:
+        threads.submit(context.step, "first", int)
+        line.is_used.wait()
+        steps = [threads.submit(context.step, f"step {number}", int) for number in range(20)]
+        while len(kept_in(context.body()).steps) < 21:
+            time.sleep(0.001)
+        gate.set()
+        assert [step.result() for step in steps] == [0] * 20
+    assert [len(kept_in(body).steps) for body in line.calls] == [1] + [21] * 20
+
+
+def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
+    line = SlowLine(None)
+    saver = Saver(line, line, RequestContext("me"), child)
+    batch = batch_of("walk:s1:p1:7")
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(saver.save, batch, 0, lambda: b"body", 30.0)
+        line.is_used.wait()
+        saver.close()
+        assert (line.users, len(line.calls)) == (0, 1)
+        assert late.result() is True
+        with pytest.raises(RuntimeError, match="the job has ended"):
+            saver.save(batch, 0, lambda: b"body", 30.0)
+    assert len(line.calls) == 1
+
+
+def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
+    line = SlowLine(*[ServerUnavailable("gone")] * 1000)
+    saver = Saver(line, line, RequestContext("me"), child)
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, lambda: b"body", 3600.0)
+        line.is_used.wait()
+        saver.close()
+        assert late.result() is False
+
+
+def test_a_save_without_patience_is_tried_once(child):
+    line = FakeLine(ServerUnavailable("gone"))
+    assert save(line, child, 0.0) is False
+
+
+def test_a_server_that_hangs_is_sent_no_other_save(child):
+    """Each of them would hold the job up as long as a call may take."""
+    line, counted = FakeLine(), []
+    saver = Saver(line, line, RequestContext("me"), child, lambda *event: counted.append(event))
+    batch = batch_of("walk:s1:p1:7")
+    bodies = iter([b"1", b"2", b"3"])
+    assert [saver.save(batch, 0, lambda: next(bodies), 0.0) for _ in range(3)] == [False] * 3
+    assert [request.requests[0].newBody for _, request in line.calls] == [b"1"]
+    line.answers = [None, None]
+    assert saver.save(batch, 0, lambda: next(bodies), 0.0) is True
+    assert [request.requests[0].newBody for _, request in line.calls] == [b"1", b"2"]
+    assert counted == [("walk", "saved", 1)] * 2
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_what_a_server_says_late_is_said_to_its_own_job(child, is_same):
+    line = FakeLine()
+    saver = Saver(line, line, RequestContext("me"), child)
+    batch = batch_of("walk:s1:p1:7", "walk:s1:p1:8")
+    assert saver.save(batch, 0, lambda: b"body", 0.0) is False
+    line.answers = [EnqueueRejected("2 MB are too many"), None]
+    if is_same:
+        with pytest.raises(BodyTooLarge, match="2 MB"):
+            saver.save(batch, 0, lambda: b"body", 0.0)
+    else:
+        assert saver.save(batch, 1, lambda: b"body", 0.0) is True
+
+
+def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("pinlater.worker.session.saver.time.monotonic", lambda: clock[0])
+
+    class FarLine(FakeLine):
+        def open(self):
+            clock[0] += 2.0
+            raise ServerUnavailable("no way there")
+
+    line = FarLine()
+    saver = Saver(line, line, RequestContext("me"), child)
+    batch = batch_of("walk:s1:p1:7")
+    for _ in range(100):
+        clock[0] += 1.0
+        assert saver.save(batch, 0, lambda: b"body", 0.0) is False
+    assert clock[0] <= 100.0 + 100.0 * 1.2
+
+
+def test_nothing_is_tried_again_when_the_process_is_to_stop_now(child):
+    child.stopping_now = True
+    assert save(FakeLine(ServerUnavailable("gone")), child) is False
+
+
+def test_a_body_too_large_is_the_jobs_mistake(child):
+    with pytest.raises(BodyTooLarge, match="2 MB"):
+        save(FakeLine(EnqueueRejected("2 MB are too many")), child)

@@ -1,0 +1,276 @@
+"""Jobs that are no longer the worker's: who learns of it, and what becomes of them."""
+
+import asyncio
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic_ns
+
+import pytest
+
+from pinlater import ClaimLost, Discard, Job, Retry
+from pinlater.client.servers import ServerSet
+from pinlater.errors import JobTimeout, StaleClaims
+from pinlater.jobs.body_codec import JobCodec, encode_body
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.claim_table.contact import Contact
+from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED
+from pinlater.worker.keeper.service_client import Messenger
+from pinlater.worker.processes import task_team
+from pinlater.worker.running import coroutines
+from pinlater.worker.running.deadlines import Deadlines
+from pinlater.worker.running.limits import never_kill
+from pinlater.worker.running.runner import Runner
+from pinlater.worker.running.task_runner import TaskRunner
+from pinlater.worker.session.outcome import Lost
+from pinlater.worker.session.saver import Saver
+from tests.unit.client.fake_server import free_address
+from tests.unit.worker.fakes import FakeChild, batch_of, names
+from tests.unit.worker.keeper.keeper_bench import LONG_AGO_NS, Bench
+from tests.unit.worker.processes import team_jobs
+
+trail = []
+
+
+class Works(Job, queue="jobs"):
+    how: str
+
+    def run(self, context):
+        trail.append("began")
+        context.step("first", trail.append, "first")
+        lose(context)
+        plain[self.how](context)
+
+
+class WorksLater(Job, queue="jobs", timeout=60):
+    how: str = ""
+
+    async def run(self, context):
+        trail.append("began")
+        lose(context)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            trail.append("cleaned up")
+
+
+def lose(context):
+    """Do what the keeper does, of the only job of a batch."""
+    area = context._batch.area
+    area.note_lost(0, area.fetched_ns)
+
+
+def swallow(context):
+    with contextlib.suppress(BaseException):
+        context.checkpoint()
+    with contextlib.suppress(BaseException):
+        context.step("mail", trail.append, "mail")
+
+
+def in_threads(context):
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(4):
+            pool.submit(context.step, f"mail {number}", trail.append, "mail")
+
+
+def raising(error):
+    def run(context):
+        raise error
+
+    return run
+
+
+plain = {
+    "checkpoint": lambda context: context.checkpoint(),
+    "step": lambda context: context.step("mail", trail.append, "mail"),
+    "known step": lambda context: context.step("first", trail.append, "mail"),
+    "sleep": lambda context: context.sleep_for(60, name="a while"),
+    "enqueue": lambda context: context.enqueue(WorksLater(), name="next"),
+    "iterate": lambda context: [trail.append(item) for item in context.iterate(["mail"])],
+    "return": lambda context: None,
+    "reschedule": lambda context: context.reschedule(after=5),
+    "swallow": swallow,
+    "threads": in_threads,
+    "failure": raising(ValueError("late")),
+    "retry": raising(Retry(5)),
+    "discard": raising(Discard("no")),
+    "exit": raising(SystemExit(1)),
+    "time-out": raising(JobTimeout()),
+}
+
+
+class FakeSaver:
+    is_draining = is_saving = False
+
+    def save(self, batch, position, encode, patience_seconds):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def no_trail():
+    trail.clear()
+
+
+@pytest.fixture
+def runner():
+    codec = JobCodec([Works, WorksLater])
+    runner = Runner(codec, codec.names, FakeSaver(), 30.0)
+    yield runner
+    runner.close()
+
+
+@pytest.mark.parametrize("how", plain)
+def test_the_next_call_raises_and_nothing_of_the_attempt_counts(runner, caplog, how):
+    batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Works(how=how))])
+    assert runner.run(batch, 0, monotonic_ns()) == Lost()
+    assert trail == ["began", "first"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no longer this worker's" in caplog.text
+
+
+def test_a_job_that_was_lost_before_it_began_is_not_begun(runner):
+    batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Works(how="return"))])
+    batch.area.note_lost(0, batch.area.fetched_ns)
+    assert runner.run(batch, 0, monotonic_ns()) == Lost()
+    codec = JobCodec([Works, WorksLater])
+    later = TaskRunner(codec, codec.names, FakeSaver(), 30.0, Deadlines(never_kill))
+    batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(WorksLater())])
+    batch.area.note_lost(0, batch.area.fetched_ns)
+    assert asyncio.run(later.run_awaited(batch, 0, monotonic_ns())) == Lost()
+    assert trail == []
+
+
+def test_a_coroutine_that_waits_is_cancelled(runner, monkeypatch):
+    monkeypatch.setattr(coroutines, "LOOK_SECONDS", 0.01)
+    for _ in range(2):
+        batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(WorksLater())])
+        assert runner.run(batch, 0, monotonic_ns()) == Lost()
+    assert trail == ["began", "cleaned up"] * 2
+
+
+def test_one_of_many_coroutines_is_cancelled(monkeypatch):
+    monkeypatch.setattr(task_team, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(team_jobs, "JobCodec", lambda kinds: JobCodec([*kinds, WorksLater]))
+    team_jobs.gate.clear()
+    bench = team_jobs.Bench(8, team_jobs.task_team)
+    try:
+        *_, lost = bench.start(*[team_jobs.Awaited(how="gate")] * 2, WorksLater())
+        assert bench.outcomes(1) == {lost.descriptors[0]: Lost()}
+        assert trail == ["began", "cleaned up"]
+        team_jobs.gate.set()
+        assert list(bench.outcomes(2).values()) == [None, None]
+    finally:
+        team_jobs.gate.set()
+        bench.team.close()
+        bench.bell.close()
+
+
+# Who learns of it
+
+
+class Line:
+    """A pipeline and a connector in one, whose server holds a claim no longer."""
+
+    delay_seconds = 0.0
+
+    def open(self):
+        pass
+
+    def call(self, method, arguments):
+        assert arguments.request.tellStale
+        raise StaleClaims("1 job", [arguments.request.requests[0].jobDescriptor])
+
+
+def test_the_reply_of_a_save_tells_it():
+    child, line = FakeChild(), Line()
+    codec = JobCodec([Saves])
+    runner = Runner(codec, codec.names, Saver(line, line, RequestContext("me"), child), 30.0)
+    batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Saves())])
+    assert runner.run(batch, 0, monotonic_ns()) == Lost()
+    assert trail == ["began"]
+    child.close()
+
+
+class Saves(Job, queue="jobs"):
+    def run(self, context):
+        trail.append("began")
+        with pytest.raises(ClaimLost):
+            context.checkpoint(flush=True)
+        context.step("mail", trail.append, "mail")
+
+
+@pytest.fixture
+def bench():
+    child = FakeChild()
+    yield Bench(child)
+    child.close()
+
+
+def test_the_keeper_tells_the_process_which_claims_have_ended(bench):
+    area = bench.hold(SUCCEEDED, RUNNING, HELD, age_ns=LONG_AGO_NS)
+    other = bench.hold(RUNNING, age_ns=LONG_AGO_NS, claim="another")
+    _, second, third = names(3)
+    bench.messenger.lost = {(second, "claim"), (third, "claim"), (names(1)[0], "of somebody else")}
+    bench.turn()
+    assert [area.is_lost(position) for position in range(3)] == [False, True, True]
+    assert not other.is_lost(0)
+
+
+def test_what_comes_too_late_does_not_concern_the_next_batch(bench):
+    area = bench.hold(RUNNING)
+    before = area.fetched_ns
+    area.clear()
+    again = bench.hold(RUNNING)
+    area.note_lost(0, before)
+    again.note_lost(0, before)
+    assert not again.is_lost(0)
+    again.note_lost(0, again.fetched_ns)
+    assert again.is_lost(0)
+
+
+class Store(Messenger):
+    """A messenger whose server knows ``claims``."""
+
+    def __init__(self, claims):
+        super().__init__(ServerSet([free_address()]), "keeper:1", Contact())
+        self.claims = claims
+        self.calls = 0
+
+    def _call(self, method, request, without_queue=None):
+        self.calls += 1
+        assert request.tellStale
+        if request.queueName == "deleted":
+            return without_queue
+        stale = [
+            each.jobDescriptor
+            for each in request.requests
+            if self.claims.get(each.jobDescriptor) != each.claimDescriptor
+        ]
+        if stale:
+            raise StaleClaims("some", stale)
+        return None
+
+
+def test_renewals_return_the_claims_that_have_ended():
+    first, second, third = names(3)
+    store = Store({first: "a", second: "b", third: "a"})
+    assert store.renew([(first, "a"), (third, "a")]) == set()
+    assert store.calls == 1
+    assert store.renew([(first, "a"), (second, "a"), (third, "x")]) == {(second, "a"), (third, "x")}
+    assert store.calls == 2
+
+
+def test_of_a_job_that_is_held_twice_only_the_old_claim_has_ended():
+    [first] = names(1)
+    store = Store({first: "new"})
+    assert store.renew([(first, "old"), (first, "new")]) == {(first, "old")}
+
+
+def test_with_its_queue_all_claims_have_ended():
+    jobs = [(name, "a") for name in names(2, "deleted")]
+    assert Store({}).renew(jobs) == set(jobs)
+
+
+def test_the_board_has_room_for_many_long_names(bench):
+    area = bench.slot.free_batch()
+    descriptors = [f"{'q' * 60}:s12345:p1:{10**12 + number}" for number in range(250)]
+    assert area.hold("host:9010:1700000000000:worker:host:1234:abcdef12.1:7", descriptors) == 250

@@ -1,0 +1,151 @@
+"""Jobs that a worker cannot read: given back unspent at growing intervals, told of, and given up after days."""
+
+import pytest
+
+from pinlater.client.unknown_classes import unknown_classes
+from pinlater.errors import BodyInvalid, EnqueueRejected
+from pinlater.model.body_metadata import Unread, unread_in
+from pinlater.model.records import UnknownJobs as Told
+from pinlater.model.records import WorkerReport
+from pinlater.protocol.messages import RequestContext
+from pinlater.worker.claim_table.counters import UNKNOWN
+from pinlater.worker.keeper import unknown_watch as watch_module
+from pinlater.worker.keeper.unknown_watch import RECENT_SECONDS, UnknownWatch
+from pinlater.worker.pools import JobPool
+from pinlater.worker.running.unknown import UnknownJobs, label_of
+from pinlater.worker.session.ack_buffer import Settler
+from pinlater.worker.session.outcome import Failure, GivenBack
+from pinlater.worker.shared import Shared
+from tests.unit.worker.fakes import FakePipeline, batch_of, new_slot
+
+DAY_MS = 86_400_000
+BEGIN_MS = 1_700_000_000_000
+NEW = b'{"job":"New","number":7}'
+
+
+def given(body=NEW, *, run_after_ms=2000, created_ms=1000):
+    batch = batch_of("mail:s1:p1:7", bodies=[body], slot=new_slot(), created_ms=created_ms)
+    batch.metadata[0].runAfterTimestampMillis = run_after_ms
+    return batch
+
+
+def outcome_of(body=NEW, now_ms=BEGIN_MS, days=3, **about):
+    unknown = UnknownJobs(None if days is None else days * 86400.0, chance=lambda: 0.5)
+    return unknown.outcome(given(body, **about), 0, BodyInvalid("no job class is named 'New' here"), now_ms)
+
+
+def test_it_goes_back_with_no_attempt_spent_and_its_status_says_why():
+    outcome = outcome_of()
+    assert isinstance(outcome, GivenBack)
+    assert (outcome.attempts, outcome.run_after_ms, outcome.ending) == (None, BEGIN_MS + 1000, UNKNOWN)
+    assert "no worker knows it: no job class is named 'New' here" in outcome.status
+    assert unread_in(outcome.body) == Unread(BEGIN_MS, BEGIN_MS + 1000)
+    assert outcome.body.startswith(NEW[:-1])
+
+
+def test_the_delays_grow_to_minutes_and_it_fails_after_days():
+    body, now_ms, run_after_ms, delays = NEW, BEGIN_MS, 2000, []
+    while isinstance(outcome := outcome_of(body, now_ms, run_after_ms=run_after_ms), GivenBack):
+        body, run_after_ms = outcome.body, outcome.run_after_ms
+        assert bool(outcome.status) == (not delays), "told once"
+        delays.append((run_after_ms - now_ms) / 1000)
+        now_ms = run_after_ms
+    assert delays == sorted(delays)
+    assert (delays[0], delays[-1]) == (1.0, 300.0)
+    assert len(delays) < 1000
+    assert 3 * DAY_MS <= now_ms - BEGIN_MS < 3 * DAY_MS + 400_000
+    assert isinstance(outcome, Failure)
+    assert outcome.is_final
+    assert "no job class is named 'New' here" in outcome.status
+
+
+def test_the_delays_are_spread():
+    unknown = UnknownJobs(60.0, chance=iter([0.0, 1.0]).__next__)
+    outcomes = [unknown.outcome(given(), 0, BodyInvalid("no"), BEGIN_MS) for _ in range(2)]
+    assert [outcome.run_after_ms - BEGIN_MS for outcome in outcomes] == [750, 1250]
+
+
+def test_one_that_was_retried_or_moved_since_has_all_its_days_again():
+    marked = outcome_of().body
+    assert isinstance(outcome_of(marked, BEGIN_MS + 4 * DAY_MS, run_after_ms=BEGIN_MS + 1000), Failure)
+    again = outcome_of(marked, BEGIN_MS + 4 * DAY_MS, run_after_ms=BEGIN_MS + 4 * DAY_MS)
+    assert unread_in(again.body).since_ms == BEGIN_MS + 4 * DAY_MS
+
+
+@pytest.mark.parametrize("body", [b"\xff\x00", b"[1]", b'{"job":"New","text":"' + b"x" * 70_000 + b'"}'])
+def test_a_body_without_room_for_the_time_is_left_as_it_is_and_counts_from_its_enqueue(body):
+    outcome = outcome_of(body, created_ms=BEGIN_MS - 20_000)
+    assert (outcome.body, outcome.run_after_ms) == (None, BEGIN_MS + 10_000)
+    assert isinstance(outcome_of(body, created_ms=BEGIN_MS - 3 * DAY_MS), Failure)
+
+
+def test_it_may_fail_at_once():
+    assert outcome_of(days=0).is_final
+    strict = outcome_of(days=None)
+    assert (strict.is_final, strict.delay_ms > 0) == (False, True)
+
+
+def test_nonsense_that_somebody_wrote_there_harms_nobody():
+    for mark in (b"5", b"[]", b'{"since_ms":"x"}', b'{"since_ms":-1,"until_ms":2000}'):
+        outcome = outcome_of(b'{"job":"New","$unread":' + mark + b"}", now_ms=BEGIN_MS)
+        assert outcome is not None
+
+
+def test_only_names_that_can_be_shown_are_counted():
+    assert label_of(NEW) == "New"
+    for body in (b"no job", b'{"job":""}', b'{"job":"a\\nb"}', b'{"job":"' + b"x" * 101 + b'"}'):
+        assert label_of(body) == "(unreadable)"
+
+
+def test_one_line_says_so_for_all_jobs_of_a_class(caplog):
+    unknown = UnknownJobs(60.0)
+    for _ in range(5):
+        unknown.outcome(given(), 0, BodyInvalid("the reason"), BEGIN_MS)
+    unknown.outcome(given(b'{"job":"Newer"}'), 0, BodyInvalid("the reason"), BEGIN_MS)
+    assert ["the reason" in record.getMessage() for record in caplog.records] == [True, True]
+
+
+def test_a_server_that_takes_no_larger_body_gets_it_back_without():
+    pipeline = FakePipeline()
+    settler = Settler(pipeline, RequestContext(source="worker:me"), 30.0, lambda _: None)
+    settler.give_back(given(), [0], outcome_of())
+    settler.flush()
+    pipeline.answer(EnqueueRejected("too large"))
+    [request] = pipeline.last.requests
+    assert (request.newBody, request.runAfterTimestampMillis) == (None, BEGIN_MS + 1000)
+    pipeline.answer()
+    assert settler.is_settled
+
+
+# Who tells of them
+
+
+def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(watch_module.time, "time", lambda: now)
+    shared = Shared.for_pools([JobPool()])
+    shared.slot("jobs", 0)
+    sheet, watch = shared.sheet("jobs", 0), UnknownWatch(shared)
+    sheet.introduce(["Known"])
+    sheet.note("mail", 0, 1000)
+    assert watch.look() == []
+    sheet.note_named("mail", "New", UNKNOWN, 10)
+    sheet.note_named("mail", "New", UNKNOWN, 10)
+    assert watch.look() == [Told("mail", "New", 2, 1_000_000)]
+    now += RECENT_SECONDS - 1
+    sheet.clear()  # its process has ended; the next one begins at 0
+    assert watch.look() == [Told("mail", "New", 2, 1_000_000)]
+    sheet.note_named("mail", "New", UNKNOWN, 10)
+    assert watch.look() == [Told("mail", "New", 3, int(now * 1000))]
+    now += RECENT_SECONDS
+    assert watch.look() == []
+
+
+def test_the_reports_of_all_workers_are_put_together():
+    reports = [
+        WorkerReport("a", "web1", unknown=[Told("mail", "New", 2, 1000), Told("ads", "Newer", 1, 5)]),
+        WorkerReport("b", "web2", unknown=[Told("mail", "New", 3, 2000)]),
+        WorkerReport("c", "web3"),
+    ]
+    assert unknown_classes(reports) == [Told("ads", "Newer", 1, 5), Told("mail", "New", 5, 2000)]
+    assert unknown_classes(reports, "ads") == [Told("ads", "Newer", 1, 5)]
