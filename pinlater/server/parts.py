@@ -28,7 +28,7 @@ from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.transport import Transport
 from pinlater.server.peer_processes.job_notifier import Bell
 from pinlater.server.peer_processes.leader_lock import when_on_duty
-from pinlater.server.stores import Store
+from pinlater.server.stores import OpenedStore
 
 
 class Given(NamedTuple):
@@ -67,14 +67,14 @@ class Parts(NamedTuple):
     """
 
     metrics: Metrics
-    store: Store
+    store: OpenedStore
     broker: Broker
     stored: StoredLimits
     files: LimitsFiles
     transport: Transport
 
 
-def assemble(given: Given, store: Store, metrics: Metrics) -> Parts:
+def assemble(given: Given, store: OpenedStore, metrics: Metrics) -> Parts:
     """Put the parts around an open store.
 
     Raises:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from pinlater.errors import ConfigError
 from pinlater.server.backends.job_notifications import Arrivals
 from pinlater.server.backends.records import CommitStats
-from pinlater.server.backends.sharded import FleetBackend, Shard, ShardSpec, StoreClock
-from pinlater.server.backends.sqlite import SqliteBackend
-from pinlater.server.backends.store import LOOK_OFTEN, LookPauses, ServerBackend
+from pinlater.server.backends.sharded import Shard, ShardedStore, ShardSpec, StoreClock
+from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.store import LOOK_OFTEN, LookPauses, ObservedStore
 from pinlater.server.backends.token_bucket import TakeTokens
 from pinlater.server.clock import SteadyClock
 from pinlater.server.config.settings import Settings
@@ -20,7 +20,7 @@ from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import ShardCalls
 
 
-class Store(NamedTuple):
+class OpenedStore(NamedTuple):
     """A store that was opened.
 
     Attributes:
@@ -33,7 +33,7 @@ class Store(NamedTuple):
         take_tokens: takes tokens of queues with a rate; None: only this process hands out jobs, and knows by itself.
     """
 
-    backend: ServerBackend
+    backend: ObservedStore
     now_ms: Callable[[], int]
     tasks: Sequence[Coroutine[Any, Any, Any]]
     description: str
@@ -53,7 +53,7 @@ class _Surroundings(NamedTuple):
 class _Kind(NamedTuple):
     """A kind of shards: how their file is read, how one of them is made.
 
-    ``look_pauses`` is as in ``Capabilities``, ``tells_servers`` as in ``Store``.
+    ``look_pauses`` is as in ``Capabilities``, ``tells_servers`` as in ``OpenedStore``.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
@@ -62,7 +62,7 @@ class _Kind(NamedTuple):
     tells_servers: bool
 
 
-async def open_store(settings: Settings, metrics: Metrics) -> Store:
+async def open_store(settings: Settings, metrics: Metrics) -> OpenedStore:
     """Open the store.
 
     Raises:
@@ -86,9 +86,9 @@ def _on_commit(metrics: Metrics) -> Callable[[CommitStats], None]:
     return on_commit
 
 
-def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
+def _open_sqlite(settings: Settings, metrics: Metrics) -> OpenedStore:
     clock = SteadyClock()
-    backend = SqliteBackend(
+    backend = SqliteStore(
         settings.data_dir,
         priority_levels=settings.priority_levels,
         now_ms=clock.now_ms,
@@ -98,13 +98,13 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> Store:
         on_commit=_on_commit(metrics),
     )
     tasks = (backend.files.run(), backend.writes.run())
-    return Store(backend, clock.now_ms, tasks, str(settings.data_dir), Arrivals(), tells_servers=True)
+    return OpenedStore(backend, clock.now_ms, tasks, str(settings.data_dir), Arrivals(), tells_servers=True)
 
 
-async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store:
+async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:
     clock, arrivals, calls = StoreClock(), Arrivals(), ShardCalls(metrics)
     kind = _FLEETS[settings.backend](_Surroundings(settings, _on_commit(metrics), arrivals))
-    backend = FleetBackend(settings.backend, kind.make, look_pauses=kind.look_pauses, on_call=calls.note)
+    backend = ShardedStore(settings.backend, kind.make, look_pauses=kind.look_pauses, on_call=calls.note)
 
     def take(content: bytes) -> None:
         specs = kind.read(content, file)
@@ -115,7 +115,7 @@ async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Store
     watched.load()
     await backend.learn_time(clock)
     tasks = (watched.watch(), backend.follow_time(clock))
-    return Store(
+    return OpenedStore(
         backend,
         clock.now_ms,
         tasks,

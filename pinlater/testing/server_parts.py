@@ -10,7 +10,7 @@ from typing import Self
 from pinlater.server.api.overload import Overload
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
-from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.files import LimitsFiles
@@ -44,7 +44,7 @@ class ServerParts:
         self._listener = listen(settings.thrift_host, settings.thrift_port, key="THRIFT_PORT", option="--port")
         self.address = address_of(self._listener)
         try:
-            self._backend = SqliteBackend(
+            self._backend = SqliteStore(
                 settings.data_dir,
                 priority_levels=settings.priority_levels,
                 now_ms=now_ms,

@@ -10,8 +10,8 @@ import pytest
 
 from pinlater.server.backends.mysql import Options, ShardMaker
 from pinlater.server.backends.redis import Place, RedisShard
-from pinlater.server.backends.sharded import FleetBackend, ShardSpec
-from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sharded import ShardedStore, ShardSpec
+from pinlater.server.backends.sqlite import SqliteStore
 from tests.support.bench import QUEUE, Bench
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix, place_of
@@ -34,7 +34,7 @@ class SqliteHome:
         return self._folder / f"life{self._lives}"
 
     def open(self, clock):
-        return SqliteBackend(
+        return SqliteStore(
             self._data_dir,
             priority_levels=PRIORITY_LEVELS,
             now_ms=clock,
@@ -69,7 +69,7 @@ class RedisHome:
             client.flushall()
 
     def open(self, clock):
-        backend = FleetBackend("redis", functools.partial(_redis_shard, clock))
+        backend = ShardedStore("redis", functools.partial(_redis_shard, clock))
         backend.update([ShardSpec("1", Place(("127.0.0.1", self._service.port)))])
         return backend
 
@@ -98,7 +98,7 @@ class MysqlHome:
     def open(self, clock):
         options = Options(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS)
         self._maker = ShardMaker(options, connections=8, database_prefix=self._prefix)
-        fleet = FleetBackend("mysql", self._maker)
+        fleet = ShardedStore("mysql", self._maker)
         fleet.update([ShardSpec("1", self._place)])
         return fleet
 

@@ -2,7 +2,7 @@
 
 from pinlater.server.backends.mysql import Options, ShardMaker
 from pinlater.server.backends.redis import Place, RedisShard
-from pinlater.server.backends.sharded import FleetBackend, ShardSpec
+from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.store import LOOK_OFTEN
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix, place_of
@@ -15,7 +15,7 @@ def mysql_fleets(_folder, names="12", pauses=LOOK_OFTEN):
 
     def fleet():
         maker = ShardMaker(Options(3), connections=8, database_prefix=prefix)
-        fleet = FleetBackend("mysql", maker, look_pauses=pauses)
+        fleet = ShardedStore("mysql", maker, look_pauses=pauses)
         fleet.update([ShardSpec(name, place) for name in names])
         return fleet
 
@@ -28,7 +28,7 @@ def redis_fleets(folder, names="12", pauses=LOOK_OFTEN):
     place = Place(("127.0.0.1", service.port))
 
     def fleet():
-        fleet = FleetBackend(
+        fleet = ShardedStore(
             "redis", lambda spec: RedisShard(spec.name, spec.place, priority_levels=3), look_pauses=pauses
         )
         fleet.update([ShardSpec(name, place) for name in names])

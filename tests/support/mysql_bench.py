@@ -5,7 +5,7 @@ import os
 
 from pinlater.server.backends.mysql import Options, ShardMaker
 from pinlater.server.backends.mysql.endpoint import Place
-from pinlater.server.backends.sharded import FleetBackend, ShardSpec
+from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 
 _numbers = itertools.count(1)
 
@@ -22,6 +22,6 @@ def fresh_prefix():
 def make_fleet(places, clock, *, prefix, connections=8, **options):
     """Return a store with a shard at each of the places; to be made in the loop that uses it."""
     maker = ShardMaker(Options(3, clock, **options), connections=connections, database_prefix=prefix)
-    fleet = FleetBackend("mysql", maker)
+    fleet = ShardedStore("mysql", maker)
     fleet.update([ShardSpec(str(number), place) for number, place in enumerate(places, 1)])
     return fleet

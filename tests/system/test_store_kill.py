@@ -11,7 +11,7 @@ from pathlib import Path
 import pinlater
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import PENDING
-from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sqlite import SqliteStore
 from tests.support.bench import FakeClock
 
 KILLS = 10
@@ -20,7 +20,7 @@ PROGRAM = """
 import asyncio, hashlib, sys, time
 from pathlib import Path
 from pinlater.server.backends.records import NewJob
-from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sqlite import SqliteStore
 
 def body(text):
     return text.encode() + b":" + hashlib.sha256(text.encode()).digest() * 20
@@ -33,7 +33,7 @@ async def enqueue(backend, life, lane):
         sys.stdout.flush()
 
 async def main(folder, life):
-    backend = SqliteBackend(Path(folder), priority_levels=3, now_ms=lambda: time.time_ns() // 10**6)
+    backend = SqliteStore(Path(folder), priority_levels=3, now_ms=lambda: time.time_ns() // 10**6)
     await backend.create_queue("emails")
     await asyncio.gather(*(enqueue(backend, life, lane) for lane in range(8)))
 
@@ -56,7 +56,7 @@ def _live_and_die(folder, life, seconds):
 
 
 async def _read(folder, names):
-    backend = SqliteBackend(folder, priority_levels=3, now_ms=FakeClock())
+    backend = SqliteStore(folder, priority_levels=3, now_ms=FakeClock())
     try:
         return await backend.lookup_jobs([JobDescriptor.parse(name) for name in names], include_body=True)
     finally:

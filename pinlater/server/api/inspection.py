@@ -23,7 +23,7 @@ from pinlater.server.backends.records import (
     JobRecord,
     Position,
 )
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 
 MAX_SCAN_JOBS = 10_000
 """A page of a scan has at most this many jobs."""
@@ -59,7 +59,7 @@ class Inspection:
         max_bytes: of what is looked up or scanned with one call.
     """
 
-    def __init__(self, backend: Backend, priority_levels: int, max_bytes: int) -> None:
+    def __init__(self, backend: Store, priority_levels: int, max_bytes: int) -> None:
         self._backend = backend
         self._priority_levels = priority_levels
         self._max_bytes = max_bytes

@@ -8,13 +8,13 @@ from typing import Any
 from pinlater.errors import QueueNotFound
 from pinlater.server.api.calls import missing
 from pinlater.server.api.rules import check_queue_name
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 
 _AT_ONCE = 16
 """Queues that are looked into at a time, so that a look at very many keeps nobody else waiting."""
 
 
-async def oldest_due(backend: Backend, arguments: Any) -> dict[str, int]:
+async def oldest_due(backend: Store, arguments: Any) -> dict[str, int]:
     """Return since when the job is due that has been so for longest, by queue.
 
     Queues with nothing due, or that are not there, are left out.

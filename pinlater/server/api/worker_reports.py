@@ -16,7 +16,7 @@ from pinlater.server.api.calls import require
 from pinlater.server.api.concurrency_limit import Turnstile
 from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.records import MAX_WORKER_ID_CHARACTERS, KeptReport
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class WorkerReports:
         max_bytes: of the reports in one answer.
     """
 
-    def __init__(self, backend: Backend, max_bytes: int) -> None:
+    def __init__(self, backend: Store, max_bytes: int) -> None:
         self._backend = backend
         self._max_bytes = max_bytes
         self._codec = Codec()

@@ -68,7 +68,7 @@ class Capabilities:
     look_pauses: LookPauses
 
 
-class Backend(Protocol):
+class Store(Protocol):
     """A store of jobs."""
 
     capabilities: Capabilities
@@ -239,7 +239,7 @@ class Backend(Protocol):
         """Finish what was submitted and let go of the store."""
 
 
-class ServerBackend(Backend, Protocol):
+class ObservedStore(Store, Protocol):
     """A store, and what a server shows of it."""
 
     @property

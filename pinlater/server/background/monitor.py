@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from pinlater.errors import ServerError
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 from pinlater.server.background.standstill import Respite, Standstill
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
@@ -27,7 +27,7 @@ class Monitor:
         metrics: told of what happens.
     """
 
-    def __init__(self, backend: Backend, broker: Broker, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, backend: Store, broker: Broker, settings: Settings, metrics: Metrics) -> None:
         self._metrics = metrics
         self._backend = backend
         self._broker = broker

@@ -12,7 +12,7 @@ from typing import NoReturn
 from pinlater.errors import QueueNotFound
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import JobFilter
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.recent import RecentRates
 
@@ -38,7 +38,7 @@ class QueueWatch:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Store,
         metrics: Metrics,
         now_ms: Callable[[], int],
         interval_seconds: float,
@@ -99,7 +99,7 @@ async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoRet
         await asyncio.sleep(interval_seconds)
 
 
-async def forget_missing_queues(backend: Backend, metrics: Metrics, interval_seconds: float) -> NoReturn:
+async def forget_missing_queues(backend: Store, metrics: Metrics, interval_seconds: float) -> NoReturn:
     """Drop the series of queues that do not exist, again and again; to be run by every process.
 
     A queue may have been deleted by another server, and a call of one that never existed may have been counted. It has

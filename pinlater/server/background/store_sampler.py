@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import NoReturn
 
-from pinlater.server.backends.store import ServerBackend
+from pinlater.server.backends.store import ObservedStore
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import MOST_SHARDS
 
@@ -22,7 +22,7 @@ class StoreWatch:
         interval_seconds: between two looks.
     """
 
-    def __init__(self, backend: ServerBackend, metrics: Metrics, interval_seconds: float) -> None:
+    def __init__(self, backend: ObservedStore, metrics: Metrics, interval_seconds: float) -> None:
         self._backend = backend
         self._metrics = metrics
         self._interval_seconds = interval_seconds

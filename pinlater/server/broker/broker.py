@@ -18,7 +18,7 @@ from pinlater.server.backends.records import (
     NewJob,
     Settled,
 )
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 from pinlater.server.broker.dequeue import DequeueOrder, HandedOut, HandingOut
 from pinlater.server.broker.parking import Caller, Parking
 from pinlater.server.broker.unanswered_claims import Returns
@@ -47,7 +47,7 @@ class Broker:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Store,
         limits: RateLimits,
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None] = lambda _, __: None,
@@ -111,7 +111,7 @@ class Broker:
     # Making jobs claimable
 
     async def enqueue(self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None) -> list[str]:
-        """Store jobs and hand them to whoever waits for them; see ``Backend.enqueue_jobs``."""
+        """Store jobs and hand them to whoever waits for them; see ``Store.enqueue_jobs``."""
         storing = self._timed("enqueue", queue, self._backend.enqueue_jobs(queue, jobs, once=once))
         if self._backend.capabilities.is_serial:
             # Woken before the jobs are stored, the waiting dequeues claim in the same transaction.
@@ -147,13 +147,13 @@ class Broker:
     async def import_jobs(
         self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        """Store jobs with their past; see ``Backend.import_jobs``."""
+        """Store jobs with their past; see ``Store.import_jobs``."""
         descriptors = await self._doubting(queue, self._backend.import_jobs(queue, jobs, once=once))
         self._arrived(queue, len(jobs))
         return descriptors
 
     async def ack(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
-        """Settle jobs; see ``Backend.ack_dequeued_jobs``."""
+        """Settle jobs; see ``Store.ack_dequeued_jobs``."""
         settled = await self._timed("ack", queue, self._backend.ack_dequeued_jobs(queue, succeeded, failed))
         if failed and settled.changed:
             for ack in failed:
@@ -162,7 +162,7 @@ class Broker:
         return settled
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
-        """Renew, change or give back claims; see ``Backend.checkpoint_jobs``."""
+        """Renew, change or give back claims; see ``Store.checkpoint_jobs``."""
         settled = await self._timed("checkpoint", queue, self._backend.checkpoint_jobs(queue, checkpoints))
         if settled.due_ms is not None:
             self._arrived(queue, settled.changed, settled.due_ms)
@@ -175,7 +175,7 @@ class Broker:
             self._arrived(queue, ended)
 
     async def release(self, queue: str, source: str) -> int:
-        """Give back all that a source holds; see ``Backend.release_claims``."""
+        """Give back all that a source holds; see ``Store.release_claims``."""
         released = await self._doubting(queue, self._backend.release_claims(queue, source))
         self._arrived(queue, released)
         return released
@@ -190,7 +190,7 @@ class Broker:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        """Make failed jobs claimable again; see ``Backend.retry_failed_jobs``."""
+        """Make failed jobs claimable again; see ``Store.retry_failed_jobs``."""
         retrying = self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit, once=once)
         moved = await self._doubting(queue, retrying)
         self._arrived(queue, moved, run_after_ms)
@@ -205,14 +205,14 @@ class Broker:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        """Make some failed jobs claimable again; see ``Backend.retry_these_jobs``."""
+        """Make some failed jobs claimable again; see ``Store.retry_these_jobs``."""
         retrying = self._backend.retry_these_jobs(queue, jobs, attempts, run_after_ms, once=once)
         moved = await self._doubting(queue, retrying)
         self._arrived(queue, moved, run_after_ms)
         return moved
 
     async def run_now(self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None) -> int:
-        """Make jobs claimable before they are due; see ``Backend.run_jobs_now``."""
+        """Make jobs claimable before they are due; see ``Store.run_jobs_now``."""
         moved = await self._doubting(queue, self._backend.run_jobs_now(queue, jobs, once=once))
         self._arrived(queue, moved)
         return moved
@@ -222,7 +222,7 @@ class Broker:
         return self._limits.is_paused(queue)
 
     async def reap(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        """End expired claims; see ``Backend.reap_expired``."""
+        """End expired claims; see ``Store.reap_expired``."""
         expired = await self._backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
         for queue, retried, failed in expired:
             self._arrived(queue, retried)

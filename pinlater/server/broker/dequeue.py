@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 from pinlater.server.broker.parking import Caller, Parking, Wait
 from pinlater.server.broker.polling import Looker
 from pinlater.server.clock import elapsed_seconds
@@ -84,7 +84,7 @@ class HandingOut:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Store,
         limits: RateLimits,
         parking: Parking,
         now_ms: Callable[[], int],

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 from pinlater.server.broker.parking import Parking
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Looker:
         now_ms: the clock of the store.
     """
 
-    def __init__(self, backend: Backend, parking: Parking, now_ms: Callable[[], int]) -> None:
+    def __init__(self, backend: Store, parking: Parking, now_ms: Callable[[], int]) -> None:
         self._backend = backend
         self._parking = parking
         self._pauses = backend.capabilities.look_pauses

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pinlater.errors import NoHealthyShards, ServerError
 from pinlater.server.backends.records import QueueChange, QueueSettings
-from pinlater.server.backends.store import Backend
+from pinlater.server.backends.store import Store
 from pinlater.server.limits.files import LimitsFiles
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class StoredLimits:
         files: applies them, together with those of the file.
     """
 
-    def __init__(self, backend: Backend, files: LimitsFiles) -> None:
+    def __init__(self, backend: Store, files: LimitsFiles) -> None:
         self._backend = backend
         self._files = files
         self._is_known = False

@@ -2,17 +2,17 @@
 
 from pinlater.server.backends.sharded.shard import CallResult, Front, Shard, ShardSpec, ShardUnreachable
 from pinlater.server.backends.sharded.shard_clock import ShardClock, Visit
-from pinlater.server.backends.sharded.store import FleetBackend
+from pinlater.server.backends.sharded.store import ShardedStore
 from pinlater.server.backends.sharded.store_clock import StoreClock
 
 __all__ = [
     "CallResult",
-    "FleetBackend",
     "Front",
     "Shard",
     "ShardClock",
     "ShardSpec",
     "ShardUnreachable",
+    "ShardedStore",
     "StoreClock",
     "Visit",
 ]

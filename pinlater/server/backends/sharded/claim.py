@@ -28,7 +28,7 @@ _HELD = Dequeued([], None, has_more=False, is_held=True)
 
 
 class Wanted(NamedTuple):
-    """What a dequeue asks for; see ``Backend.dequeue_jobs``."""
+    """What a dequeue asks for; see ``Store.dequeue_jobs``."""
 
     queue: str
     limit: int

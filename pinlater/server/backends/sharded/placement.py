@@ -20,7 +20,7 @@ from pinlater.server.backends.sharded.shard_registry import Roster
 
 _J = TypeVar("_J")
 
-Store = Callable[[Member, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
+StoreCall = Callable[[Member, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
 """Stores jobs on a shard, under a key of theirs; returns their descriptors."""
 
 
@@ -60,7 +60,7 @@ def _part_of(key: bytes, places: Sequence[int]) -> bytes:
     return key[:6] + hashlib.blake2b(key + repr(list(places)).encode(), digest_size=len(key) - 6).digest()
 
 
-async def store(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str]:
+async def store(roster: Roster, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
     Jobs without a unique key go to one shard, whichever answers. One with a key goes to the shard that the key says and
@@ -131,11 +131,11 @@ async def _ping(shard: Shard) -> None:
     await shard.ping()
 
 
-async def _store_at(roster: Roster, member: Member, given: NewJobs[_J], call: Store[_J]) -> list[str]:
+async def _store_at(roster: Roster, member: Member, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     return await _stored_before(roster, given) or await call(member, given.jobs, given.once)
 
 
-async def _store_anywhere(roster: Roster, given: NewJobs[_J], call: Store[_J]) -> list[str]:
+async def _store_anywhere(roster: Roster, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     known = await _stored_before(roster, given)
     if known is not None:
         return known

@@ -121,7 +121,7 @@ class Shard(Protocol):
         """Read the shard's clock; return how far it is ahead of the time elapsed here, see ``ShardClock``."""
 
     async def create_queue(self, queue: str) -> None:
-        """See ``Backend``; so for all that follow."""
+        """See ``Store``; so for all that follow."""
 
     async def delete_queue(self, queue: str) -> None: ...
 
@@ -153,7 +153,7 @@ class Shard(Protocol):
         max_running: int | None = None,
         levels: int | None = None,
     ) -> Dequeued:
-        """See ``Backend``; ``levels``: only jobs of priorities up to this one."""
+        """See ``Store``; ``levels``: only jobs of priorities up to this one."""
 
     async def front(self, queue: str) -> Front:
         """Return what the queue has to hand out at present."""

@@ -1,4 +1,4 @@
-"""Several shards as one ``Backend``."""
+"""Several shards as one store."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CLOCK_SECONDS = 5.0
 """The shards' clocks are looked at so often."""
 
 
-class FleetBackend:
+class ShardedStore:
     """Jobs spread over shards.
 
     A batch of new jobs goes to one shard, taken at random; jobs with a unique key go where the key says. What names a

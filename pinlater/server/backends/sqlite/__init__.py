@@ -1,5 +1,5 @@
 """The embedded store: one SQLite file, one writer thread with group commit, readers apart."""
 
-from pinlater.server.backends.sqlite.store import SqliteBackend
+from pinlater.server.backends.sqlite.store import SqliteStore
 
-__all__ = ["SqliteBackend"]
+__all__ = ["SqliteStore"]

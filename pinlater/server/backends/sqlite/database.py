@@ -26,7 +26,7 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 
-class Store:
+class SqliteDatabase:
     """Path and lock of an open store; makes its connections.
 
     Attributes:

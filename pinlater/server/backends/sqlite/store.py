@@ -1,4 +1,4 @@
-"""The SQLite store as a ``Backend``: names become ids here, and work goes to the writer or the readers."""
+"""The SQLite store: names become ids here, and work goes to the writer or the readers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from pinlater.server.backends.sqlite import call_results, delete_jobs, maintenan
 from pinlater.server.backends.sqlite.ack import AckRequest, settle
 from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
 from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
-from pinlater.server.backends.sqlite.database import Store
+from pinlater.server.backends.sqlite.database import SqliteDatabase
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
 from pinlater.server.backends.sqlite.file_watch import FileWatch
 from pinlater.server.backends.sqlite.import_jobs import ImportRequest, import_jobs
@@ -84,7 +84,7 @@ transaction mean a queue that is deleted and then made anew.
 """
 
 
-class SqliteBackend:
+class SqliteStore:
     """Jobs in one file.
 
     Make it within the event loop that is to use it.
@@ -96,7 +96,7 @@ class SqliteBackend:
         data_dir: folder of the file.
         priority_levels: priorities are 1 to this.
         now_ms: the clock of the store.
-        synchronous: see ``Store``.
+        synchronous: see ``SqliteDatabase``.
         count_limit: counts stop at this number per priority.
         regex_seconds: time for the body patterns of one call.
         on_commit: is told of each transaction.
@@ -126,7 +126,7 @@ class SqliteBackend:
         self._now_ms = now_ms
         self._count_limit = count_limit
         self._regex_seconds = regex_seconds
-        self._store = Store(data_dir / FILE_NAME, synchronous)
+        self._store = SqliteDatabase(data_dir / FILE_NAME, synchronous)
         self.files = FileWatch(self._store.files, now_ms)
         connection = self._store.writer()
         self._queues = {

@@ -5,7 +5,7 @@ import os
 
 from pinlater.errors import NoHealthyShards
 from pinlater.server.backends.records import StoreSize
-from pinlater.server.backends.sqlite.database import Store
+from pinlater.server.backends.sqlite.database import SqliteDatabase
 from pinlater.server.background.store_sampler import StoreWatch
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import MOST_SHARDS
@@ -62,7 +62,7 @@ def test_a_store_that_is_away_ends_nothing():
 
 
 def test_the_files_of_a_store_and_their_disk(tmp_path):
-    store = Store(tmp_path / "jobs.db", "OFF")
+    store = SqliteDatabase(tmp_path / "jobs.db", "OFF")
     writer = store.writer()
     before = store.size()
     writer.execute("CREATE TABLE filler AS SELECT randomblob(1000000) AS body")

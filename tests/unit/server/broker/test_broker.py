@@ -13,7 +13,7 @@ from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Ack, Claim, CommitStats, JobFilter, NewJob
-from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.broker import Broker, Caller, dequeue
 from pinlater.server.broker.dequeue import DequeueOrder
 from pinlater.server.limits.rate_limits import RateLimits
@@ -26,7 +26,7 @@ class Bench:
     def __init__(self, data_dir: Path) -> None:
         self.commits: list[CommitStats] = []
         self.limits = RateLimits()
-        self.backend = SqliteBackend(data_dir, priority_levels=3, now_ms=self.now_ms, on_commit=self.commits.append)
+        self.backend = SqliteStore(data_dir, priority_levels=3, now_ms=self.now_ms, on_commit=self.commits.append)
         self.broker = Broker(self.backend, self.limits, self.now_ms)
 
     @staticmethod

@@ -13,7 +13,7 @@ from pinlater.server.limits.rate_limits import RateLimits
 JOB = ClaimedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
 
 
-class Backend:
+class Store:
     """Always has a job."""
 
     capabilities = Capabilities("fake", is_serial=True, look_pauses=LOOK_OFTEN)
@@ -39,7 +39,7 @@ def test_the_limit_lets_go_between_any_two_looks_at_it(looks):
     async def wait():
         limits = RateLimits(CreepingClock(0.05 / looks))
         limits.update({"q": 20})
-        broker = Broker(Backend(), limits, lambda: 0)
+        broker = Broker(Store(), limits, lambda: 0)
         order = DequeueOrder(("q",), 1, 1_000_000, lambda: Claim("c", 1000), wait_seconds=30.0)
         for _ in range(25):  # the first 20 are saved up
             async with asyncio.timeout(10):

@@ -18,7 +18,7 @@ from pinlater.server.backends.records import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.sharded import CallResult, FleetBackend, Front, ShardSpec
+from pinlater.server.backends.sharded import CallResult, Front, ShardedStore, ShardSpec
 from pinlater.server.backends.token_bucket import Tokens
 
 ADDRESS = ("db1", 3306)
@@ -277,7 +277,7 @@ class FleetBench:
         def on_call(name, seconds, *, is_answered):
             self.told.append((name, seconds, is_answered))
 
-        return FleetBackend("memory", self._make, on_call=on_call)
+        return ShardedStore("memory", self._make, on_call=on_call)
 
     def _make(self, spec):
         self.shards[spec.name] = MemoryShard(spec, self.asked)

@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.errors import UnknownError
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
-from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.backends.sqlite.transaction import IdBlock
 from pinlater.server.backends.sqlite.writer import _translate
 from tests.support.bench import LEASE_MS, QUEUE, Bench, ack_of, new_job
@@ -21,7 +21,7 @@ class Home:
         self.commits = []
 
     def open(self, clock):
-        return SqliteBackend(
+        return SqliteStore(
             self.folder, priority_levels=3, now_ms=clock, synchronous="OFF", on_commit=self.commits.append
         )
 

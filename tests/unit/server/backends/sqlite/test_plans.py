@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.sqlite.database import Store
+from pinlater.server.backends.sqlite.database import SqliteDatabase
 from pinlater.server.backends.sqlite.queries import QUERIES
 
 NOW = 1_700_000_000_000
@@ -38,7 +38,7 @@ FROM n
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """A connection to a store with a long history and a long future; two queues share it."""
-    opened = Store(tmp_path_factory.mktemp("plans") / "pinlater.db", "OFF")
+    opened = SqliteDatabase(tmp_path_factory.mktemp("plans") / "pinlater.db", "OFF")
     connection = opened.writer()
     connection.execute("BEGIN")
     for name in ("emails", "thumbnails", "alike"):

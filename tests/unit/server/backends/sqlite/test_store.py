@@ -12,7 +12,7 @@ import pytest
 import pinlater
 from pinlater.errors import ConfigError
 from pinlater.server.backends.sqlite import database as store_module
-from pinlater.server.backends.sqlite.database import SCHEMA_VERSION, Store
+from pinlater.server.backends.sqlite.database import SCHEMA_VERSION, SqliteDatabase
 from pinlater.server.backends.sqlite.queries import QUERIES, schema
 
 
@@ -37,12 +37,12 @@ def _make(path, *statements):
 
 
 def test_missing_folders_are_made(path):
-    Store(path).close()
+    SqliteDatabase(path).close()
     assert path.exists()
 
 
 def test_an_answer_means_that_it_is_on_disk(path):
-    store = Store(path)
+    store = SqliteDatabase(path)
     writer = store.writer()
     assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
@@ -51,7 +51,7 @@ def test_an_answer_means_that_it_is_on_disk(path):
 
 
 def test_normal_is_a_choice(path):
-    store = Store(path, "NORMAL")
+    store = SqliteDatabase(path, "NORMAL")
     writer = store.writer()
     assert writer.execute("PRAGMA synchronous").fetchone() == (1,)
     writer.close()
@@ -59,7 +59,7 @@ def test_normal_is_a_choice(path):
 
 
 def test_readers_cannot_write(path):
-    store = Store(path)
+    store = SqliteDatabase(path)
     store.writer().close()
     reader = store.reader()
     with pytest.raises(sqlite3.OperationalError):
@@ -69,7 +69,7 @@ def test_readers_cannot_write(path):
 
 
 def test_a_path_with_characters_that_mean_something_in_an_uri(tmp_path):
-    store = Store(tmp_path / "100% ?mode=memory#x" / "pinlater.db")
+    store = SqliteDatabase(tmp_path / "100% ?mode=memory#x" / "pinlater.db")
     writer = store.writer()
     writer.execute("INSERT INTO queues (name, created_at) VALUES ('q', 1)")
     writer.close()
@@ -80,24 +80,24 @@ def test_a_path_with_characters_that_mean_something_in_an_uri(tmp_path):
 
 
 def test_a_second_server_is_refused_and_told_who_holds_the_store(path, no_patience, caplog):
-    first = Store(path)
+    first = SqliteDatabase(path)
     assert caplog.messages == []
     with pytest.raises(ConfigError, match=rf"held by another pinlater-server \(process {os.getpid()}\).*--data-dir"):
-        Store(path)
+        SqliteDatabase(path)
     assert [message.split(";")[0] for message in caplog.messages] == [f"process {os.getpid()} holds the store {path}"]
     first.close()
-    Store(path).close()
+    SqliteDatabase(path).close()
 
 
 def test_the_lock_goes_with_its_process(path):
-    program = "from pathlib import Path; from pinlater.server.backends.sqlite.database import Store; "
-    program += f"store = Store(Path({str(path)!r})); print('open', flush=True); input()"
+    program = "from pathlib import Path; from pinlater.server.backends.sqlite.database import SqliteDatabase; "
+    program += f"store = SqliteDatabase(Path({str(path)!r})); print('open', flush=True); input()"
     root = Path(pinlater.__file__).parents[1]
     holder = subprocess.Popen([sys.executable, "-c", program], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"open\n"
         holder.kill()
-        Store(path).close()  # waits for the death of a server that was just killed
+        SqliteDatabase(path).close()  # waits for the death of a server that was just killed
     finally:
         holder.kill()
         holder.communicate()
@@ -108,7 +108,7 @@ def test_a_database_of_something_else_is_refused_and_not_touched(path):
     before = path.read_bytes()
     for _ in range(2):  # a refusal leaves no lock behind
         with pytest.raises(ConfigError, match="database of something else"):
-            Store(path)
+            SqliteDatabase(path)
     assert path.read_bytes() == before
 
 
@@ -116,12 +116,12 @@ def test_a_store_of_a_newer_version_is_refused_and_not_touched(path):
     _make(path, "CREATE TABLE jobs (id INTEGER)", f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     before = path.read_bytes()
     with pytest.raises(ConfigError, match=f"version {SCHEMA_VERSION + 1}, this program knows {SCHEMA_VERSION}"):
-        Store(path)
+        SqliteDatabase(path)
     assert path.read_bytes() == before
 
 
 def _describe(path):
-    store = Store(path)
+    store = SqliteDatabase(path)
     connection = store.writer()
     described = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
     version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -152,14 +152,14 @@ def test_a_file_that_is_no_database_is_refused_and_not_touched(path):
     path.parent.mkdir()
     path.write_bytes(b"Dear diary, " * 1000)
     with pytest.raises(ConfigError, match=r"cannot be used.*not a database"):
-        Store(path)
+        SqliteDatabase(path)
     assert path.read_bytes() == b"Dear diary, " * 1000
 
 
 def test_a_place_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot be used.*--data-dir"):
-        Store(tmp_path / "file" / "pinlater.db")
+        SqliteDatabase(tmp_path / "file" / "pinlater.db")
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_folder_without_permission_is_refused(mode):
         data = Path(folder, "data")
         data.mkdir(mode=mode)
         with pytest.raises(ConfigError, match=r"cannot be used.*Permission denied"):
-            Store(data / "pinlater.db")
+            SqliteDatabase(data / "pinlater.db")
         data.chmod(0o700)
 
 
@@ -190,13 +190,13 @@ def test_a_network_file_system_is_refused(path, monkeypatch):
 
     monkeypatch.setattr(store_module.psutil, "disk_partitions", lambda **_: [Mount])
     with pytest.raises(ConfigError, match="network file system"):
-        Store(path)
+        SqliteDatabase(path)
 
 
 def test_nobody_else_on_the_machine_can_read_the_jobs(tmp_path):
     before = os.umask(0o022)
     try:
-        store = Store(tmp_path / "data" / "pinlater.db")
+        store = SqliteDatabase(tmp_path / "data" / "pinlater.db")
         writer = store.writer()
         writer.execute("CREATE TABLE written (something)")
         modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()}
@@ -211,7 +211,7 @@ def test_nobody_else_on_the_machine_can_read_the_jobs(tmp_path):
 
 def test_who_may_read_a_store_that_is_there_is_left_as_it_is(tmp_path):
     path = tmp_path / "pinlater.db"
-    Store(path).close()
+    SqliteDatabase(path).close()
     path.chmod(0o640)
-    Store(path).close()
+    SqliteDatabase(path).close()
     assert path.stat().st_mode & 0o777 == 0o640

@@ -7,7 +7,7 @@ import pytest
 from pinlater.errors import ConfigError, QueueNotFound, UnknownError
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import JobFilter
-from pinlater.server.backends.sqlite import SqliteBackend
+from pinlater.server.backends.sqlite import SqliteStore
 from tests.support.bench import QUEUE, Bench, new_job
 
 
@@ -19,7 +19,7 @@ class Home:
         self.commits = []
 
     def open(self, clock):
-        return SqliteBackend(
+        return SqliteStore(
             self.folder, priority_levels=3, now_ms=clock, synchronous="OFF", on_commit=self.commits.append
         )
 
