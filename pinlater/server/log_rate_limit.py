@@ -9,7 +9,7 @@ from collections.abc import Callable
 MOST_A_SECOND = 20
 
 
-class Seldom(logging.Filter):
+class LogRateLimit(logging.Filter):
     """Lets some records of a logger through; the first one after a gap says how many are missing.
 
     Args:

@@ -82,11 +82,13 @@ def assemble(given: Given, store: OpenedStore, metrics: Metrics) -> Parts:
     """
     settings, backend, now_ms = given.settings, store.backend, store.now_ms
     limits = (
-        RateLimits() if store.take_tokens is None else RateLimits(new_bucket=partial(LeasedBucket, store.take_tokens))
+        RateLimits()
+        if store.acquire_tokens is None
+        else RateLimits(new_bucket=partial(LeasedBucket, store.acquire_tokens))
     )
     broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe)
-    store.arrivals.on_arrival, store.arrivals.on_gap = broker.heard, broker.look_again
-    files = LimitsFiles(settings, limits, broker.look_again, is_divided=store.take_tokens is None)
+    store.notifications.on_job, store.notifications.on_gap = broker.heard, broker.look_again
+    files = LimitsFiles(settings, limits, broker.look_again, is_divided=store.acquire_tokens is None)
     stored = StoredLimits(backend, files)
     service = Service(
         backend,
@@ -112,7 +114,7 @@ def _show(parts: Parts) -> None:
     metrics.connections.source = lambda: parts.transport.connections
     metrics.parked_dequeues.source = lambda: parts.broker.parked_dequeues
     metrics.store_waiting.source = lambda: backend.waiting
-    metrics.ill_shards.source = lambda: backend.ill_shards
+    metrics.ill_shards.source = lambda: backend.unhealthy_shards
 
 
 def reporter_of(given: Given, parts: Parts) -> Reporter:

@@ -21,7 +21,7 @@ Work = Callable[[], Awaitable[None]]
 """One piece of work, safe to repeat; a ``ServiceError`` means that it has to be tried again."""
 
 
-class Unfinished:
+class RetryQueue:
     """Pieces of work, and the task that tries them again and again. There is no task while there is no work."""
 
     def __init__(self) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinlater.errors import ConfigError
-from pinlater.server.backends.job_notifications import Arrivals
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.sharded import Shard, ShardedStore, ShardSpec, StoreClock
 from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.backends.store import LOOK_OFTEN, LookPauses, ObservedStore
-from pinlater.server.backends.token_bucket import TakeTokens
+from pinlater.server.backends.store import FREQUENT_POLLS, ObservedStore, PollIntervals
+from pinlater.server.backends.token_bucket import AcquireTokens
 from pinlater.server.clock import SteadyClock
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
@@ -28,37 +28,37 @@ class OpenedStore(NamedTuple):
         now_ms: its clock.
         tasks: what has to run beside it.
         description: for the log.
-        arrivals: tell of jobs that other servers made claimable.
+        notifications: tell of jobs that other servers made claimable.
         tells_servers: whether they do so at once, also between the processes of one server.
-        take_tokens: takes tokens of queues with a rate; None: only this process hands out jobs, and knows by itself.
+        acquire_tokens: takes tokens of queues with a rate; None: only this process hands out jobs, and knows by itself.
     """
 
     backend: ObservedStore
     now_ms: Callable[[], int]
     tasks: Sequence[Coroutine[Any, Any, Any]]
     description: str
-    arrivals: Arrivals
+    notifications: JobNotifications
     tells_servers: bool
-    take_tokens: TakeTokens | None = None
+    acquire_tokens: AcquireTokens | None = None
 
 
-class _Surroundings(NamedTuple):
+class _ShardContext(NamedTuple):
     """What shards are made with: settings, who is told of batches, and of jobs of others."""
 
     settings: Settings
     on_commit: Callable[[CommitStats], None]
-    arrivals: Arrivals
+    notifications: JobNotifications
 
 
-class _Kind(NamedTuple):
+class _ShardKind(NamedTuple):
     """A kind of shards: how their file is read, how one of them is made.
 
-    ``look_pauses`` is as in ``Capabilities``, ``tells_servers`` as in ``OpenedStore``.
+    ``poll_intervals`` is as in ``Capabilities``, ``tells_servers`` as in ``OpenedStore``.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
     make: Callable[[ShardSpec], Shard]
-    look_pauses: LookPauses
+    poll_intervals: PollIntervals
     tells_servers: bool
 
 
@@ -70,7 +70,7 @@ async def open_store(settings: Settings, metrics: Metrics) -> OpenedStore:
     """
     if settings.backend == "sqlite" or settings.shards_file is None:
         return _open_sqlite(settings, metrics)
-    return await _open_fleet(settings, settings.shards_file, metrics)
+    return await _open_sharded(settings, settings.shards_file, metrics)
 
 
 def _on_commit(metrics: Metrics) -> Callable[[CommitStats], None]:
@@ -98,13 +98,13 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> OpenedStore:
         on_commit=_on_commit(metrics),
     )
     tasks = (backend.files.run(), backend.writes.run())
-    return OpenedStore(backend, clock.now_ms, tasks, str(settings.data_dir), Arrivals(), tells_servers=True)
+    return OpenedStore(backend, clock.now_ms, tasks, str(settings.data_dir), JobNotifications(), tells_servers=True)
 
 
-async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:
-    clock, arrivals, calls = StoreClock(), Arrivals(), ShardCalls(metrics)
-    kind = _FLEETS[settings.backend](_Surroundings(settings, _on_commit(metrics), arrivals))
-    backend = ShardedStore(settings.backend, kind.make, look_pauses=kind.look_pauses, on_call=calls.note)
+async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:
+    clock, notifications, calls = StoreClock(), JobNotifications(), ShardCalls(metrics)
+    kind = _SHARD_KINDS[settings.backend](_ShardContext(settings, _on_commit(metrics), notifications))
+    backend = ShardedStore(settings.backend, kind.make, poll_intervals=kind.poll_intervals, on_call=calls.note)
 
     def take(content: bytes) -> None:
         specs = kind.read(content, file)
@@ -120,14 +120,14 @@ async def _open_fleet(settings: Settings, file: Path, metrics: Metrics) -> Opene
         clock.now_ms,
         tasks,
         f"{settings.backend}, shards of {file}",
-        arrivals,
+        notifications,
         kind.tells_servers,
-        backend.take_tokens,
+        backend.acquire_tokens,
     )
 
 
-def _mysql(around: _Surroundings) -> _Kind:
-    settings = around.settings
+def _mysql(context: _ShardContext) -> _ShardKind:
+    settings = context.settings
     try:
         from pinlater.server.backends.mysql import Options, ShardMaker, read_shards
     except ImportError as error:
@@ -140,19 +140,19 @@ def _mysql(around: _Surroundings) -> _Kind:
         settings.priority_levels,
         count_limit=settings.count_limit,
         regex_seconds=settings.regex_timeout_seconds,
-        on_commit=around.on_commit,
-        arrivals=around.arrivals,
+        on_commit=context.on_commit,
+        notifications=context.notifications,
     )
-    return _Kind(
+    return _ShardKind(
         read,
         ShardMaker(options, connections=settings.connections_per_server, database_prefix=settings.database_prefix),
-        look_pauses=LOOK_OFTEN,
+        poll_intervals=FREQUENT_POLLS,
         tells_servers=False,
     )
 
 
-def _redis(around: _Surroundings) -> _Kind:
-    settings = around.settings
+def _redis(context: _ShardContext) -> _ShardKind:
+    settings = context.settings
     try:
         from pinlater.server.backends.redis import Place, RedisShard, read_shards
     except ImportError as error:
@@ -167,12 +167,12 @@ def _redis(around: _Surroundings) -> _Kind:
             priority_levels=settings.priority_levels,
             count_limit=settings.count_limit,
             regex_seconds=settings.regex_timeout_seconds,
-            on_commit=around.on_commit,
-            arrivals=around.arrivals,
+            on_commit=context.on_commit,
+            notifications=context.notifications,
         )
 
     # Servers tell each other; to look is for what gets lost.
-    return _Kind(read_shards, make, look_pauses=LookPauses(2.0, 20.0), tells_servers=True)
+    return _ShardKind(read_shards, make, poll_intervals=PollIntervals(2.0, 20.0), tells_servers=True)
 
 
 def _driver_missing(extra: str, error: ImportError) -> ConfigError:
@@ -182,5 +182,5 @@ def _driver_missing(extra: str, error: ImportError) -> ConfigError:
     )
 
 
-_FLEETS: dict[str, Callable[[_Surroundings], _Kind]] = {"mysql": _mysql, "redis": _redis}
+_SHARD_KINDS: dict[str, Callable[[_ShardContext], _ShardKind]] = {"mysql": _mysql, "redis": _redis}
 """Kind of shards -> what is peculiar to it."""

@@ -8,9 +8,9 @@ import pytest
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis.script_calls import Asker
-from pinlater.server.backends.store import LookPauses
+from pinlater.server.backends.store import PollIntervals
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.dequeue import DequeueOrder
+from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
@@ -18,7 +18,7 @@ from tests.support.redis_bench import CLAIM, RedisBench
 from tests.support.redis_service import RedisService
 
 QUEUES = [f"idle{number}" for number in range(60)]
-PAUSES = LookPauses(0.05, 0.2)
+PAUSES = PollIntervals(0.05, 0.2)
 
 
 @pytest.fixture(params=[mysql_fleets, redis_fleets])
@@ -67,7 +67,7 @@ def test_a_look_at_idle_queues_is_one_statement_a_shard_and_finds_what_others_st
 
         here.first_due = noted
         broker = Broker(here, RateLimits(), lambda: int(time.time() * 1000))
-        order = DequeueOrder(QUEUES, 1, 1_000_000, lambda: Claim("h:1:1:w:1", 30_000), 60.0)
+        order = DequeueRequest(QUEUES, 1, 1_000_000, lambda: Claim("h:1:1:w:1", 30_000), 60.0)
         waiting = [asyncio.create_task(broker.dequeue(order, Caller())) for _ in range(2)]
         await until(lambda: broker.parked_dequeues == 2 and len(looks) > 3)
         begun, sent = len(looks), len(asked)

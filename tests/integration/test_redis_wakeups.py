@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pinlater.server.backends.job_notifications import Arrivals
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import Place, RedisShard
 from tests.support.bench import QUEUE, ack_of, new_job
@@ -21,10 +21,10 @@ class Server:
     def __init__(self, service):
         self.heard = []
         self.gaps = 0
-        arrivals = Arrivals()
-        arrivals.on_arrival = lambda queue, due_ms: self.heard.append((queue, due_ms))
-        arrivals.on_gap = self._note_gap
-        self.shard = RedisShard("1", Place(("127.0.0.1", service.port)), priority_levels=3, arrivals=arrivals)
+        notifications = JobNotifications()
+        notifications.on_job = lambda queue, due_ms: self.heard.append((queue, due_ms))
+        notifications.on_gap = self._note_gap
+        self.shard = RedisShard("1", Place(("127.0.0.1", service.port)), priority_levels=3, notifications=notifications)
 
     def _note_gap(self):
         self.gaps += 1

@@ -33,7 +33,7 @@ def with_servers(home, scenario):
 
 
 async def taken_by_all(servers, rate, wanted):
-    tokens = await asyncio.gather(*(server.take_tokens(QUEUE, rate, wanted) for server in servers * 3))
+    tokens = await asyncio.gather(*(server.acquire_tokens(QUEUE, rate, wanted) for server in servers * 3))
     return sum(one.taken for one in tokens)
 
 
@@ -51,24 +51,24 @@ def test_all_servers_together_get_what_the_rate_brings(home):
 
 def test_one_server_alone_gets_all_of_it(home):
     async def scenario(servers, clock):
-        assert await servers[0].take_tokens(QUEUE, 8, 100) == Tokens(8, 125)
+        assert await servers[0].acquire_tokens(QUEUE, 8, 100) == Tokens(8, 125)
         clock.advance(500)
-        assert await servers[0].take_tokens(QUEUE, 8, 100) == Tokens(4, 125)
-        assert await servers[1].take_tokens(QUEUE, 8, 1) == Tokens(0, 125)
+        assert await servers[0].acquire_tokens(QUEUE, 8, 100) == Tokens(4, 125)
+        assert await servers[1].acquire_tokens(QUEUE, 8, 1) == Tokens(0, 125)
         clock.advance(124)
-        assert await servers[1].take_tokens(QUEUE, 8, 1) == Tokens(0, 1)
+        assert await servers[1].acquire_tokens(QUEUE, 8, 1) == Tokens(0, 1)
         clock.advance(1)
-        assert await servers[1].take_tokens(QUEUE, 8, 1) == Tokens(1, 125)
+        assert await servers[1].acquire_tokens(QUEUE, 8, 1) == Tokens(1, 125)
 
     with_servers(home, scenario)
 
 
 def test_what_one_server_gives_back_another_one_gets(home):
     async def scenario(servers, _):
-        await servers[0].take_tokens(QUEUE, 10, 10)
-        assert (await servers[1].take_tokens(QUEUE, 10, 10)).taken == 0
-        assert await servers[0].take_tokens(QUEUE, 10, -6) == Tokens(-6, 0)
-        assert (await servers[1].take_tokens(QUEUE, 10, 10)).taken == 6
+        await servers[0].acquire_tokens(QUEUE, 10, 10)
+        assert (await servers[1].acquire_tokens(QUEUE, 10, 10)).taken == 0
+        assert await servers[0].acquire_tokens(QUEUE, 10, -6) == Tokens(-6, 0)
+        assert (await servers[1].acquire_tokens(QUEUE, 10, 10)).taken == 6
 
     with_servers(home, scenario)
 
@@ -76,11 +76,11 @@ def test_what_one_server_gives_back_another_one_gets(home):
 @pytest.mark.parametrize(("rate", "pause_ms"), [(1e-3, 1_000_000), (0.25, 4000), (0.3, 3334), (3, 334), (1e5, 1)])
 def test_slow_and_fast_rates(home, rate, pause_ms):
     async def scenario(servers, clock):
-        assert (await servers[0].take_tokens(QUEUE, rate, 10**6)).taken == max(int(rate), 1)
+        assert (await servers[0].acquire_tokens(QUEUE, rate, 10**6)).taken == max(int(rate), 1)
         clock.advance(pause_ms - 1)
-        assert (await servers[1].take_tokens(QUEUE, rate, 1)).taken == 0
+        assert (await servers[1].acquire_tokens(QUEUE, rate, 1)).taken == 0
         clock.advance(1)
-        assert (await servers[1].take_tokens(QUEUE, rate, 1)).taken == 1
+        assert (await servers[1].acquire_tokens(QUEUE, rate, 1)).taken == 1
 
     with_servers(home, scenario)
 
@@ -88,13 +88,13 @@ def test_slow_and_fast_rates(home, rate, pause_ms):
 def test_a_queue_that_is_made_anew_begins_with_a_full_bucket(home):
     async def scenario(servers, _):
         server = servers[1]
-        await servers[0].take_tokens(QUEUE, 10, 10)
+        await servers[0].acquire_tokens(QUEUE, 10, 10)
         await server.delete_queue(QUEUE)
         with pytest.raises(QueueNotFound):
-            await server.take_tokens(QUEUE, 10, 10)
+            await server.acquire_tokens(QUEUE, 10, 10)
         await server.create_queue(QUEUE)
         await server.collect_finished(1, 1, 100)
-        assert (await server.take_tokens(QUEUE, 10, 10)).taken == 10
+        assert (await server.acquire_tokens(QUEUE, 10, 10)).taken == 10
 
     with_servers(home, scenario)
 
@@ -102,19 +102,19 @@ def test_a_queue_that_is_made_anew_begins_with_a_full_bucket(home):
 def test_what_was_taken_outlives_a_server(home):
     bench = Bench(home)
     bench.create_queue(QUEUE)
-    assert bench.take_tokens(QUEUE, 10, 10).taken == 10
+    assert bench.acquire_tokens(QUEUE, 10, 10).taken == 10
     bench.crash()
-    assert bench.take_tokens(QUEUE, 10, 10).taken == 0
+    assert bench.acquire_tokens(QUEUE, 10, 10).taken == 0
     bench.end()
 
 
 def test_a_clock_that_was_ahead_holds_a_queue_for_no_longer_than_a_moment(home):
     async def scenario(servers, clock):
         clock.advance(3_600_000)
-        assert (await servers[0].take_tokens(QUEUE, 10, 10)).taken == 10
+        assert (await servers[0].acquire_tokens(QUEUE, 10, 10)).taken == 10
         clock.advance(-3_600_000)
-        assert await servers[1].take_tokens(QUEUE, 10, 10) == Tokens(0, 100)
+        assert await servers[1].acquire_tokens(QUEUE, 10, 10) == Tokens(0, 100)
         clock.advance(100)
-        assert (await servers[2].take_tokens(QUEUE, 10, 10)).taken == 1
+        assert (await servers[2].acquire_tokens(QUEUE, 10, 10)).taken == 1
 
     with_servers(home, scenario)

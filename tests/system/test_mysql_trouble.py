@@ -166,7 +166,7 @@ def test_one_shard_of_three_is_dead(own_service):
     async def trouble(load):
         own_service.kill()
         async with asyncio.timeout(30):
-            while not load.fleet.ill_shards:
+            while not load.fleet.unhealthy_shards:
                 await asyncio.sleep(0.01)
         load.errors = 0
         before = len(load.acked)
@@ -179,7 +179,7 @@ def test_one_shard_of_three_is_dead(own_service):
                 await asyncio.sleep(0.01)
         await asyncio.to_thread(own_service.start)
         async with asyncio.timeout(30):
-            while load.fleet.ill_shards:
+            while load.fleet.unhealthy_shards:
                 await asyncio.sleep(0.01)
 
     run(places, trouble)
@@ -239,7 +239,7 @@ def test_claims_outlive_an_outage_that_kept_their_holders_from_renewing_them(own
                 await fleet.reap_expired(10, server_age_ms=10**9, quiet_ms=10_000)
         await asyncio.to_thread(own_service.start)
         async with asyncio.timeout(30):
-            while fleet.ill_shards:
+            while fleet.unhealthy_shards:
                 await asyncio.sleep(0.01)
         assert await fleet.reap_expired(10, server_age_ms=10**9, quiet_ms=10_000) == []
         ack = Ack(JobDescriptor.parse(job.descriptor), claim.descriptor, "", 0, False)

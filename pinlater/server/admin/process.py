@@ -16,7 +16,7 @@ from pinlater.server.admin.endpoint import AdminEndpoint
 from pinlater.server.admin.reports import Reports
 from pinlater.server.child_loop import until_stopped
 from pinlater.server.config.settings import Settings
-from pinlater.server.log_rate_limit import Seldom
+from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.net.listeners import address_of
 
 log = logging.getLogger("pinlater.server.admin")
@@ -31,7 +31,7 @@ def run(child: Child, settings: Settings, listener: socket.socket, folder: Path)
         listener: of the admin port.
         folder: shared with the server processes.
     """
-    logging.getLogger("uvicorn.error").addFilter(Seldom())  # it tells of every request that is none
+    logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # it tells of every request that is none
     serve = _serve_dashboard if has_dashboard(settings) else _serve_endpoint
     try:
         asyncio.run(serve(child, settings, listener, folder))

@@ -20,7 +20,7 @@ from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import Claim, ClaimedJob, covered
 from pinlater.server.backends.store import Store
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.dequeue import DequeueOrder, HandedOut
+from pinlater.server.broker.dequeue import DequeueRequest, DequeueResult
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.stored_limits import StoredLimits
 from pinlater.server.metrics import Metrics
@@ -102,7 +102,7 @@ class DequeueCall:
             self._metrics.empty_dequeues.add(queue)
         return self._answer_of(found)
 
-    async def _hand_out(self, arguments: Any, caller: Caller) -> HandedOut:
+    async def _hand_out(self, arguments: Any, caller: Caller) -> DequeueResult:
         """Check the request; claim jobs, or look at those that a dry run asks for."""
         request = arguments.request
         queue = request.queueName
@@ -114,21 +114,21 @@ class DequeueCall:
         if not 0.0 <= coverage <= 1.0:
             raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
         if not covered(coverage, self._backend.shards):
-            return HandedOut({})
+            return DequeueResult({})
         self._overload.check_dequeue()
         self._limits.check_known()
         source, limit = arguments.context.source, min(request.limit, MAX_DEQUEUE_JOBS)
         claims_bytes = limit * len(source.encode())  # each job comes with its claim
         max_bytes = max(self._max_bytes - claims_bytes, 0)
         if request.dryRun:
-            return HandedOut({queue: await self._broker.peek(queue, limit, max_bytes)})
+            return DequeueResult({queue: await self._broker.peek(queue, limit, max_bytes)})
         lease_ms = self._lease_ms(request.claimTimeoutMillis)
 
         def new_claim() -> Claim:
             return Claim(self._claims.new(source), lease_ms, coverage)
 
         wait_ms = min(max(request.waitMillis or 0, 0), self._settings.max_wait_ms)
-        order = DequeueOrder(queues, limit, max_bytes, new_claim, wait_ms / 1000)
+        order = DequeueRequest(queues, limit, max_bytes, new_claim, wait_ms / 1000)
         started = time.perf_counter()
         found = await self._broker.dequeue(order, caller)
         if wait_ms:
@@ -141,7 +141,7 @@ class DequeueCall:
             return int(settings.claim_timeout_seconds * 1000)
         return min(asked_ms, int(settings.max_claim_timeout_seconds * 1000))
 
-    def _answer_of(self, found: HandedOut) -> Answer:
+    def _answer_of(self, found: DequeueResult) -> Answer:
         claim = None if found.claim is None else found.claim.descriptor
         bodies: dict[str, bytes] = {}
         metadata: dict[str, wire.PinLaterDequeueMetadata] = {}

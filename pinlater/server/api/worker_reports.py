@@ -70,7 +70,7 @@ class WorkerReports:
                 f"the report of worker {worker.workerId} has {len(report)} bytes, more than {MAX_REPORT_BYTES}; "
                 "leave out some of the running jobs"
             )
-        await self._backend.keep_report(worker.workerId, report, keep_ms)
+        await self._backend.store_report(worker.workerId, report, keep_ms)
 
     async def read(self, _: Any) -> list[PinLaterWorker]:
         """Return the latest report of each worker, by host.

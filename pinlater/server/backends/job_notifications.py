@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Arrivals:
+class JobNotifications:
     """Stands between a store, which hears of jobs, and whoever wants to know; before that, nobody is told.
 
     Attributes:
-        on_arrival: takes a queue, and when its new job falls due, in epoch milliseconds; None: now.
+        on_job: takes a queue, and when its new job falls due, in epoch milliseconds; None: now.
         on_gap: is called when something may have gone unheard.
     """
 
     def __init__(self) -> None:
-        self.on_arrival: Callable[[str, int | None], None] = lambda _queue, _due_ms: None
+        self.on_job: Callable[[str, int | None], None] = lambda _queue, _due_ms: None
         self.on_gap: Callable[[], None] = lambda: None

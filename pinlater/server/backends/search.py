@@ -24,7 +24,7 @@ class Queue(NamedTuple):
         return self.prefixes[0].removesuffix("1:")
 
 
-class Search(NamedTuple):
+class JobSearch(NamedTuple):
     """What a count, scan or deletion looks for.
 
     Attributes:

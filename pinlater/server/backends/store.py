@@ -41,14 +41,14 @@ from pinlater.server.backends.records import (
 from pinlater.server.metrics.shard_state import ShardState
 
 
-class LookPauses(NamedTuple):
+class PollIntervals(NamedTuple):
     """Seconds between two polls of a queue that dequeues wait for: while jobs come, and when none has come for long."""
 
     shortest: float
     longest: float
 
 
-LOOK_OFTEN = LookPauses(0.02, 1.5)
+FREQUENT_POLLS = PollIntervals(0.02, 1.5)
 """For stores that do not announce new jobs."""
 
 
@@ -60,12 +60,12 @@ class Capabilities:
         name: of the store, for people.
         is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
             served in the transaction that stores the job; nobody else writes to the store.
-        look_pauses: how often to poll for jobs that were not announced.
+        poll_intervals: how often to poll for jobs that were not announced.
     """
 
     name: str
     is_serial: bool
-    look_pauses: LookPauses
+    poll_intervals: PollIntervals
 
 
 class Store(Protocol):
@@ -222,7 +222,7 @@ class Store(Protocol):
         Return how many; 0 where the store forgets them by itself.
         """
 
-    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         """Any report of a worker -> this one, for ``keep_ms``; 0: none. Some that have expired are removed on the way.
 
         Ids are 1 to ``MAX_WORKER_ID_CHARACTERS`` characters without NUL, and compared character by character. Safe to
@@ -247,7 +247,7 @@ class ObservedStore(Store, Protocol):
         """Write requests that have no result yet."""
 
     @property
-    def ill_shards(self) -> int:
+    def unhealthy_shards(self) -> int:
         """How many shards are left alone because they do not answer."""
 
     @property

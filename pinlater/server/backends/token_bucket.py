@@ -32,7 +32,7 @@ class Tokens(NamedTuple):
     next_ms: int
 
 
-TakeTokens = Callable[[str, float, int], Awaitable[Tokens]]
+AcquireTokens = Callable[[str, float, int], Awaitable[Tokens]]
 """Takes up to so many tokens of a queue with that rate; below 0, gives them back."""
 
 

@@ -19,9 +19,9 @@ from pinlater.server.backends.records import (
     Settled,
 )
 from pinlater.server.backends.store import Store
-from pinlater.server.broker.dequeue import DequeueOrder, HandedOut, HandingOut
+from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult
 from pinlater.server.broker.parking import Caller, Parking
-from pinlater.server.broker.unanswered_claims import Returns
+from pinlater.server.broker.unanswered_claims import UnansweredClaims
 from pinlater.server.limits.rate_limits import RateLimits
 
 _T = TypeVar("_T")
@@ -58,15 +58,15 @@ class Broker:
         self._now_ms = now_ms
         self._observe = observe
         # Each poll that finds nothing extends this time; one or two polls may fail before it is over.
-        belief_seconds = max(SHORTEST_BELIEF_SECONDS, 2 * backend.capabilities.look_pauses.longest)
+        belief_seconds = max(SHORTEST_BELIEF_SECONDS, 2 * backend.capabilities.poll_intervals.longest)
         self._parking = Parking(now_ms, belief_seconds)
-        self._handing_out = HandingOut(backend, limits, self._parking, now_ms, observe)
-        self._returns = Returns(self.checkpoint)
+        self._dequeues = DequeueHandler(backend, limits, self._parking, now_ms, observe)
+        self._unanswered_claims = UnansweredClaims(self.checkpoint)
 
     @property
     def parked_dequeues(self) -> int:
         """How many dequeues wait now; one that waits for several queues is one."""
-        return self._handing_out.waiting
+        return self._dequeues.waiting
 
     async def _timed(self, operation: str, queue: str, call: Awaitable[_T]) -> _T:
         started = time.perf_counter()
@@ -87,16 +87,16 @@ class Broker:
                 parked.doubt()
             raise
 
-    async def give_back(self, found: HandedOut) -> None:
+    async def give_back(self, found: DequeueResult) -> None:
         """Return what was claimed for an answer that nobody gets, no attempt spent."""
         if found.claim is not None:
-            await self._returns.give_back(found.jobs, found.claim.descriptor)
+            await self._unanswered_claims.give_back(found.jobs, found.claim.descriptor)
 
     # Handing out
 
-    async def dequeue(self, order: DequeueOrder, caller: Caller) -> HandedOut:
-        """Return jobs; see ``HandingOut.dequeue``."""
-        return await self._handing_out.dequeue(order, caller)
+    async def dequeue(self, order: DequeueRequest, caller: Caller) -> DequeueResult:
+        """Return jobs; see ``DequeueHandler.dequeue``."""
+        return await self._dequeues.dequeue(order, caller)
 
     async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
         """Return what a dequeue would hand out.
@@ -241,6 +241,6 @@ class Broker:
 
     def end_waits(self) -> None:
         """Answer all waiting dequeues, and let none wait any more: the server stops."""
-        self._handing_out.stop()
+        self._dequeues.stop()
         for parked in list(self._parking):
             parked.end_all()

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued
 from pinlater.server.backends.store import Store
-from pinlater.server.broker.parking import Caller, Parking, Wait
-from pinlater.server.broker.polling import Looker
+from pinlater.server.broker.parking import Caller, DequeueWait, Parking
+from pinlater.server.broker.polling import QueuePoller
 from pinlater.server.clock import elapsed_seconds
 from pinlater.server.limits.rate_limits import RateLimits
 
@@ -27,7 +27,7 @@ _SHORTEST_LEASE_SECONDS = 1.0
 """A lease that is shorter is over soon in any case; its jobs are handed out all the same."""
 
 
-class DequeueOrder(NamedTuple):
+class DequeueRequest(NamedTuple):
     """What a dequeue wants.
 
     Attributes:
@@ -46,7 +46,7 @@ class DequeueOrder(NamedTuple):
     wait_seconds: float
 
 
-class HandedOut(NamedTuple):
+class DequeueResult(NamedTuple):
     """The jobs that a dequeue got.
 
     Attributes:
@@ -67,7 +67,7 @@ class HandedOut(NamedTuple):
         return elapsed_seconds() - self.since >= max(self.claim.lease_ms / 1000, _SHORTEST_LEASE_SECONDS)
 
 
-class HandingOut:
+class DequeueHandler:
     """Carries out dequeues.
 
     Args:
@@ -98,9 +98,9 @@ class HandingOut:
         self._now_ms = now_ms
         self._observe = observe
         self._is_serial = backend.capabilities.is_serial
-        self._looker = Looker(backend, parking, now_ms)
+        self._poller = QueuePoller(backend, parking, now_ms)
 
-    async def dequeue(self, order: DequeueOrder, caller: Caller) -> HandedOut:
+    async def dequeue(self, order: DequeueRequest, caller: Caller) -> DequeueResult:
         """Return jobs; none when none came in time.
 
         Raises:
@@ -111,7 +111,7 @@ class HandingOut:
         found = await self._take(order, is_told=is_told)
         if found.jobs or order.wait_seconds <= 0 or self.is_closing or caller.is_hurried:
             return self._answer(order, found)
-        wait = Wait(order.limit, order.wait_seconds)
+        wait = DequeueWait(order.limit, order.wait_seconds)
         caller.park(wait)
         try:
             while not (found.jobs or wait.is_over or caller.is_gone or self.is_closing):
@@ -128,9 +128,9 @@ class HandingOut:
     def stop(self) -> None:
         """Let none wait any more."""
         self.is_closing = True
-        self._looker.stop()
+        self._poller.stop()
 
-    def _answer(self, order: DequeueOrder, found: HandedOut) -> HandedOut:
+    def _answer(self, order: DequeueRequest, found: DequeueResult) -> DequeueResult:
         if not found.jobs and all(self._limits.seconds_until_next(queue) != 0 for queue in order.queues):
             raise DequeueRateLimited(
                 f"queue {order.queues[0]!r} is paused"
@@ -139,7 +139,7 @@ class HandingOut:
             )
         return found
 
-    def _seconds_until_look(self, order: DequeueOrder) -> float:
+    def _seconds_until_look(self, order: DequeueRequest) -> float:
         """Return when to look again though nothing arrives; 0 is now: something did.
 
         Read once and passed on: between two readings, a limit may let go, and nothing would end the sleep.
@@ -151,7 +151,7 @@ class HandingOut:
         ]
         return min((delay for delay in delays if delay is not None), default=self._parking.belief_seconds)
 
-    async def _take(self, order: DequeueOrder, wait: Wait | None = None, *, is_told: bool) -> HandedOut:
+    async def _take(self, order: DequeueRequest, wait: DequeueWait | None = None, *, is_told: bool) -> DequeueResult:
         """Claim from one queue after the other; what was claimed is handed out even if a later queue fails.
 
         Args:
@@ -186,11 +186,13 @@ class HandingOut:
             room -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in jobs)
             if wanted <= 0 or room < order.max_bytes / 2:
                 break
-        return HandedOut(taken, claim, since)
+        return DequeueResult(taken, claim, since)
 
-    async def _take_from(self, queue: str, wanted: int, room: int, claim: Claim, wait: Wait | None) -> list[ClaimedJob]:
+    async def _take_from(
+        self, queue: str, wanted: int, room: int, claim: Claim, wait: DequeueWait | None
+    ) -> list[ClaimedJob]:
         parked = self._parking.at(queue)
-        arrivals = parked.arrivals
+        arrival_count = parked.arrival_count
         allowed = taken = 0
         try:
             allowed = await self._limits.take(queue, wanted)
@@ -214,11 +216,11 @@ class HandingOut:
         if found.has_more:
             parked.wake_next()
         elif found.is_held:  # running jobs may end on another server, which does not announce that
-            parked.came_back_short(arrivals, self._now_ms() + _HELD_MS, is_held=True)
+            parked.came_back_short(arrival_count, self._now_ms() + _HELD_MS, is_held=True)
         else:
-            parked.came_back_short(arrivals, found.next_due_ms)
+            parked.came_back_short(arrival_count, found.next_due_ms)
         if taken and not self._is_serial:
-            self._looker.follow(queue, is_busy=True)
+            self._poller.follow(queue, is_busy=True)
         return found.jobs
 
     async def _claim(self, queue: str, allowed: int, room: int, claim: Claim) -> Dequeued:
@@ -235,12 +237,12 @@ class HandingOut:
         finally:
             self._observe("dequeue", time.perf_counter() - started)
 
-    async def _sleep(self, order: DequeueOrder, wait: Wait, seconds: float) -> None:
+    async def _sleep(self, order: DequeueRequest, wait: DequeueWait, seconds: float) -> None:
         """Sleep until a job of one of the queues may be there; one timer does for all of them."""
         queues = [self._parking.at(queue) for queue in order.queues]
         for name, queue in zip(order.queues, queues, strict=True):
             queue.add(wait)
-            self._looker.follow(name)
+            self._poller.follow(name)
         self.waiting += 1
         try:
             await wait.at_most(seconds)
@@ -249,7 +251,7 @@ class HandingOut:
             for queue in queues:
                 queue.remove(wait)
 
-    def _leave(self, order: DequeueOrder, wait: Wait) -> None:
+    def _leave(self, order: DequeueRequest, wait: DequeueWait) -> None:
         for name in order.queues:
             parked = self._parking.get(name)
             if parked is not None:

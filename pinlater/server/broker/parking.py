@@ -28,7 +28,7 @@ class Caller:
     def __init__(self) -> None:
         self.is_gone = False
         self.is_hurried = False
-        self._parked: Wait | None = None
+        self._parked: DequeueWait | None = None
 
     def interrupt(self) -> None:
         """End the wait of the dequeue that is parked for this connection, or about to be."""
@@ -41,12 +41,12 @@ class Caller:
         self.is_gone = True
         self.interrupt()
 
-    def park(self, wait: Wait | None) -> None:
+    def park(self, wait: DequeueWait | None) -> None:
         """Remember what ``interrupt`` has to end."""
         self._parked = wait
 
 
-class Wait:
+class DequeueWait:
     """The wait of one dequeue: woken any number of times, ended once.
 
     Args:
@@ -108,9 +108,9 @@ class ParkedQueue:
         self._now_ms = now_ms
         self._belief_seconds = belief_seconds
         # In order of arrival. In a dict, the first is found by a walk over all that were taken out before it.
-        self._waits: OrderedDict[Wait, None] = OrderedDict()
-        self._woken: set[Wait] = set()
-        self._arrivals = 0
+        self._waits: OrderedDict[DequeueWait, None] = OrderedDict()
+        self._woken: set[DequeueWait] = set()
+        self._arrival_count = 0
         self._empty_since: int | None = None
         self._believed_until = 0.0
         self._due_ms: int | None = None
@@ -120,7 +120,7 @@ class ParkedQueue:
     @property
     def is_known_empty(self) -> bool:
         """Whether nothing has become claimable since a claim came back short, and that was not long ago."""
-        return self._empty_since == self._arrivals and time.monotonic() < self._believed_until
+        return self._empty_since == self._arrival_count and time.monotonic() < self._believed_until
 
     @property
     def is_awaited(self) -> bool:
@@ -128,33 +128,33 @@ class ParkedQueue:
         return bool(self._waits)
 
     @property
-    def arrivals(self) -> int:
+    def arrival_count(self) -> int:
         """A number that changes whenever jobs may have become claimable."""
-        return self._arrivals
+        return self._arrival_count
 
-    def add(self, wait: Wait) -> None:
-        """Let ``wait`` be woken by arrivals, after those that came before it."""
+    def add(self, wait: DequeueWait) -> None:
+        """Let ``wait`` be woken when jobs arrive, after those that came before it."""
         self._waits[wait] = None
 
-    def remove(self, wait: Wait) -> None:
+    def remove(self, wait: DequeueWait) -> None:
         """Undo ``add``."""
         self._waits.pop(wait, None)
 
-    def looked(self, wait: Wait) -> None:
+    def looked(self, wait: DequeueWait) -> None:
         """Take note that a dequeue has looked for what it was woken for."""
         self._woken.discard(wait)
 
-    def leave(self, wait: Wait) -> None:
+    def leave(self, wait: DequeueWait) -> None:
         """Let another wait look in place of one that was woken, and goes without having looked."""
         if wait in self._woken:
             self._woken.remove(wait)
             if not self.is_known_empty:
                 self.wake_next()
 
-    def came_back_short(self, arrivals: int, next_due_ms: int | None, *, is_held: bool = False) -> None:
-        """Take note of a claim that began after ``arrivals`` and found fewer jobs than it wanted."""
-        if arrivals == self._arrivals:
-            self._empty_since = arrivals
+    def came_back_short(self, arrival_count: int, next_due_ms: int | None, *, is_held: bool = False) -> None:
+        """Take note of a claim that began at ``arrival_count`` and found fewer jobs than it wanted."""
+        if arrival_count == self._arrival_count:
+            self._empty_since = arrival_count
             self.is_held = is_held
             self.found_empty(next_due_ms)
 
@@ -172,19 +172,19 @@ class ParkedQueue:
         if due_ms is not None and due_ms > self._now_ms():
             self._expect_not_later(due_ms)
             return count
-        self._arrivals += 1
+        self._arrival_count += 1
         while count > 0 and self._waits:
             count -= self.wake_next()
         return max(count, 0)
 
     def doubt(self) -> None:
         """Stop taking the queue as empty after a failed call; let the first dequeue in line look soon."""
-        self._arrivals += 1
+        self._arrival_count += 1
         self._expect_not_later(self._now_ms() + _DOUBT_MS)
 
     def wake_all(self) -> None:
         """Let all waits look again: what holds them back may have changed."""
-        self._arrivals += 1
+        self._arrival_count += 1
         for wait in list(self._waits):
             wait.wake()
 
@@ -216,7 +216,7 @@ class ParkedQueue:
             self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._look_whether_due)
         else:
             self._due_ms = None
-            self._arrivals += 1
+            self._arrival_count += 1
             self.wake_next()
 
     def wake_next(self) -> int:

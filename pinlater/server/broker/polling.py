@@ -27,7 +27,7 @@ class _Pace:
     next_at: float
 
 
-class Looker:
+class QueuePoller:
     """Polls queues that are known to be empty, as long as dequeues wait for them.
 
     It polls often while jobs come, and ever more seldom when none do.
@@ -41,7 +41,7 @@ class Looker:
     def __init__(self, backend: Store, parking: Parking, now_ms: Callable[[], int]) -> None:
         self._backend = backend
         self._parking = parking
-        self._pauses = backend.capabilities.look_pauses
+        self._pauses = backend.capabilities.poll_intervals
         self._now_ms = now_ms
         self._paces: dict[str, _Pace] = {}
         self._news = asyncio.Event()

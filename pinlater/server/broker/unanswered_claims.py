@@ -9,14 +9,14 @@ from functools import partial
 from pinlater.errors import QueueNotFound, ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import Checkpoint, ClaimedJob, Settled
-from pinlater.server.log_rate_limit import Seldom
-from pinlater.server.retry_until_done import Unfinished
+from pinlater.server.log_rate_limit import LogRateLimit
+from pinlater.server.retry_until_done import RetryQueue
 
 log = logging.getLogger(__name__)
-log.addFilter(Seldom())
+log.addFilter(LogRateLimit())
 
 
-class Returns:
+class UnansweredClaims:
     """Makes jobs pending again, no attempt spent.
 
     Args:
@@ -25,7 +25,7 @@ class Returns:
 
     def __init__(self, checkpoint: Callable[[str, Sequence[Checkpoint]], Awaitable[Settled]]) -> None:
         self._checkpoint = checkpoint
-        self._unfinished = Unfinished()
+        self._unfinished = RetryQueue()
 
     async def give_back(self, jobs: Mapping[str, Sequence[ClaimedJob]], claim: str) -> None:
         """Give back what a claim holds, by queue; what the store refuses now is tried again until it is done."""

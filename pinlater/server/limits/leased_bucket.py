@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.token_bucket import TakeTokens
+from pinlater.server.backends.token_bucket import AcquireTokens
 from pinlater.server.limits.rate_limits import Bucket
 
 _SPARE_SECONDS = 0.02
@@ -36,7 +36,7 @@ class LeasedBucket(Bucket):
     """
 
     def __init__(
-        self, take: TakeTokens, queue: str, rate: float, now: float, clock: Callable[[], float] = time.monotonic
+        self, take: AcquireTokens, queue: str, rate: float, now: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.rate = rate
         self._take = take

@@ -16,7 +16,7 @@ from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
 from pinlater.server.api.calls import Answer, CallRefused, hears_stopping, may_wait
 from pinlater.server.broker import Caller
-from pinlater.server.log_rate_limit import Seldom
+from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.net.memory_budget import FREE_BYTES
 from pinlater.server.net.tls_transport import HandshakeFailed, SecureTransport, speaks_tls
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pinlater.server.net.transport import Transport
 
 log = logging.getLogger(__name__)
-log.addFilter(Seldom())
+log.addFilter(LogRateLimit())
 
 MAX_FRAMES_AHEAD = 16
 """Calls that one connection may have sent ahead of their answers before it is not read any more."""

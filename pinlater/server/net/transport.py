@@ -14,7 +14,7 @@ from typing import Any
 from pinlater.protocol.codec import Codec
 from pinlater.server.api.service import Service
 from pinlater.server.config.settings import Settings
-from pinlater.server.log_rate_limit import Seldom
+from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.connection import Connection
@@ -24,7 +24,7 @@ from pinlater.server.peer_processes.acceptor import Acceptor
 from pinlater.server.peer_processes.connection_balancer import Turns
 
 log = logging.getLogger(__name__)
-log.addFilter(Seldom())
+log.addFilter(LogRateLimit())
 
 _KEEP_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 """The next server process listens at the same path."""

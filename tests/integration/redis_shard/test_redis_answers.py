@@ -8,7 +8,7 @@ import pytest
 from pinlater.errors import ShardConnectionFailed
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.job_notifications import Arrivals
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import Place, connection
 from pinlater.server.backends.redis.scripts import scripts
@@ -64,9 +64,9 @@ def test_what_was_claimed_for_nobody_is_given_back(bench, service, shard, impati
 
 def test_whoever_waits_here_is_told_of_what_was_given_back(bench, service, proxy):
     heard, commits = [], []
-    arrivals = Arrivals()
-    arrivals.on_arrival = lambda queue, due_ms: heard.append((queue, due_ms))
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)), arrivals=arrivals, on_commit=commits.append)
+    notifications = JobNotifications()
+    notifications.on_job = lambda queue, due_ms: heard.append((queue, due_ms))
+    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)), notifications=notifications, on_commit=commits.append)
     bench.run(shard.create_queue(QUEUE))
     bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     proxy.lose(scripts()["claim"].sha.encode())

@@ -13,7 +13,7 @@ import pytest
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import PENDING, SUCCEEDED
-from pinlater.server.backends.job_notifications import Arrivals
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim, JobFilter, QueueChange, QueueSettings
 from pinlater.server.backends.redis import Place
 from pinlater.server.backends.redis.endpoint import Tls
@@ -245,8 +245,8 @@ def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
     with service.client() as client:
         client.execute_command("ACL", "SETUSER", "pinlater", "on", ">secret", *rules.split())
     place = Place(("127.0.0.1", service.port), username="pinlater", password="secret")
-    heard = Arrivals()
-    shard = bench.shard_at(place, arrivals=heard)
+    heard = JobNotifications()
+    shard = bench.shard_at(place, notifications=heard)
     bench.run(shard.create_queue(QUEUE))
     names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one", status="s"), new_job(attempts=1)]))
     assert len(bench.take(shard)) == 2

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pinlater.server.log_rate_limit import MOST_A_SECOND, Seldom
+from pinlater.server.log_rate_limit import MOST_A_SECOND, LogRateLimit
 
 
 class Clock:
@@ -22,7 +22,7 @@ def clock():
 @pytest.fixture
 def log(clock):
     log = logging.getLogger("tests.seldom")
-    seldom = Seldom(clock)
+    seldom = LogRateLimit(clock)
     log.addFilter(seldom)
     yield log
     log.removeFilter(seldom)

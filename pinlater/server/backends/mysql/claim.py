@@ -21,10 +21,10 @@ from pinlater.server.backends.mysql.scan_cursor import NONE, Floors
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 from pinlater.server.backends.search import Queue
-from pinlater.server.log_rate_limit import Seldom
+from pinlater.server.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
-log.addFilter(Seldom())
+log.addFilter(LogRateLimit())
 
 BEGIN = -(2**63)
 """No job can run before."""

@@ -22,7 +22,7 @@ from pinlater.server.backends.mysql.pool import Pool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.row_locks import check_row_locks
 from pinlater.server.backends.mysql.transaction import Transaction, transaction
-from pinlater.server.backends.sharded import ShardClock, Visit
+from pinlater.server.backends.sharded import ClockRecord, ShardClock
 
 _T = TypeVar("_T")
 
@@ -90,7 +90,7 @@ class Database:
             return own_ms
 
         await self._clock.read(shown_ms)
-        visit = self._clock.meet(own_ms, Visit(left["time_ahead"], left["time_seen"]) if len(left) == 2 else None)
+        visit = self._clock.meet(own_ms, ClockRecord(left["time_ahead"], left["time_seen"]) if len(left) == 2 else None)
         if visit is not None:
             with suppress(
                 Conflict, Refused

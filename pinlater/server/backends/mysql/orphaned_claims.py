@@ -11,11 +11,11 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.transaction import Transaction
 from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.search import Queue
-from pinlater.server.log_rate_limit import Seldom
-from pinlater.server.retry_until_done import Unfinished
+from pinlater.server.log_rate_limit import LogRateLimit
+from pinlater.server.retry_until_done import RetryQueue
 
 log = logging.getLogger(__name__)
-log.addFilter(Seldom())
+log.addFilter(LogRateLimit())
 
 
 class LostClaims:
@@ -33,7 +33,7 @@ class LostClaims:
         self._database = database
         self._on_commit = on_commit
         self._on_return = on_return
-        self._unfinished = Unfinished()
+        self._unfinished = RetryQueue()
 
     def add(self, queue: Queue, claim: bytes, ids: Sequence[int]) -> None:
         """Make those of the jobs pending again that the claim holds, no attempt spent."""

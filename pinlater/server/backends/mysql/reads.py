@@ -13,7 +13,7 @@ from pinlater.server.backends.mysql.claim import Candidate, ClaimRequest, share_
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.records import RETRIES_LOOKED_AT, ClaimedJob, JobRecord, Page, Position, StoreSize
-from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.search import JobSearch, Queue
 
 _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_BODIES = 50
@@ -97,7 +97,7 @@ class Looker:
             None if key is None else key.decode(),
         )
 
-    async def count(self, search: Search, cap: int) -> int:
+    async def count(self, search: JobSearch, cap: int) -> int:
         """Return how many jobs match, at most ``cap`` per priority."""
         if search.which.body_regex:
             return len(await self._matching(search, cap))
@@ -129,7 +129,7 @@ class Looker:
         [(used,)] = await self._database.rows(self._database.queries.bind("size"))
         return StoreSize(int(used))
 
-    async def oldest_due(self, search: Search) -> int | None:
+    async def oldest_due(self, search: JobSearch) -> int | None:
         """Return since when the job is due that has been so for longest; None if none is."""
 
         async def look(connection: Connection) -> int | None:
@@ -154,7 +154,7 @@ class Looker:
                 found.setdefault(name, [None] * levels)[priority - 1] = due_ms
         return found
 
-    async def scan(self, search: Search, limit: int, position: Position | None) -> Page:
+    async def scan(self, search: JobSearch, limit: int, position: Position | None) -> Page:
         """Return the next jobs that match, latest run_after first, without their bodies."""
         found = [
             (Position(row[7], row[0]), self._record(search.queue, row)._replace(body=None))
@@ -164,7 +164,7 @@ class Looker:
         last = found[limit - 1][0] if 0 < limit < len(found) else None
         return Page([record for _, record in found[:limit]], last)
 
-    async def ids_of(self, search: Search, pattern: BodyPattern | None, limit: int) -> AsyncIterator[list[int]]:
+    async def ids_of(self, search: JobSearch, pattern: BodyPattern | None, limit: int) -> AsyncIterator[list[int]]:
         """Yield ids of jobs that match, some at a time, until nobody wants more."""
         for priority in search.priorities:
             async for rows in self._pages(search, priority, limit, None, has_body=pattern is not None):
@@ -172,7 +172,7 @@ class Looker:
                 if found:
                     yield [row[0] for row in found]
 
-    async def _matching(self, search: Search, wanted: int, position: Position | None = None) -> list[Any]:
+    async def _matching(self, search: JobSearch, wanted: int, position: Position | None = None) -> list[Any]:
         """Return rows of up to ``wanted`` jobs of each priority, latest run_after first."""
         pattern = await asyncio.to_thread(search.pattern)
         found: list[Any] = []
@@ -186,7 +186,7 @@ class Looker:
         return found
 
     async def _pages(
-        self, search: Search, priority: int, wanted: int, position: Position | None, *, has_body: bool
+        self, search: JobSearch, priority: int, wanted: int, position: Position | None, *, has_body: bool
     ) -> AsyncIterator[list[Any]]:
         """Yield rows page by page; between two pages the connection is free for others."""
         at_once = _PAGE_BODIES if has_body else min(wanted, STEP_JOBS)

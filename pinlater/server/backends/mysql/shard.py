@@ -12,7 +12,7 @@ from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import change_in_steps
-from pinlater.server.backends.job_notifications import Arrivals
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.mysql import call_results
 from pinlater.server.backends.mysql.ack import AckRequest, Settler
 from pinlater.server.backends.mysql.buckets import Buckets
@@ -51,8 +51,8 @@ from pinlater.server.backends.records import (
     Settled,
     StoreSize,
 )
-from pinlater.server.backends.search import Queue, Search
-from pinlater.server.backends.sharded import CallResult, Front
+from pinlater.server.backends.search import JobSearch, Queue
+from pinlater.server.backends.sharded import CallResult, DuePriorities
 from pinlater.server.backends.token_bucket import Tokens
 
 _T = TypeVar("_T")
@@ -67,7 +67,7 @@ class Options(NamedTuple):
         count_limit: counts stop at this number per priority.
         regex_seconds: time for the body patterns of one call.
         on_commit: is told of each transaction.
-        arrivals: are told of jobs that were given back.
+        notifications: are told of jobs that were given back.
     """
 
     priority_levels: int
@@ -75,7 +75,7 @@ class Options(NamedTuple):
     count_limit: int = 100_000
     regex_seconds: float = 2.0
     on_commit: Callable[[CommitStats], None] = lambda _: None
-    arrivals: Arrivals | None = None
+    notifications: JobNotifications | None = None
 
 
 class MysqlShard:
@@ -118,7 +118,7 @@ class MysqlShard:
             on_commit=options.on_commit,
             is_repeatable=attrgetter("is_repeatable"),
         )
-        self._arrivals = options.arrivals or Arrivals()
+        self._notifications = options.notifications or JobNotifications()
         self._lost = LostClaims(self._database, options.on_commit, self._returned)
         # By queue and the priorities that are claimed.
         self._claimers: defaultdict[int, dict[int, Claimer]] = defaultdict(dict)
@@ -228,7 +228,7 @@ class MysqlShard:
     def _returned(self, queue: Queue) -> None:
         """Take note of jobs that were given back."""
         self._look_anew(queue)
-        self._arrivals.on_arrival(queue.name, None)
+        self._notifications.on_job(queue.name, None)
 
     def _claims_of(self, queue: Queue) -> Lane[ClaimRequest, Dequeued]:
         key = (queue.id, len(queue.prefixes))
@@ -250,14 +250,14 @@ class MysqlShard:
         for claimer in self._claimers.get(queue.id, {}).values():
             claimer.floors.forget()
 
-    async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
+    async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         return await self._in(queue, lambda at: self._buckets.take(at, rate, wanted))
 
-    async def front(self, queue: str) -> Front:
+    async def due_priorities(self, queue: str) -> DuePriorities:
         dues = (await self.first_due([queue])).get(queue)
         if dues is None:
             raise not_found(queue)
-        return Front.at(self._database.now_ms(), dues)
+        return DuePriorities.at(self._database.now_ms(), dues)
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
         return await self._in(queue, lambda at: self._queue_locks.lock(at, milliseconds))
@@ -305,9 +305,9 @@ class MysqlShard:
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._looker.scan(await self._search(queue, which), limit, position)
 
-    async def _search(self, queue: str, which: JobFilter) -> Search:
+    async def _search(self, queue: str, which: JobFilter) -> JobSearch:
         at = await self._queues.named(queue)
-        return Search(at, which, self._database.now_ms(), self._options.regex_seconds)
+        return JobSearch(at, which, self._database.now_ms(), self._options.regex_seconds)
 
     # By hand and by the monitor
 
@@ -372,7 +372,7 @@ class MysqlShard:
     async def forget_results(self, limit: int) -> int:
         return await call_results.forget(self._database, limit)
 
-    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await self._reports.keep(worker_id, report, keep_ms)
 
     async def reports(self, max_bytes: int) -> list[KeptReport]:

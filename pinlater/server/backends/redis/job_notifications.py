@@ -14,7 +14,7 @@ from redis.asyncio import Connection
 from redis.exceptions import RedisError
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.job_notifications import Arrivals
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.redis.connection import CONNECT_SECONDS, Command
 from pinlater.server.backends.redis.endpoint import Place
 
@@ -40,16 +40,18 @@ class Wakeups:
         place: where it is.
         channel: of the shard.
         command: sends a command to it.
-        arrivals: are told what is heard; None: nobody wants to know, and nothing is told either.
+        notifications: are told what is heard; None: nobody wants to know, and nothing is told either.
     """
 
-    def __init__(self, name: str, place: Place, channel: str, command: Command, arrivals: Arrivals | None) -> None:
+    def __init__(
+        self, name: str, place: Place, channel: str, command: Command, notifications: JobNotifications | None
+    ) -> None:
         self._name = name
         self._place = place
         self._channel = channel
         self._command = command
-        self._arrivals = arrivals or Arrivals()
-        self._is_wanted = arrivals is not None
+        self._notifications = notifications or JobNotifications()
+        self._is_wanted = notifications is not None
         self._me = uuid.uuid4().hex.encode()
         self._is_alone = False
         self._is_listening = False
@@ -132,7 +134,7 @@ class Wakeups:
             # The others speak from now on, also if they were alone; and what was said before was not heard.
             self._is_alone = await self._command("PUBLISH", self._channel, _message(self._me, "", None)) <= 1
             self._is_missed = False
-            self._arrivals.on_gap()
+            self._notifications.on_gap()
             await self._hear(connection)
         finally:
             await connection.disconnect(nowait=True)
@@ -159,7 +161,7 @@ class Wakeups:
             return
         self._is_alone = False
         if name:
-            self._arrivals.on_arrival(name, due_ms)
+            self._notifications.on_job(name, due_ms)
 
 
 def _message(who: bytes, queue: str, due_ms: int | None) -> bytes:

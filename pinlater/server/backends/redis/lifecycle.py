@@ -26,7 +26,7 @@ from pinlater.server.backends.records import (
 )
 from pinlater.server.backends.redis.records import MOST_EXACT, due_of, time_argument
 from pinlater.server.backends.redis.script_calls import ANY_QUEUE, Asker, not_found
-from pinlater.server.backends.sharded import CallResult, Front
+from pinlater.server.backends.sharded import CallResult, DuePriorities
 from pinlater.server.backends.token_bucket import Tokens, interval_us, most_saved_us
 
 pack = msgspec.msgpack.Encoder().encode
@@ -129,17 +129,17 @@ async def claim(
     return Dequeued(jobs, int(next_due) if next_due else None, bool(has_more), bool(is_held))
 
 
-async def take_tokens(asker: Asker, queue: str, rate: float, wanted: int) -> Tokens:
+async def acquire_tokens(asker: Asker, queue: str, rate: float, wanted: int) -> Tokens:
     """Take tokens of a queue with a rate; below 0, give them back."""
     return Tokens(*await asker.ask("spend", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted))
 
 
-async def front(aside: Asker, queue: str, levels: int) -> Front:
+async def due_priorities(aside: Asker, queue: str, levels: int) -> DuePriorities:
     """Return what a queue has to hand out."""
     now, due = await aside.ask("first_due", ANY_QUEUE, levels, queue)
     if due is None:
         raise not_found(queue)
-    return Front.at(int(now), due_times(due, levels))
+    return DuePriorities.at(int(now), due_times(due, levels))
 
 
 def due_times(due: Sequence[bytes], levels: int) -> list[int | None]:

@@ -15,7 +15,7 @@ from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.job_notifications import Arrivals
+from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Ack,
@@ -49,7 +49,7 @@ from pinlater.server.backends.redis.job_notifications import Wakeups
 from pinlater.server.backends.redis.orphaned_claims import Strays
 from pinlater.server.backends.redis.queues import Queues
 from pinlater.server.backends.redis.script_calls import ANY_QUEUE, Asker
-from pinlater.server.backends.sharded import CallResult, Front, ShardClock, ShardUnreachable, Visit
+from pinlater.server.backends.sharded import CallResult, ClockRecord, DuePriorities, ShardClock, ShardUnreachable
 from pinlater.server.backends.token_bucket import Tokens
 
 PREFIX = "pinlater:"
@@ -77,7 +77,7 @@ class RedisShard:
         regex_seconds: time for the body patterns of one call.
         now_ms: the time, for tests; None: that of the server, but for steps of its clock, which are followed slowly.
         on_commit: is told of each batch of calls of producers and workers.
-        arrivals: told of jobs that other servers made claimable; None: this shard tells and hears nothing.
+        notifications: told of jobs that other servers made claimable; None: this shard tells and hears nothing.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class RedisShard:
         regex_seconds: float = 2.0,
         now_ms: Callable[[], int] | None = None,
         on_commit: Callable[[CommitStats], None] = lambda _: None,
-        arrivals: Arrivals | None = None,
+        notifications: JobNotifications | None = None,
     ) -> None:
         self.name = name
         self._levels = priority_levels
@@ -107,8 +107,8 @@ class RedisShard:
         self._queues = Queues(self._look, self._aside, self._plain, self._own(ANY_QUEUE), self._tag)
         self._earliest = Earliest(self._aside, self._queues.listed)
         self._durability = DurabilityCheck(name)
-        self._arrivals = arrivals or Arrivals()
-        self._wakeups = Wakeups(name, place, self._own("arrivals"), self._along, arrivals)
+        self._notifications = notifications or JobNotifications()
+        self._wakeups = Wakeups(name, place, self._own("arrivals"), self._along, notifications)
         self._strays = Strays(self._look, self._came_back, on_commit)
 
     async def _greet_and_look(self, connection: Connection) -> None:
@@ -156,7 +156,7 @@ class RedisShard:
             return own_ms
 
         await self._clock.read(shown_ms)
-        visit = self._clock.meet(own_ms, Visit(*map(float, kept.split())) if kept else None)
+        visit = self._clock.meet(own_ms, ClockRecord(*map(float, kept.split())) if kept else None)
         if visit is not None:
             with suppress(UnknownError):  # a full server tells the time all the same
                 await self._plain(
@@ -249,11 +249,11 @@ class RedisShard:
             self._strays.add(queue, claim)
             raise
 
-    async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
-        return await lifecycle.take_tokens(self._work, queue, rate, wanted)
+    async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
+        return await lifecycle.acquire_tokens(self._work, queue, rate, wanted)
 
-    async def front(self, queue: str) -> Front:
-        return await lifecycle.front(self._work_aside, queue, self._levels)
+    async def due_priorities(self, queue: str) -> DuePriorities:
+        return await lifecycle.due_priorities(self._work_aside, queue, self._levels)
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
         return await lifecycle.lock_queue(self._work, queue, milliseconds)
@@ -330,7 +330,7 @@ class RedisShard:
 
     def _came_back(self, queue: str) -> None:
         """Tell everybody of jobs that were given back unasked."""
-        self._arrivals.on_arrival(queue, None)
+        self._notifications.on_job(queue, None)
         self._wakeups.tell(queue)
 
     def _told(self, queue: str, moved: int, due_ms: int | None = None) -> int:
@@ -379,7 +379,7 @@ class RedisShard:
     async def forget_results(self, limit: int) -> int:  # noqa: ARG002 - Redis lets go of them by itself
         return 0
 
-    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.keep(self._aside, worker_id, report, keep_ms)
 
     async def reports(self, max_bytes: int) -> list[KeptReport]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
 
 
-class Gathered:
+class DequeueAccumulator:
     """Adds up to one answer.
 
     Attributes:

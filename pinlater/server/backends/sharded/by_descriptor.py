@@ -11,16 +11,16 @@ from pinlater.errors import QueueNotFound, ServiceError, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import Ack, Checkpoint, JobRecord, Settled
 from pinlater.server.backends.sharded.fan_out import Call
-from pinlater.server.backends.sharded.partial_failure import partly
+from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard
-from pinlater.server.backends.sharded.shard_registry import Roster
+from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
 _I = TypeVar("_I", Ack, Checkpoint)
 
 _NOTHING = Settled(0, 0)
 
 
-async def ack(roster: Roster, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+async def ack(registry: ShardRegistry, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
     """Settle jobs wherever they are; a shard that fails does not keep the others from it.
 
     Raises:
@@ -33,10 +33,10 @@ async def ack(roster: Roster, queue: str, succeeded: Sequence[Ack], failed: Sequ
         return lambda shard: shard.ack_dequeued_jobs(queue, done.get(name, []), failures.get(name, []))
 
     sizes = {name: len(done.get(name, ())) + len(failures.get(name, ())) for name in (*done, *failures)}
-    return await _settle(roster, call_at, sizes)
+    return await _settle(registry, call_at, sizes)
 
 
-async def checkpoint(roster: Roster, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
     """Change claimed jobs wherever they are.
 
     Raises:
@@ -45,15 +45,17 @@ async def checkpoint(roster: Roster, queue: str, checkpoints: Sequence[Checkpoin
     """
     groups = _by_shard(checkpoints)
     for name in groups:
-        roster.named(name)
+        registry.named(name)
 
     def call_at(name: str) -> Call[Settled]:
         return lambda shard: shard.checkpoint_jobs(queue, groups[name])
 
-    return await _settle(roster, call_at, {name: len(items) for name, items in groups.items()})
+    return await _settle(registry, call_at, {name: len(items) for name, items in groups.items()})
 
 
-async def lookup(roster: Roster, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
+async def lookup(
+    registry: ShardRegistry, jobs: Sequence[JobDescriptor], *, include_body: bool
+) -> list[JobRecord | None]:
     """Return records in the order of ``jobs``.
 
     Raises:
@@ -63,13 +65,13 @@ async def lookup(roster: Roster, jobs: Sequence[JobDescriptor], *, include_body:
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, job in enumerate(jobs):
         places[job.shard].append(place)
-    members = [roster.named(name) for name in places]
+    handles = [registry.named(name) for name in places]
 
     def call_at(name: str) -> Call[list[JobRecord | None]]:
         own = [jobs[place] for place in places[name]]
         return lambda shard: shard.lookup_jobs(own, include_body=include_body)
 
-    answers = await asyncio.gather(*(member.ask(call_at(member.name)) for member in members))
+    answers = await asyncio.gather(*(handle.ask(call_at(handle.name)) for handle in handles))
     records: list[JobRecord | None] = [None] * len(jobs)
     for own, found in zip(places.values(), answers, strict=True):
         for place, record in zip(own, found, strict=True):
@@ -78,7 +80,7 @@ async def lookup(roster: Roster, jobs: Sequence[JobDescriptor], *, include_body:
 
 
 async def count(
-    roster: Roster, jobs: Sequence[JobDescriptor], call: Callable[[Shard, list[JobDescriptor]], Awaitable[int]]
+    registry: ShardRegistry, jobs: Sequence[JobDescriptor], call: Callable[[Shard, list[JobDescriptor]], Awaitable[int]]
 ) -> int:
     """Sum what the jobs' shards say of them; without jobs, every shard is asked, lest a missing queue go unnoticed.
 
@@ -89,16 +91,16 @@ async def count(
     groups: defaultdict[str, list[JobDescriptor]] = defaultdict(list)
     for job in jobs:
         groups[job.shard].append(job)
-    members = [roster.named(name) for name in groups] or roster.well()
+    handles = [registry.named(name) for name in groups] or registry.healthy()
     results = await asyncio.gather(
-        *(member.ask(lambda shard: call(shard, groups[shard.name])) for member in members), return_exceptions=True
+        *(handle.ask(lambda shard: call(shard, groups[shard.name])) for handle in handles), return_exceptions=True
     )
     missing = [result for result in results if isinstance(result, QueueNotFound)]
     done = sum(result for result in results if not isinstance(result, BaseException))
     for error in results:
         if isinstance(error, BaseException) and (len(missing) == len(results) or error not in missing):
             if done and isinstance(error, ServiceError):
-                raise partly(error, f"{done} of the {len(jobs)} jobs were changed, on other shards") from error
+                raise partial_failure(error, f"{done} of the {len(jobs)} jobs were changed, on other shards") from error
             raise error
     return done
 
@@ -110,11 +112,13 @@ def _by_shard(items: Iterable[_I]) -> dict[str, list[_I]]:
     return groups
 
 
-async def _settle(roster: Roster, call_at: Callable[[str], Call[Settled]], sizes: Mapping[str, int]) -> Settled:
+async def _settle(
+    registry: ShardRegistry, call_at: Callable[[str], Call[Settled]], sizes: Mapping[str, int]
+) -> Settled:
     """Make the calls of the shards in ``sizes``, which says how many jobs each call is about."""
 
     async def one(name: str) -> Settled:
-        return await roster.named(name).ask(call_at(name))
+        return await registry.named(name).ask(call_at(name))
 
     if len(sizes) == 1:
         return await one(*sizes)

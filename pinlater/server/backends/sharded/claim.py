@@ -11,23 +11,23 @@ from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardC
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
 from pinlater.server.backends.sharded import fan_out
-from pinlater.server.backends.sharded.accumulator import Gathered
-from pinlater.server.backends.sharded.due_priorities import Fronts, Seen
+from pinlater.server.backends.sharded.accumulator import DequeueAccumulator
+from pinlater.server.backends.sharded.due_priorities import DuePriorityCache, ShardPriorities
 from pinlater.server.backends.sharded.fan_out import ask_all, ask_in_turn, no_healthy_shards
-from pinlater.server.backends.sharded.limits import RoomToRun
-from pinlater.server.backends.sharded.queue_locks import AskOwner, QueueLocks
+from pinlater.server.backends.sharded.limits import RunningLimit
+from pinlater.server.backends.sharded.queue_locks import AskOwner, ShardedQueueLocks
 from pinlater.server.backends.sharded.shard import Shard
-from pinlater.server.backends.sharded.shard_handle import Member
-from pinlater.server.backends.sharded.shard_registry import Roster
-from pinlater.server.log_rate_limit import Seldom
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.sharded.shard_registry import ShardRegistry
+from pinlater.server.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
-log.addFilter(Seldom())
+log.addFilter(LogRateLimit())
 
 _HELD = Dequeued([], None, has_more=False, is_held=True)
 
 
-class Wanted(NamedTuple):
+class DequeueOptions(NamedTuple):
     """What a dequeue asks for; see ``Store.dequeue_jobs``."""
 
     queue: str
@@ -38,34 +38,34 @@ class Wanted(NamedTuple):
     max_running: int | None
 
 
-class Claiming:
+class ShardClaimer:
     """Claims jobs from shards.
 
     Attributes:
-        fronts: which priorities the shards have due jobs of.
+        due_priorities: which priorities the shards have due jobs of.
 
     Args:
-        roster: the shards.
+        registry: the shards.
         ask_owner: asks a shard about a queue, which it is given before, should only others have it.
     """
 
-    def __init__(self, roster: Roster, ask_owner: AskOwner) -> None:
-        self._roster = roster
-        self.fronts = Fronts()
-        self._locks = QueueLocks(roster, ask_owner)
+    def __init__(self, registry: ShardRegistry, ask_owner: AskOwner) -> None:
+        self._registry = registry
+        self.due_priorities = DuePriorityCache()
+        self._locks = ShardedQueueLocks(registry, ask_owner)
 
-    async def dequeue(self, wanted: Wanted) -> Dequeued:
+    async def dequeue(self, wanted: DequeueOptions) -> Dequeued:
         """Claim jobs.
 
         Raises:
             QueueNotFound: all shards that answered lack the queue.
             NoHealthyShards: none answered.
         """
-        members = self._roster.well()
-        asked = members[: max(covered(wanted.claim.coverage, len(self._roster)), 1)]
-        if wanted.max_running is None or len(self._roster) == 1:
-            return await self._claim(asked, wanted, RoomToRun(wanted.max_running))
-        if not members:
+        handles = self._registry.healthy()
+        asked = handles[: max(covered(wanted.claim.coverage, len(self._registry)), 1)]
+        if wanted.max_running is None or len(self._registry) == 1:
+            return await self._claim(asked, wanted, RunningLimit(wanted.max_running))
+        if not handles:
             raise no_healthy_shards()
         try:
             async with self._locks.of(wanted.queue) as lock:
@@ -75,10 +75,10 @@ class Claiming:
             _warn_of_hold(wanted.queue, wanted.max_running, error)
             return _HELD
 
-    async def _room(self, queue: str, max_running: int) -> RoomToRun | None:
+    async def _room(self, queue: str, max_running: int) -> RunningLimit | None:
         """Return how many jobs may run on each shard; None if a shard does not tell: what runs there counts as well."""
         try:
-            return await RoomToRun.count(self._roster, queue, max_running)
+            return await RunningLimit.count(self._registry, queue, max_running)
         except ShardConnectionFailed as error:
             _warn_of_hold(queue, max_running, error)
             return None
@@ -89,8 +89,8 @@ class Claiming:
 
     async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
         """Return what a dequeue of all shards would hand out; change nothing."""
-        members = self._roster.well()
-        answers = await ask_all(members, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
+        handles = self._registry.healthy()
+        answers = await ask_all(handles, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
         if len(answers) == 1:
             return answers[0][1]
         found = sorted((job for _, jobs in answers for job in jobs), key=_priority)
@@ -102,45 +102,54 @@ class Claiming:
             shown.append(job)
         return shown
 
-    async def _claim(self, members: Sequence[Member], wanted: Wanted, room: RoomToRun) -> Dequeued:
-        got = Gathered(wanted.limit, wanted.max_bytes)
+    async def _claim(self, handles: Sequence[ShardHandle], wanted: DequeueOptions, room: RunningLimit) -> Dequeued:
+        got = DequeueAccumulator(wanted.limit, wanted.max_bytes)
         try:
-            if len(members) <= 1:
-                await self._ask(members, None, wanted, got, room)
+            if len(handles) <= 1:
+                await self._ask(handles, None, wanted, got, room)
             else:
-                await self._by_priority(members, wanted, got, room)
+                await self._by_priority(handles, wanted, got, room)
         except ServiceError as error:
             if not got.jobs:
                 raise
             log.warning("queue %s: a shard failed; the jobs of the others are handed out: %s", wanted.queue, error)
         return got.dequeued()
 
-    async def _by_priority(self, members: Sequence[Member], wanted: Wanted, got: Gathered, room: RoomToRun) -> None:
-        known = self.fronts.known(wanted.queue, members)
+    async def _by_priority(
+        self, handles: Sequence[ShardHandle], wanted: DequeueOptions, got: DequeueAccumulator, room: RunningLimit
+    ) -> None:
+        known = self.due_priorities.get(wanted.queue, handles)
         if known is not None and await self._ask_owners(known, wanted, got, room):
             return
-        seen = await self.fronts.look(wanted.queue, members)
+        seen = await self.due_priorities.read(wanted.queue, handles)
         got.expect(seen.next_due_ms)
         await self._ask_owners(seen, wanted, got, room)
 
-    async def _ask_owners(self, seen: Seen, wanted: Wanted, got: Gathered, room: RoomToRun) -> bool:
+    async def _ask_owners(
+        self, seen: ShardPriorities, wanted: DequeueOptions, got: DequeueAccumulator, room: RunningLimit
+    ) -> bool:
         """Claim the first priority from all shards that have it, then the second; return whether that is enough."""
         deadline = time.monotonic() + fan_out.PATIENCE_SECONDS
         failure = seen.failure
         for priority in seen.priorities:
-            for member in seen.owners(priority):
+            for handle in seen.owners(priority):
                 try:
-                    if await self._ask([member], priority, wanted, got, room) or time.monotonic() > deadline:
+                    if await self._ask([handle], priority, wanted, got, room) or time.monotonic() > deadline:
                         return True
                 except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
                     failure = error
-                seen.exhausted(member, priority)
+                seen.exhausted(handle, priority)
         if failure is not None:
             raise failure
         return False
 
     async def _ask(
-        self, members: Sequence[Member], levels: int | None, wanted: Wanted, got: Gathered, room: RoomToRun
+        self,
+        handles: Sequence[ShardHandle],
+        levels: int | None,
+        wanted: DequeueOptions,
+        got: DequeueAccumulator,
+        room: RunningLimit,
     ) -> bool:
         """Claim from one shard after the other, the priorities up to ``levels``; return whether that is enough."""
         is_enough = False
@@ -165,7 +174,7 @@ class Claiming:
             is_enough = got.take(found)
             return is_enough
 
-        await ask_in_turn(members, dequeue, take)
+        await ask_in_turn(handles, dequeue, take)
         return is_enough
 
 

@@ -1,4 +1,4 @@
-"""Fronts: the priorities of a queue that each shard has due jobs of; read, and remembered for a moment."""
+"""Which priorities of a queue each shard has due jobs of: read from the shards, and cached for a moment."""
 
 from __future__ import annotations
 
@@ -10,58 +10,59 @@ from typing import NamedTuple
 
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all
-from pinlater.server.backends.sharded.shard import Front, Shard
-from pinlater.server.backends.sharded.shard_handle import Member
+from pinlater.server.backends.sharded.shard import DuePriorities, Shard
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
 
 FRESH_SECONDS = 0.05
-"""Fronts are remembered for so long, or until this server stores jobs, so that many dequeues share one query."""
+"""Due priorities are cached for so long, or until this server stores jobs, so that many dequeues share one query."""
 
 
-class Seen(NamedTuple):
-    """The fronts of a queue.
+class ShardPriorities(NamedTuple):
+    """The due priorities of a queue, shard by shard.
 
     Attributes:
         until: when they are too old to be used, in monotonic seconds.
-        fronts: priorities by shard; those that turn out to be exhausted are removed.
-        failure: the error of a shard that refused to tell its front.
+        by_shard: due priorities by shard; those that turn out to be exhausted are removed.
+        next_due_ms: when the next job falls due of those that are not.
+        failure: the error of a shard that refused to tell its priorities.
     """
 
     until: float
-    fronts: dict[Member, set[int]]
+    by_shard: dict[ShardHandle, set[int]]
     next_due_ms: int | None
     failure: ServiceError | None
 
-    def owners(self, priority: int) -> list[Member]:
-        """Return the shards that have jobs of a priority to hand out, in random order."""
-        owners = [member for member, priorities in self.fronts.items() if priority in priorities]
+    def owners(self, priority: int) -> list[ShardHandle]:
+        """Return the shards that have due jobs of a priority, in random order."""
+        owners = [handle for handle, priorities in self.by_shard.items() if priority in priorities]
         random.shuffle(owners)
         return owners
 
     @property
     def priorities(self) -> list[int]:
-        """All priorities that there are to hand out."""
-        return sorted({priority for priorities in self.fronts.values() for priority in priorities})
+        """All priorities with due jobs, highest first."""
+        return sorted({priority for priorities in self.by_shard.values() for priority in priorities})
 
-    def exhausted(self, member: Member, priority: int) -> None:
-        """Take note that a shard has no more jobs of the priorities up to this one."""
-        self.fronts[member] = {other for other in self.fronts[member] if other > priority}
+    def exhausted(self, handle: ShardHandle, priority: int) -> None:
+        """Record that a shard has no more due jobs of the priorities up to this one."""
+        self.by_shard[handle] = {other for other in self.by_shard[handle] if other > priority}
 
 
-class Fronts:
-    """Reads the fronts of queues."""
+class DuePriorityCache:
+    """Reads the due priorities of queues, and caches them."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, Seen] = {}
+        self._cached: dict[str, ShardPriorities] = {}
 
-    def known(self, queue: str, members: Sequence[Member]) -> Seen | None:
-        """Return the fronts that were read a moment ago, if they are those of these shards and not empty."""
-        seen = self._seen.get(queue)
-        if seen is None or time.monotonic() > seen.until or seen.fronts.keys() != set(members):
+    def get(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities | None:
+        """Return what was read a moment ago, if it is of exactly these shards and not empty."""
+        cached = self._cached.get(queue)
+        if cached is None or time.monotonic() > cached.until or cached.by_shard.keys() != set(handles):
             return None
-        return seen if seen.priorities else None
+        return cached if cached.priorities else None
 
-    async def look(self, queue: str, members: Sequence[Member]) -> Seen:
-        """Read the fronts of these shards, and remember them.
+    async def read(self, queue: str, handles: Sequence[ShardHandle]) -> ShardPriorities:
+        """Read the due priorities of a queue from these shards, and cache them.
 
         Raises:
             QueueNotFound: all that answered lack the queue.
@@ -70,36 +71,36 @@ class Fronts:
         until = time.monotonic() + FRESH_SECONDS
         failure: ServiceError | None = None
 
-        async def front(shard: Shard) -> Front:
+        async def ask(shard: Shard) -> DuePriorities:
             nonlocal failure
             try:
-                return await shard.front(queue)
+                return await shard.due_priorities(queue)
             except (QueueNotFound, ShardConnectionFailed):
                 raise
             except ServiceError as error:  # a refusal of one shard hides no job of the others
                 failure = error
-                return Front([], None)
+                return DuePriorities([], None)
 
-        self._seen.pop(queue, None)
-        looked = self._seen[queue] = Seen(0.0, {}, None, None)  # unless it is forgotten while it is under way
-        answers = await ask_all(members, front, patience=PATIENCE_SECONDS)
-        due = min((front.next_due_ms for _, front in answers if front.next_due_ms is not None), default=None)
-        seen = Seen(until, {member: set(front.priorities) for member, front in answers}, due, failure)
-        if self._seen.get(queue) is looked:
-            if seen.priorities:
-                self._seen[queue] = seen
+        self._cached.pop(queue, None)
+        pending = self._cached[queue] = ShardPriorities(0.0, {}, None, None)  # unless invalidated while it is read
+        answers = await ask_all(handles, ask, patience=PATIENCE_SECONDS)
+        due_ms = min((due.next_due_ms for _, due in answers if due.next_due_ms is not None), default=None)
+        read = ShardPriorities(until, {handle: set(due.priorities) for handle, due in answers}, due_ms, failure)
+        if self._cached.get(queue) is pending:
+            if read.priorities:
+                self._cached[queue] = read
             else:
-                del self._seen[queue]
-        return seen
+                del self._cached[queue]
+        return read
 
     @contextmanager
     def changing(self, queue: str) -> Iterator[None]:
-        """Forget the fronts of a queue at the end of what is done within."""
+        """Invalidate a queue at the end of what is done within."""
         try:
             yield
         finally:
-            self.forget(queue)
+            self.invalidate(queue)
 
-    def forget(self, queue: str) -> None:
-        """Forget the fronts of a queue: jobs have come."""
-        self._seen.pop(queue, None)
+    def invalidate(self, queue: str) -> None:
+        """Drop what is cached of a queue: jobs have come."""
+        self._cached.pop(queue, None)

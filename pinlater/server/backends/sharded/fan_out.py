@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pinlater.errors import NoHealthyShards, QueueNotFound, ShardConnectionFailed
 from pinlater.server.backends.sharded.shard import Shard
-from pinlater.server.backends.sharded.shard_handle import Member
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
 
 _T = TypeVar("_T")
 
@@ -22,12 +22,12 @@ Call = Callable[[Shard], Awaitable[_T]]
 
 
 async def ask_all(
-    members: Iterable[Member], call: Call[_T], *, patience: float | None = None
-) -> list[tuple[Member, _T]]:
+    handles: Iterable[ShardHandle], call: Call[_T], *, patience: float | None = None
+) -> list[tuple[ShardHandle, _T]]:
     """Return the answers of those that gave one; a shard that does not answer, or lacks the queue, gives none.
 
     Args:
-        members: whom to ask.
+        handles: whom to ask.
         call: what.
         patience: answers that come later than after so many seconds are not waited for.
 
@@ -36,11 +36,11 @@ async def ask_all(
         NoHealthyShards: none answered.
         ServiceError: what a shard refused.
     """
-    asked = list(members)
-    results = await _results([member.ask(call) for member in asked], patience)
-    answers: list[tuple[Member, _T]] = []
+    asked = list(handles)
+    results = await _results([handle.ask(call) for handle in asked], patience)
+    answers: list[tuple[ShardHandle, _T]] = []
     missing: QueueNotFound | None = None
-    for member, result in zip(asked, results, strict=True):
+    for handle, result in zip(asked, results, strict=True):
         if isinstance(result, QueueNotFound):
             missing = result
         elif isinstance(result, ShardConnectionFailed):
@@ -48,7 +48,7 @@ async def ask_all(
         elif isinstance(result, BaseException):
             raise result
         else:
-            answers.append((member, result))
+            answers.append((handle, result))
     if not answers:
         raise missing or no_healthy_shards()
     return answers
@@ -65,7 +65,7 @@ async def _results(calls: Sequence[Coroutine[Any, Any, _T]], patience: float | N
 
 
 async def ask_in_turn(
-    members: Iterable[Member],
+    handles: Iterable[ShardHandle],
     call: Call[_T],
     is_enough: Callable[[_T], bool],
     *,
@@ -75,7 +75,7 @@ async def ask_in_turn(
     """Ask one after the other, until an answer is enough; for those that give none see ``ask_all``.
 
     Args:
-        members: whom to ask; when one took its time, those behind it are not asked any more.
+        handles: whom to ask; when one took its time, those behind it are not asked any more.
         call: may ask for less and less.
         is_enough: takes an answer, and says whether it was the last one wanted.
         passing: after such a failure, the next one is asked; others are raised.
@@ -84,11 +84,11 @@ async def ask_in_turn(
     missing: QueueNotFound | None = None
     is_answered = False
     deadline = time.monotonic() + PATIENCE_SECONDS
-    for number, member in enumerate(members):
+    for number, handle in enumerate(handles):
         if number and time.monotonic() > deadline:
             break
         try:
-            answer = await member.ask(call)
+            answer = await handle.ask(call)
         except QueueNotFound as error:
             missing = error
         except passing:

@@ -23,7 +23,7 @@ class Health:
         self._failures = 0
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether calls may go to the shard."""
         return self._in_a_row < MOST_IN_A_ROW and self._failures <= WINDOW // 2
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from pinlater.errors import QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded.fan_out import ask_in_turn
-from pinlater.server.backends.sharded.partial_failure import partly
+from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard, ShardUnreachable
-from pinlater.server.backends.sharded.shard_handle import Member
-from pinlater.server.backends.sharded.shard_registry import Roster
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
 
-class Limit(NamedTuple):
+class ChangeLimit(NamedTuple):
     """How many jobs of a queue a call may change, on all shards together."""
 
     queue: str
@@ -27,14 +27,14 @@ Change = Callable[[Shard, int], Awaitable[int]]
 """Changes up to a number of jobs on a shard; returns how many it has changed there, with a key now and before."""
 
 
-async def up_to(roster: Roster, which: Limit, change: Change) -> int:
+async def up_to(registry: ShardRegistry, which: ChangeLimit, change: Change) -> int:
     """Return how many jobs a call has changed, now and, with a key, before.
 
     Raises:
         ShardConnectionFailed: it is unknown what a shard has done; the call may be sent again with its key.
         ServiceError: see ``ask_in_turn``.
     """
-    before = await _changed_before(roster, which)
+    before = await _changed_before(registry, which)
     left = which.limit - sum(before.values())
 
     async def ask(shard: Shard) -> int:
@@ -50,29 +50,29 @@ async def up_to(roster: Roster, which: Limit, change: Change) -> int:
         # A call with a key fails, so that it is sent again with that key; without one, a repeat would change more jobs.
         passing = ShardConnectionFailed if which.once is None else ShardUnreachable
         try:
-            await ask_in_turn(roster.well(), ask, is_enough, passing=passing, is_long=True)
+            await ask_in_turn(registry.healthy(), ask, is_enough, passing=passing, is_long=True)
         except ServiceError as error:
             if left == which.limit:
                 raise
-            raise partly(error, f"{which.limit - left} jobs were changed on other shards") from error
+            raise partial_failure(error, f"{which.limit - left} jobs were changed on other shards") from error
     return which.limit - left
 
 
-async def _changed_before(roster: Roster, which: Limit) -> dict[str, int]:
+async def _changed_before(registry: ShardRegistry, which: ChangeLimit) -> dict[str, int]:
     """Return how many jobs the call has changed on each shard when it was sent before."""
     queue, _, once = which
     if once is None or not once.is_repeat:
         return {}
 
-    async def look(member: Member) -> tuple[str, int]:
+    async def look(handle: ShardHandle) -> tuple[str, int]:
         try:
-            result = await member.ask(lambda shard: shard.call_result(queue, once.value))
+            result = await handle.ask(lambda shard: shard.call_result(queue, once.value))
         except QueueNotFound:
-            return member.name, 0
+            return handle.name, 0
         except ShardConnectionFailed as error:
             raise ShardConnectionFailed(
-                f"shard {member.name} does not answer, and may have done a part of this before: {error}"
+                f"shard {handle.name} does not answer, and may have done a part of this before: {error}"
             ) from error
-        return member.name, 0 if result is None else result.number
+        return handle.name, 0 if result is None else result.number
 
-    return {name: number for name, number in await asyncio.gather(*map(look, roster)) if number}
+    return {name: number for name, number in await asyncio.gather(*map(look, registry)) if number}

@@ -15,21 +15,21 @@ from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import JobFilter, QueueChange, QueueSettings
 from pinlater.server.backends.sharded.fan_out import ask_all, ask_in_turn
 from pinlater.server.backends.sharded.placement import rank
-from pinlater.server.backends.sharded.shard_handle import Member
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.token_bucket import Tokens
 
 _UNLIMITED = QueueSettings()
 
 
-async def settings_of_all(members: Sequence[Member]) -> dict[str, QueueSettings]:
+async def settings_of_all(handles: Sequence[ShardHandle]) -> dict[str, QueueSettings]:
     """Return the settings of all queues; a shard that came later may not know of a queue's limits."""
     found: dict[str, QueueSettings] = {}
-    for _, settings in await ask_all(members, lambda shard: shard.queue_settings()):
+    for _, settings in await ask_all(handles, lambda shard: shard.queue_settings()):
         found |= {queue: one for queue, one in settings.items() if found.get(queue, _UNLIMITED) == _UNLIMITED}
     return found
 
 
-async def change_everywhere(members: Sequence[Member], queue: str, change: QueueChange) -> None:
+async def change_everywhere(handles: Sequence[ShardHandle], queue: str, change: QueueChange) -> None:
     """Change the settings on every shard that has the queue.
 
     Raises:
@@ -38,23 +38,23 @@ async def change_everywhere(members: Sequence[Member], queue: str, change: Queue
         ServiceError: what a shard refused.
     """
     results = await asyncio.gather(
-        *(member.ask(lambda shard: shard.change_queue_settings(queue, change)) for member in members),
+        *(handle.ask(lambda shard: shard.change_queue_settings(queue, change)) for handle in handles),
         return_exceptions=True,
     )
     failures = [result for result in results if isinstance(result, BaseException)]
     if failures and all(isinstance(failure, QueueNotFound) for failure in failures) and len(failures) < len(results):
         return
-    for member, result in zip(members, results, strict=True):
+    for handle, result in zip(handles, results, strict=True):
         if isinstance(result, ShardConnectionFailed):
             raise ShardConnectionFailed(
-                f"shard {member.name} does not answer and keeps the old settings of queue {queue}; "
+                f"shard {handle.name} does not answer and keeps the old settings of queue {queue}; "
                 "change them again when it is back"
             ) from result
         if isinstance(result, BaseException):
             raise result
 
 
-async def take_tokens(members: Sequence[Member], queue: str, rate: float, wanted: int) -> Tokens:
+async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float, wanted: int) -> Tokens:
     """Take tokens from the first shard that answers, in an order that is the same on all servers.
 
     Raises:
@@ -67,13 +67,13 @@ async def take_tokens(members: Sequence[Member], queue: str, rate: float, wanted
         found.append(tokens)
         return True
 
-    in_order = sorted(members, key=lambda member: rank(member.name, queue))
-    await ask_in_turn(in_order, lambda shard: shard.take_tokens(queue, rate, wanted), is_enough)
+    in_order = sorted(handles, key=lambda handle: rank(handle.name, queue))
+    await ask_in_turn(in_order, lambda shard: shard.acquire_tokens(queue, rate, wanted), is_enough)
     return found[0]
 
 
 @dataclass(slots=True)
-class RoomToRun:
+class RunningLimit:
     """How many jobs of a queue each shard may hand out when the number of those that run is limited.
 
     With a single shard nothing is counted here: it heeds the limit by itself.
@@ -87,27 +87,27 @@ class RoomToRun:
     running: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    async def count(cls, members: Iterable[Member], queue: str, max_running: int) -> RoomToRun:
+    async def count(cls, handles: Iterable[ShardHandle], queue: str, max_running: int) -> RunningLimit:
         """Look what runs on all shards, also those that are ill.
 
         Raises:
             QueueNotFound: none of the shards has the queue.
             ShardConnectionFailed: a shard does not tell.
         """
-        asked = list(members)
+        asked = list(handles)
         results = await asyncio.gather(
-            *(member.ask(lambda shard: shard.count_jobs(queue, JobFilter(IN_PROGRESS))) for member in asked),
+            *(handle.ask(lambda shard: shard.count_jobs(queue, JobFilter(IN_PROGRESS))) for handle in asked),
             return_exceptions=True,
         )
         running: Counter[str] = Counter()
         missing: QueueNotFound | None = None
-        for member, result in zip(asked, results, strict=True):
+        for handle, result in zip(asked, results, strict=True):
             if isinstance(result, QueueNotFound):
                 missing = result
             elif isinstance(result, BaseException):
                 raise result
             else:
-                running[member.name] = result
+                running[handle.name] = result
         if missing is not None and not running:
             raise missing
         return cls(max_running, running)

@@ -6,7 +6,7 @@ from pinlater.errors import ServiceError, ShardConnectionFailed
 from pinlater.server.backends.sharded.shard import ShardUnreachable
 
 
-def partly(error: ServiceError, done: str) -> ServiceError:
+def partial_failure(error: ServiceError, done: str) -> ServiceError:
     """Return the error of a call, given that of a shard, which only knows of itself.
 
     Args:

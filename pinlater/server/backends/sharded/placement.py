@@ -13,14 +13,14 @@ from typing import Generic, NamedTuple, TypeVar
 from pinlater.errors import ServiceError
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all, no_healthy_shards
-from pinlater.server.backends.sharded.partial_failure import partly
+from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard, ShardUnreachable
-from pinlater.server.backends.sharded.shard_handle import Member
-from pinlater.server.backends.sharded.shard_registry import Roster
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
 _J = TypeVar("_J")
 
-StoreCall = Callable[[Member, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
+StoreCall = Callable[[ShardHandle, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
 """Stores jobs on a shard, under a key of theirs; returns their descriptors."""
 
 
@@ -60,7 +60,7 @@ def _part_of(key: bytes, places: Sequence[int]) -> bytes:
     return key[:6] + hashlib.blake2b(key + repr(list(places)).encode(), digest_size=len(key) - 6).digest()
 
 
-async def store(roster: Roster, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
+async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
     Jobs without a unique key go to one shard, whichever answers. One with a key goes to the shard that the key says and
@@ -73,7 +73,7 @@ async def store(roster: Roster, given: NewJobs[_J], call: StoreCall[_J]) -> list
     them and is away by then cannot say so, and they are stored once more: rather twice than never.
 
     Args:
-        roster: the shards.
+        registry: the shards.
         given: what to store.
         call: stores some of them on a shard.
 
@@ -82,16 +82,16 @@ async def store(roster: Roster, given: NewJobs[_J], call: StoreCall[_J]) -> list
         ServiceError: of a shard.
     """
     if not any(given.keys):
-        return await _store_anywhere(roster, given, call)
+        return await _store_anywhere(registry, given, call)
     names = [""] * len(given.jobs)
-    groups = _places(roster, given.keys)
+    groups = _places(registry, given.keys)
     if len(groups) > 1:
-        await _check_that_all_answer([member for member, _ in groups if member is not None])
-    for member, places in groups:
+        await _check_that_all_answer([handle for handle, _ in groups if handle is not None])
+    for handle, places in groups:
         part = given.part(places)
         try:
             stored = await (
-                _store_anywhere(roster, part, call) if member is None else _store_at(roster, member, part, call)
+                _store_anywhere(registry, part, call) if handle is None else _store_at(registry, handle, part, call)
             )
         except ServiceError as error:
             raise _stored_in_part(error, names) from error
@@ -104,24 +104,24 @@ def _stored_in_part(error: ServiceError, names: Sequence[str]) -> ServiceError:
     count = sum(map(bool, names))
     if not count:
         return error
-    return partly(
+    return partial_failure(
         error,
         f"{count} of the {len(names)} jobs are stored, the others are not; make the same call again when its cause is "
         "mended: by their unique keys, none of these is stored twice while it waits or runs",
     )
 
 
-async def _check_that_all_answer(members: Sequence[Member]) -> None:
+async def _check_that_all_answer(handles: Sequence[ShardHandle]) -> None:
     """Return if jobs can be stored on all of these shards: a batch is not to be stored in part.
 
     Raises:
         ShardUnreachable: one does not answer, and nothing was stored.
     """
-    results = await asyncio.gather(*(member.ask(_ping) for member in members), return_exceptions=True)
-    for member, result in zip(members, results, strict=True):
+    results = await asyncio.gather(*(handle.ask(_ping) for handle in handles), return_exceptions=True)
+    for handle, result in zip(handles, results, strict=True):
         if isinstance(result, ServiceError):
             raise ShardUnreachable(
-                f"no job of the batch was stored, as some belong on shard {member.name} by their unique keys: {result}"
+                f"no job of the batch was stored, as some belong on shard {handle.name} by their unique keys: {result}"
             )
         if result is not None:
             raise result
@@ -131,64 +131,64 @@ async def _ping(shard: Shard) -> None:
     await shard.ping()
 
 
-async def _store_at(roster: Roster, member: Member, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
-    return await _stored_before(roster, given) or await call(member, given.jobs, given.once)
+async def _store_at(registry: ShardRegistry, handle: ShardHandle, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
+    return await _stored_before(registry, given) or await call(handle, given.jobs, given.once)
 
 
-async def _store_anywhere(roster: Roster, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
-    known = await _stored_before(roster, given)
+async def _store_anywhere(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
+    known = await _stored_before(registry, given)
     if known is not None:
         return known
     deadline = time.monotonic() + PATIENCE_SECONDS
-    for number, member in enumerate(_in_turn(roster, given.once)):
+    for number, handle in enumerate(_in_turn(registry, given.once)):
         if number and time.monotonic() > deadline:
             break
         try:
-            return await call(member, given.jobs, given.once)
+            return await call(handle, given.jobs, given.once)
         except ShardUnreachable:  # nothing was stored: another shard may have them
             continue
     raise no_healthy_shards()
 
 
-def _in_turn(roster: Roster, once: IdempotencyKey | None) -> list[Member]:
+def _in_turn(registry: ShardRegistry, once: IdempotencyKey | None) -> list[ShardHandle]:
     """Return the shards that may take jobs: at random, or as the key says, so that the same call meets the same one."""
-    members = [member for member in roster.enqueueable() if member.is_well]
-    if len(members) < 2:
-        return members
+    handles = [handle for handle in registry.enqueueable() if handle.is_healthy]
+    if len(handles) < 2:
+        return handles
     if once is None:
-        random.shuffle(members)
-        return members
+        random.shuffle(handles)
+        return handles
     key = once.value.hex()
-    return sorted(members, key=lambda member: rank(member.name, key), reverse=True)
+    return sorted(handles, key=lambda handle: rank(handle.name, key), reverse=True)
 
 
-async def _stored_before(roster: Roster, given: NewJobs[_J]) -> list[str] | None:
+async def _stored_before(registry: ShardRegistry, given: NewJobs[_J]) -> list[str] | None:
     """Return what became of the jobs when the call was sent before, as far as the shards that answer know."""
     queue, once = given.queue, given.once
-    if once is None or not once.is_repeat or len(roster) < 2:  # a single one looks by itself
+    if once is None or not once.is_repeat or len(registry) < 2:  # a single one looks by itself
         return None
-    for member, result in await ask_all(roster.well(), lambda shard: shard.call_result(queue, once.value)):
+    for handle, result in await ask_all(registry.healthy(), lambda shard: shard.call_result(queue, once.value)):
         if result is not None:
-            return result.names(f"{queue}:s{member.name}:p", given.priorities)
+            return result.names(f"{queue}:s{handle.name}:p", given.priorities)
     return None
 
 
-def _places(roster: Roster, keys: Sequence[str | None]) -> list[tuple[Member | None, list[int]]]:
+def _places(registry: ShardRegistry, keys: Sequence[str | None]) -> list[tuple[ShardHandle | None, list[int]]]:
     """Return the places of the jobs that go to each shard; those of jobs without a key come last, with None."""
-    members = roster.enqueueable()
-    if not members:
+    handles = registry.enqueueable()
+    if not handles:
         raise no_healthy_shards()
-    groups: defaultdict[Member | None, list[int]] = defaultdict(list)
+    groups: defaultdict[ShardHandle | None, list[int]] = defaultdict(list)
     for place, key in enumerate(keys):
-        groups[None if key is None else _home_of(key, members)].append(place)
+        groups[None if key is None else _home_of(key, handles)].append(place)
     return sorted(groups.items(), key=lambda group: group[0] is None)
 
 
-def _home_of(key: str, members: Sequence[Member]) -> Member:
+def _home_of(key: str, handles: Sequence[ShardHandle]) -> ShardHandle:
     """Return the shard that a key says: when a shard comes or goes, few keys move."""
-    if len(members) == 1:
-        return members[0]
-    return max(members, key=lambda member: rank(member.name, key))
+    if len(handles) == 1:
+        return handles[0]
+    return max(handles, key=lambda handle: rank(handle.name, key))
 
 
 def rank(shard: str, key: str) -> bytes:

@@ -12,9 +12,9 @@ from weakref import WeakValueDictionary
 from pinlater.errors import QueueNotFound, ServiceError
 from pinlater.server.backends.sharded.fan_out import Call
 from pinlater.server.backends.sharded.placement import rank
-from pinlater.server.backends.sharded.shard_handle import Member
-from pinlater.server.backends.sharded.shard_registry import Roster
-from pinlater.server.retry_until_done import Unfinished
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.sharded.shard_registry import ShardRegistry
+from pinlater.server.retry_until_done import RetryQueue
 
 LOCK_MS = 20_000
 """A lock ends by itself after this, should its server die. Calls to shards end within 10 s: none outlives the lock."""
@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = 1.0
 _PAUSES_SECONDS = (0.002, 0.05)
 
 
-AskOwner = Callable[[Member, str, Call[int | None]], Awaitable[int | None]]
+AskOwner = Callable[[ShardHandle, str, Call[int | None]], Awaitable[int | None]]
 """Asks a shard about a queue."""
 
 
@@ -55,23 +55,23 @@ class QueueLock:
         return time.monotonic() - self._began > LOCK_MS / 1000
 
 
-class QueueLocks:
+class ShardedQueueLocks:
     """Locks queues.
 
     Args:
-        roster: the shards; one of them, the same for all servers, has the lock of a queue.
+        registry: the shards; one of them, the same for all servers, has the lock of a queue.
         ask_owner: asks a shard about a queue, which it is given before, should only others have it.
     """
 
-    def __init__(self, roster: Roster, ask_owner: AskOwner) -> None:
-        self._roster = roster
+    def __init__(self, registry: ShardRegistry, ask_owner: AskOwner) -> None:
+        self._registry = registry
         self._ask_owner = ask_owner
         self._ours: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._unfinished = Unfinished()
+        self._unfinished = RetryQueue()
 
-    def home(self, queue: str) -> Member:
+    def home(self, queue: str) -> ShardHandle:
         """Return the shard that has the queue's lock, whether it answers or not."""
-        return max(self._roster, key=lambda member: rank(member.name, queue))
+        return max(self._registry, key=lambda handle: rank(handle.name, queue))
 
     @asynccontextmanager
     async def of(self, queue: str) -> AsyncIterator[QueueLock]:
@@ -92,7 +92,7 @@ class QueueLocks:
             if queue_lock.token is not None:
                 await self._unlock(home, queue, queue_lock)
 
-    async def _lock(self, home: Member, queue: str, deadline: float) -> QueueLock:
+    async def _lock(self, home: ShardHandle, queue: str, deadline: float) -> QueueLock:
         pause, longest = _PAUSES_SECONDS
         while True:
             began = time.monotonic()
@@ -102,7 +102,7 @@ class QueueLocks:
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest)
 
-    async def _unlock(self, home: Member, queue: str, lock: QueueLock) -> None:
+    async def _unlock(self, home: ShardHandle, queue: str, lock: QueueLock) -> None:
         """Unlock a queue: if the shard is away for a moment, when it is back."""
         try:
             await _unlock(home, queue, lock)
@@ -114,7 +114,7 @@ class QueueLocks:
         await self._unfinished.close()
 
 
-async def _unlock(home: Member, queue: str, lock: QueueLock) -> None:
+async def _unlock(home: ShardHandle, queue: str, lock: QueueLock) -> None:
     token = lock.token
     if token is None or lock.is_over:
         return

@@ -9,37 +9,37 @@ from pinlater.errors import ShardConnectionFailed
 from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 from pinlater.server.backends.sharded.fan_out import PATIENCE_SECONDS, ask_all, no_healthy_shards
 from pinlater.server.backends.sharded.placement import rank
-from pinlater.server.backends.sharded.shard_handle import Member
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
 
 _MOST_TRIES = 4
 
 
-async def keep(members: Sequence[Member], worker_id: str, report: bytes, keep_ms: int) -> None:
+async def keep(handles: Sequence[ShardHandle], worker_id: str, report: bytes, keep_ms: int) -> None:
     """Keep a report on the first shard that answers; one that takes its time is not waited for if there is another.
 
     Raises:
         NoHealthyShards: none does.
         ServiceError: what a shard refused.
     """
-    ranked = sorted(members, key=lambda member: (member.spec.is_dequeue_only, rank(member.name, worker_id)))
+    ranked = sorted(handles, key=lambda handle: (handle.spec.is_dequeue_only, rank(handle.name, worker_id)))
     tries = ranked[:_MOST_TRIES]
-    for member in tries:
+    for handle in tries:
         try:
-            async with asyncio.timeout(None if member is tries[-1] else PATIENCE_SECONDS):
-                return await member.ask(lambda shard: shard.keep_report(worker_id, report, keep_ms))
+            async with asyncio.timeout(None if handle is tries[-1] else PATIENCE_SECONDS):
+                return await handle.ask(lambda shard: shard.store_report(worker_id, report, keep_ms))
         except (ShardConnectionFailed, TimeoutError):  # whether it was kept or not: the latest one counts
             continue
     raise no_healthy_shards()
 
 
-async def forget(members: Sequence[Member], worker_id: str) -> None:
+async def forget(handles: Sequence[ShardHandle], worker_id: str) -> None:
     """Forget a worker on all shards that answer; on others, its report has to expire."""
-    await ask_all(members, lambda shard: shard.keep_report(worker_id, b"", 0))
+    await ask_all(handles, lambda shard: shard.store_report(worker_id, b"", 0))
 
 
-async def read(members: Sequence[Member], max_bytes: int) -> list[KeptReport]:
+async def read(handles: Sequence[ShardHandle], max_bytes: int) -> list[KeptReport]:
     """Return the latest report of each worker, as far as they fit."""
-    answers = await ask_all(members, lambda shard: shard.reports(max_bytes))
+    answers = await ask_all(handles, lambda shard: shard.reports(max_bytes))
     latest: dict[str, KeptReport] = {}
     for kept in sorted((one for _, found in answers for one in found), key=lambda one: -one.reported_at_ms):
         latest.setdefault(kept.worker_id, kept)

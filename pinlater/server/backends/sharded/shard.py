@@ -72,7 +72,7 @@ class CallResult(NamedTuple):
         return names
 
 
-class Front(NamedTuple):
+class DuePriorities(NamedTuple):
     """What a queue has to hand out.
 
     Attributes:
@@ -84,7 +84,7 @@ class Front(NamedTuple):
     next_due_ms: int | None
 
     @classmethod
-    def at(cls, now_ms: int, first_due_ms: Sequence[int | None]) -> Front:
+    def at(cls, now_ms: int, first_due_ms: Sequence[int | None]) -> DuePriorities:
         """Return it, given when the first job of each priority falls due."""
         return cls(
             [priority for priority, due in enumerate(first_due_ms, 1) if due is not None and due <= now_ms],
@@ -155,10 +155,10 @@ class Shard(Protocol):
     ) -> Dequeued:
         """See ``Store``; ``levels``: only jobs of priorities up to this one."""
 
-    async def front(self, queue: str) -> Front:
+    async def due_priorities(self, queue: str) -> DuePriorities:
         """Return what the queue has to hand out at present."""
 
-    async def take_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
+    async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
         """Take up to so many tokens of a queue with a rate; below 0, give them back. To repeat it costs tokens only."""
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
@@ -232,7 +232,7 @@ class Shard(Protocol):
 
     async def forget_results(self, limit: int) -> int: ...
 
-    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None: ...
+    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None: ...
 
     async def reports(self, max_bytes: int) -> list[KeptReport]: ...
 

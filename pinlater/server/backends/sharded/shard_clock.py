@@ -16,7 +16,7 @@ NEAR_MS, FAR_MS = 250, 6000
 the shard's clock more often than the second."""
 
 
-class Visit(NamedTuple):
+class ClockRecord(NamedTuple):
     """What a server leaves at a shard whose clock it has read: the time that it goes by.
 
     Attributes:
@@ -78,7 +78,7 @@ class ShardClock:
         """Milliseconds that it is ahead of the time elapsed here."""
         return self.now_ms() - self._elapsed() * 1000
 
-    def meet(self, own_ms: float, last: Visit | None) -> Visit | None:
+    def meet(self, own_ms: float, last: ClockRecord | None) -> ClockRecord | None:
         """Go by the time that the other servers go by, if this clock is far from it.
 
         It is if the shard's clock was set before this one was read for the first time, or if this machine was paused
@@ -100,7 +100,7 @@ class ShardClock:
         if apart_ms > (NEAR_MS if is_first else FAR_MS):
             self._steady = SteadyClock(self._wall, self._elapsed, theirs_ms)
         elif not is_first:
-            return Visit(self.now_ms() - own_ms, own_ms)
+            return ClockRecord(self.now_ms() - own_ms, own_ms)
         return None
 
     def _learn(self, asked_at: float, shown_ms: float, answered_at: float) -> None:

@@ -34,7 +34,7 @@ class OnCall(Protocol):
         """Take note of how long it took, and whether there was an answer, a refusal included."""
 
 
-class Member:
+class ShardHandle:
     """A shard, and what calls to it tell of it.
 
     Args:
@@ -60,9 +60,9 @@ class Member:
         return self.spec.name
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether it is worth asking."""
-        return self._health.is_well
+        return self._health.is_healthy
 
     @property
     def state(self) -> ShardState:
@@ -74,7 +74,7 @@ class Member:
             self.spec.is_dequeue_only,
             self._error,
             self.shard.connections,
-            ill_in=int(not self.is_well),
+            ill_in=int(not self.is_healthy),
         )
 
     async def ask(self, call: Callable[[Shard], Awaitable[_T]]) -> _T:
@@ -84,7 +84,7 @@ class Member:
             ShardUnreachable: it is ill, and was not asked.
             ServiceError: its own.
         """
-        if not self._health.is_well:
+        if not self._health.is_healthy:
             raise ShardUnreachable(f"shard {self.name} does not answer at present; it is tried again all the time")
         self._calls += 1
         self._is_idle.clear()
@@ -111,7 +111,7 @@ class Member:
 
     def _fail(self, error: ShardConnectionFailed) -> None:
         self._health.note(is_success=False)
-        if not self._health.is_well and self._recovery is None:
+        if not self._health.is_healthy and self._recovery is None:
             log.error("shard %s is left alone until it answers again: %s", self.name, error)
             self._since_ms, self._error = _now_ms(), str(error)[:_LONGEST_ERROR]
             self._recovery = asyncio.create_task(self._recover())

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pinlater.errors import UnknownError
 from pinlater.server.backends.sharded.shard import Shard, ShardSpec
-from pinlater.server.backends.sharded.shard_handle import Member, OnCall
+from pinlater.server.backends.sharded.shard_handle import OnCall, ShardHandle
 
 log = logging.getLogger(__name__)
 
 
-class Roster:
+class ShardRegistry:
     """The shards by name.
 
     Args:
@@ -25,14 +25,14 @@ class Roster:
     def __init__(self, make: Callable[[ShardSpec], Shard], on_call: OnCall) -> None:
         self._make = make
         self._on_call = on_call
-        self._members: dict[str, Member] = {}
+        self._handles: dict[str, ShardHandle] = {}
         self._retiring: set[asyncio.Task[None]] = set()
 
-    def __iter__(self) -> Iterator[Member]:
-        return iter(self._members.values())
+    def __iter__(self) -> Iterator[ShardHandle]:
+        return iter(self._handles.values())
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._handles)
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
         """Put another set of shards into force.
@@ -42,43 +42,43 @@ class Roster:
         """
         present = {}
         for spec in specs:
-            member = self._members.get(spec.name)
-            if member is not None and member.spec.place == spec.place:
-                member.spec = spec
+            handle = self._handles.get(spec.name)
+            if handle is not None and handle.spec.place == spec.place:
+                handle.spec = spec
             else:
-                member = Member(self._make(spec), spec, self._on_call)
-            present[spec.name] = member
-        gone = [member for name, member in self._members.items() if present.get(name) is not member]
-        self._members = present
-        for member in gone:
-            log.info("shard %s has left", member.name)
-            task = asyncio.create_task(member.retire())
+                handle = ShardHandle(self._make(spec), spec, self._on_call)
+            present[spec.name] = handle
+        gone = [handle for name, handle in self._handles.items() if present.get(name) is not handle]
+        self._handles = present
+        for handle in gone:
+            log.info("shard %s has left", handle.name)
+            task = asyncio.create_task(handle.retire())
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
 
-    def named(self, name: str) -> Member:
+    def named(self, name: str) -> ShardHandle:
         """Return a shard.
 
         Raises:
             UnknownError: there is none of that name.
         """
         try:
-            return self._members[name]
+            return self._handles[name]
         except KeyError:
-            known = ", ".join(map(repr, self._members))
+            known = ", ".join(map(repr, self._handles))
             raise UnknownError(f"there is no shard {name!r} here, only {known}") from None
 
-    def well(self) -> list[Member]:
+    def healthy(self) -> list[ShardHandle]:
         """Return the shards that are worth asking, in random order."""
-        found = [member for member in self._members.values() if member.is_well]
+        found = [handle for handle in self._handles.values() if handle.is_healthy]
         if len(found) > 1:
             random.shuffle(found)
         return found
 
-    def enqueueable(self) -> list[Member]:
+    def enqueueable(self) -> list[ShardHandle]:
         """Return the shards that may take new jobs, ill ones too, in no special order."""
-        return [member for member in self._members.values() if not member.spec.is_dequeue_only]
+        return [handle for handle in self._handles.values() if not handle.spec.is_dequeue_only]
 
     async def close(self) -> None:
         """Close all shards, also those that are on their way out."""
-        await asyncio.gather(*(member.close() for member in self._members.values()), *self._retiring)
+        await asyncio.gather(*(handle.close() for handle in self._handles.values()), *self._retiring)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pinlater.server.backends.records import Ack, Settled
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
 _SUCCEED_MANY = QUERIES["succeed_jobs"]
 _SUCCEED_ONE = QUERIES["succeed_job"]
@@ -17,7 +17,7 @@ _FAIL_ONE = QUERIES["fail_job"]
 _LAST_MS = 2**63 - 1
 
 
-class AckRequest(NamedTuple):
+class SqliteAckRequest(NamedTuple):
     """The acks of one call, all for one queue."""
 
     queue_id: int
@@ -25,12 +25,12 @@ class AckRequest(NamedTuple):
     failed: Sequence[Ack]
 
 
-def settle(transaction: Transaction, requests: Sequence[AckRequest]) -> list[Settled]:
+def settle(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
     """Settle each call's jobs; those that are not in progress, or under another claim, stay as they are."""
     return [_settle_one(transaction, request) for request in requests]
 
 
-def _settle_one(transaction: Transaction, request: AckRequest) -> Settled:
+def _settle_one(transaction: SqliteTransaction, request: SqliteAckRequest) -> Settled:
     changed = _succeed(transaction, request.queue_id, request.succeeded)
     ended, retried = _fail(transaction, request.queue_id, request.failed)
     changed += ended + retried
@@ -44,7 +44,7 @@ def _retry_at(now: int, delay_ms: int) -> int:
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
-def _succeed(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> int:
+def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Ack]) -> int:
     """Most acks have no text, and a whole batch the same claim: those go in one statement."""
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     apart: list[tuple[object, ...]] = []
@@ -60,7 +60,7 @@ def _succeed(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> in
     return changed + (transaction.run_many(_SUCCEED_ONE, apart) if apart else 0)
 
 
-def _fail(transaction: Transaction, queue_id: int, acks: Sequence[Ack]) -> tuple[int, int]:
+def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Ack]) -> tuple[int, int]:
     """Return how many jobs have FAILED for good, and how many are tried again."""
     if not acks:
         return 0, 0

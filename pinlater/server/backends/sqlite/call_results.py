@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_results
-from pinlater.server.backends.sqlite.transaction import Transaction
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
 _ROWS_PER_STATEMENT = 100
 
@@ -16,14 +16,14 @@ Place = tuple[int, int]
 """Priority and id of a job."""
 
 
-class NewNumber(NamedTuple):
+class NewResult(NamedTuple):
     """What a call is to be remembered by that was not carried out yet."""
 
     once: IdempotencyKey
     number: int
 
 
-def keep_new(transaction: Transaction, given: Sequence[NewNumber]) -> dict[bytes, int]:
+def keep_new(transaction: SqliteTransaction, given: Sequence[NewResult]) -> dict[bytes, int]:
     """Keep numbers under keys that are new, which nearly all are; of each other key, return the number that counts.
 
     It costs one statement, whatever becomes of it: the look-ups are left to those that are found to be known.
@@ -39,7 +39,7 @@ def keep_new(transaction: Transaction, given: Sequence[NewNumber]) -> dict[bytes
     return numbers
 
 
-def _settled(transaction: Transaction, once: IdempotencyKey, number: int) -> int:
+def _settled(transaction: SqliteTransaction, once: IdempotencyKey, number: int) -> int:
     """Return the number that is kept under a key; one that was kept for long enough gives way."""
     kept = recall(transaction, once)
     if kept is not None:
@@ -48,13 +48,13 @@ def _settled(transaction: Transaction, once: IdempotencyKey, number: int) -> int
     return number
 
 
-def recall(transaction: Transaction, once: IdempotencyKey | None) -> int | None:
+def recall(transaction: SqliteTransaction, once: IdempotencyKey | None) -> int | None:
     """Return the number that a call has answered; None if it was not carried out."""
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
     return rows[0][0] if rows else None
 
 
-def recall_places(transaction: Transaction, once: IdempotencyKey | None, count: int) -> list[Place] | None:
+def recall_places(transaction: SqliteTransaction, once: IdempotencyKey | None, count: int) -> list[Place] | None:
     """Return where a call of so many jobs has put them; None if it was not carried out."""
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
     if not rows or rows[0][1] is None:
@@ -64,7 +64,7 @@ def recall_places(transaction: Transaction, once: IdempotencyKey | None, count: 
 
 
 def keep(
-    transaction: Transaction, once: IdempotencyKey | None, number: int, places: Sequence[Place] | None = None
+    transaction: SqliteTransaction, once: IdempotencyKey | None, number: int, places: Sequence[Place] | None = None
 ) -> None:
     """Keep what a call answers; without a key, nothing."""
     if once is not None:
@@ -72,6 +72,6 @@ def keep(
         transaction.run(QUERIES["keep_result"], (once.value, number, text, transaction.now + once.keep_ms))
 
 
-def forget(transaction: Transaction, requests: Sequence[int]) -> list[int]:
+def forget(transaction: SqliteTransaction, requests: Sequence[int]) -> list[int]:
     """Remove results that were kept long enough, up to the number that each request says; return how many."""
     return [transaction.run(QUERIES["forget_results"], (transaction.now, limit)) for limit in requests]

@@ -10,14 +10,14 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.records import Checkpoint, Settled
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
 _HOLDER = QUERIES["claim_of_job"]
 _CHECKPOINT = QUERIES["checkpoint_job"]
 _RENEW = QUERIES["renew_jobs"]
 
 
-class CheckpointRequest(NamedTuple):
+class SqliteCheckpointRequest(NamedTuple):
     """The checkpoints of one call, all for one queue."""
 
     queue_id: int
@@ -31,17 +31,17 @@ class ReleaseRequest(NamedTuple):
     source: str
 
 
-def checkpoint(transaction: Transaction, requests: Sequence[CheckpointRequest]) -> list[Settled]:
+def checkpoint(transaction: SqliteTransaction, requests: Sequence[SqliteCheckpointRequest]) -> list[Settled]:
     """Apply each call's checkpoints to the jobs that its claims, or its source, hold."""
     return [_checkpoint_call(transaction, request) for request in requests]
 
 
-def release(transaction: Transaction, requests: Sequence[ReleaseRequest]) -> list[int]:
+def release(transaction: SqliteTransaction, requests: Sequence[ReleaseRequest]) -> list[int]:
     """Give back all claims of each source, no attempt spent; return how many."""
     return [_release_one(transaction, request) for request in requests]
 
 
-def _checkpoint_call(transaction: Transaction, request: CheckpointRequest) -> Settled:
+def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> Settled:
     renewals: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     changed = 0
     due: int | None = None
@@ -59,7 +59,7 @@ def _checkpoint_call(transaction: Transaction, request: CheckpointRequest) -> Se
     return Settled(changed, stale, due, _lost(transaction, request) if stale else ())
 
 
-def _lost(transaction: Transaction, request: CheckpointRequest) -> tuple[JobDescriptor, ...]:
+def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:
     """Return which jobs are not held as their checkpoints say, but for those that went back."""
     return tuple(
         item.job
@@ -68,7 +68,7 @@ def _lost(transaction: Transaction, request: CheckpointRequest) -> tuple[JobDesc
     )
 
 
-def _apply(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
+def _apply(transaction: SqliteTransaction, queue_id: int, item: Checkpoint) -> bool:
     if not _is_holder(transaction, queue_id, item):
         return False
     transaction.run(
@@ -87,13 +87,13 @@ def _apply(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
     return True
 
 
-def _is_holder(transaction: Transaction, queue_id: int, item: Checkpoint) -> bool:
+def _is_holder(transaction: SqliteTransaction, queue_id: int, item: Checkpoint) -> bool:
     for (claim,) in transaction.rows(_HOLDER, (queue_id, item.job.local_id, item.job.priority)):
         return bool(claim == item.claim if item.claim is not None else source_of(claim) == item.source)
     return False
 
 
-def _release_one(transaction: Transaction, request: ReleaseRequest) -> int:
+def _release_one(transaction: SqliteTransaction, request: ReleaseRequest) -> int:
     held = transaction.rows(QUERIES["claims_of_queue"], (request.queue_id,))
     ids = [local_id for local_id, claim in held if source_of(claim) == request.source]
     return transaction.run(QUERIES["release_jobs"], (request.queue_id, transaction.now, id_list(ids))) if ids else 0

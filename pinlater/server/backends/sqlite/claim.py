@@ -8,14 +8,14 @@ from typing import NamedTuple
 from pinlater.server.backends.records import ClaimedJob, Dequeued
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
 _CLAIM = QUERIES["claim_jobs"]
 _CLAIMED = QUERIES["claimed_of_queue"]
 _NEXT_DUE = QUERIES["next_due"]
 
 
-class ClaimRequest(NamedTuple):
+class SqliteClaimRequest(NamedTuple):
     """One dequeue. ``prefixes`` are the heads of descriptors, of priority 1 first."""
 
     queue_id: int
@@ -28,12 +28,12 @@ class ClaimRequest(NamedTuple):
     max_running: int | None
 
 
-def claim(transaction: Transaction, requests: Sequence[ClaimRequest]) -> list[Dequeued]:
+def claim(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued]:
     """Claim for each dequeue in turn."""
     return [_claim_one(transaction, request) for request in requests]
 
 
-def _claim_one(transaction: Transaction, request: ClaimRequest) -> Dequeued:
+def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest) -> Dequeued:
     now, (queue_id, prefixes, limit, max_bytes, claim_as, lease_ms, want_next_due, max_running) = (
         transaction.now,
         request,
@@ -55,7 +55,7 @@ def _claim_one(transaction: Transaction, request: ClaimRequest) -> Dequeued:
     return Dequeued(jobs, _next_due(transaction, request) if want_next_due else None, has_more=False)
 
 
-def _next_due(transaction: Transaction, request: ClaimRequest) -> int | None:
+def _next_due(transaction: SqliteTransaction, request: SqliteClaimRequest) -> int | None:
     due = [
         row[0]
         for priority in range(1, len(request.prefixes) + 1)

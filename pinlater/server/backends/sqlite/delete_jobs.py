@@ -10,24 +10,24 @@ from typing import NamedTuple
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.records import IdempotencyKey, Position
-from pinlater.server.backends.search import Search
+from pinlater.server.backends.search import JobSearch
 from pinlater.server.backends.sqlite import maintenance
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.reads import PAGE_BODIES, page
 from pinlater.server.backends.sqlite.writer import Writer
 
 
-class _Walk(NamedTuple):
+class _DeletionCursor(NamedTuple):
     """Where the readers are; ``position`` is None at the start of a priority."""
 
-    search: Search
+    search: JobSearch
     pattern: BodyPattern | None
     priority: int
     at_once: int
     position: Position | None = None
 
 
-async def delete(readers: Readers, writer: Writer, search: Search, limit: int, once: IdempotencyKey | None) -> int:
+async def delete(readers: Readers, writer: Writer, search: JobSearch, limit: int, once: IdempotencyKey | None) -> int:
     """Remove up to ``limit`` jobs that match; return how many."""
     pattern = await asyncio.to_thread(search.pattern)
 
@@ -40,19 +40,19 @@ async def delete(readers: Readers, writer: Writer, search: Search, limit: int, o
 
 
 async def _found(
-    readers: Readers, search: Search, pattern: BodyPattern | None, limit: int
+    readers: Readers, search: JobSearch, pattern: BodyPattern | None, limit: int
 ) -> AsyncIterator[Sequence[int]]:
     """Yield ids of jobs that match, some at a time."""
     at_once = PAGE_BODIES if pattern else min(limit, STEP_JOBS)
     for priority in search.priorities if at_once else ():
-        walk: _Walk | None = _Walk(search, pattern, priority, at_once)
+        walk: _DeletionCursor | None = _DeletionCursor(search, pattern, priority, at_once)
         while walk is not None:
             ids, walk = await readers.run(_look, walk)
             if ids:
                 yield ids
 
 
-def _look(connection: sqlite3.Connection, walk: _Walk) -> tuple[list[int], _Walk | None]:
+def _look(connection: sqlite3.Connection, walk: _DeletionCursor) -> tuple[list[int], _DeletionCursor | None]:
     """Return which of the next jobs match, and where to go on; None: at the end."""
     search, pattern, priority, at_once, position = walk
     rows = page(connection, search, priority, at_once, position)

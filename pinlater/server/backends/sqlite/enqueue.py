@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.records import IdempotencyKey, NewJob
-from pinlater.server.backends.sqlite.call_results import NewNumber, Place, keep, keep_new, recall_places
+from pinlater.server.backends.sqlite.call_results import NewResult, Place, keep, keep_new, recall_places
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
-from pinlater.server.backends.sqlite.transaction import Transaction
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
 ROWS_PER_STATEMENT = 100
 
@@ -22,15 +22,17 @@ class EnqueueRequest(NamedTuple):
     once: IdempotencyKey | None = None
 
 
-def enqueue(transaction: Transaction, requests: Sequence[EnqueueRequest]) -> list[int]:
+def enqueue(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[int]:
     """Store jobs without unique keys; return each request's first id, the others follow it."""
     first_ids = [transaction.take_ids(len(request.jobs)) for request in requests]
-    wanted = [NewNumber(once, at) for (_, _, once), at in zip(requests, first_ids, strict=True) if once is not None]
+    wanted = [NewResult(once, at) for (_, _, once), at in zip(requests, first_ids, strict=True) if once is not None]
     known = keep_new(transaction, wanted) if wanted else {}
     return [_enqueue_one(transaction, request, at, known) for request, at in zip(requests, first_ids, strict=True)]
 
 
-def _enqueue_one(transaction: Transaction, request: EnqueueRequest, first_id: int, known: Mapping[bytes, int]) -> int:
+def _enqueue_one(
+    transaction: SqliteTransaction, request: EnqueueRequest, first_id: int, known: Mapping[bytes, int]
+) -> int:
     queue_id, jobs, once = request
     if known and once is not None and known.get(once.value, first_id) != first_id:
         return known[once.value]
@@ -44,12 +46,12 @@ def _enqueue_one(transaction: Transaction, request: EnqueueRequest, first_id: in
     return first_id
 
 
-def enqueue_unique(transaction: Transaction, requests: Sequence[EnqueueRequest]) -> list[list[Place]]:
+def enqueue_unique(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[list[Place]]:
     """Store jobs of which some have unique keys; return each request's places, also of those that were there."""
     return [_enqueue_unique_one(transaction, request) for request in requests]
 
 
-def _enqueue_unique_one(transaction: Transaction, request: EnqueueRequest) -> list[Place]:
+def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place]:
     queue_id, jobs, once = request
     known = recall_places(transaction, once, len(jobs))
     if known is not None:
@@ -71,13 +73,13 @@ def _enqueue_unique_one(transaction: Transaction, request: EnqueueRequest) -> li
     return places
 
 
-def places_of_keys(transaction: Transaction, queue_id: int, keys: Collection[str]) -> dict[str, Place]:
+def places_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, Place]:
     """Return those of the unique keys that jobs have already, and where these are."""
     rows = transaction.rows(QUERIES["unique_jobs"], (queue_id, json.dumps(list(keys))))
     return {key: (priority, local_id) for key, priority, local_id in rows}
 
 
-def _insert_unique(transaction: Transaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> None:
+def _insert_unique(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> None:
     now = transaction.now
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]

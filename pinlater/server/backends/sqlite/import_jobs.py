@@ -11,7 +11,7 @@ from pinlater.server.backends.records import IdempotencyKey, JobRecord
 from pinlater.server.backends.sqlite.call_results import Place, keep, recall_places
 from pinlater.server.backends.sqlite.enqueue import places_of_keys
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import Transaction
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
 
 class ImportRequest(NamedTuple):
@@ -22,13 +22,13 @@ class ImportRequest(NamedTuple):
     once: IdempotencyKey | None = None
 
 
-def import_jobs(transaction: Transaction, requests: Sequence[ImportRequest]) -> list[list[Place]]:
+def import_jobs(transaction: SqliteTransaction, requests: Sequence[ImportRequest]) -> list[list[Place]]:
     """Carry out each request; return its places, also of jobs that were there by their unique key."""
     return [_import(transaction, *request) for request in requests]
 
 
 def _import(
-    transaction: Transaction, queue_id: int, jobs: Sequence[JobRecord], once: IdempotencyKey | None
+    transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRecord], once: IdempotencyKey | None
 ) -> list[Place]:
     known = recall_places(transaction, once, len(jobs))
     if known is not None:

@@ -12,7 +12,7 @@ from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import keep, recall
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import Transaction, id_list
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
 
 class RetryRequest(NamedTuple):
@@ -82,12 +82,12 @@ class CollectRequest(NamedTuple):
     limit: int
 
 
-def retry(transaction: Transaction, requests: Sequence[RetryRequest]) -> list[tuple[int, bool]]:
+def retry(transaction: SqliteTransaction, requests: Sequence[RetryRequest]) -> list[tuple[int, bool]]:
     """Make a step of each request; return how many jobs it has moved in all, and whether it was the last step."""
     return [_retry_one(transaction, request) for request in requests]
 
 
-def _retry_one(transaction: Transaction, request: RetryRequest) -> tuple[int, bool]:
+def _retry_one(transaction: SqliteTransaction, request: RetryRequest) -> tuple[int, bool]:
     before = recall(transaction, request.once) or request.so_far
     asked = min(max(request.limit - before, 0), STEP_JOBS)
     rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, asked))
@@ -98,18 +98,18 @@ def _retry_one(transaction: Transaction, request: RetryRequest) -> tuple[int, bo
     return moved, len(rows) < asked or moved >= request.limit
 
 
-def _kept(transaction: Transaction, once: IdempotencyKey | None, number: int) -> int:
+def _kept(transaction: SqliteTransaction, once: IdempotencyKey | None, number: int) -> int:
     """Return how many jobs a call has changed in all; it is kept for when it is sent again."""
     keep(transaction, once, number)
     return number
 
 
-def delete(transaction: Transaction, requests: Sequence[DeleteRequest]) -> list[int]:
+def delete(transaction: SqliteTransaction, requests: Sequence[DeleteRequest]) -> list[int]:
     """Carry out each request; return how many jobs it removed."""
     return [_delete_one(transaction, request) for request in requests]
 
 
-def _delete_one(transaction: Transaction, request: DeleteRequest) -> int:
+def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
     before = recall(transaction, request.once) or request.so_far
     ids, after = request.ids, before
     while ids and after < request.limit:  # others may have removed some of them
@@ -118,12 +118,12 @@ def _delete_one(transaction: Transaction, request: DeleteRequest) -> int:
     return _kept(transaction, request.once, after)
 
 
-def retry_these(transaction: Transaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
+def retry_these(transaction: SqliteTransaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
     """Carry out each request; return how many jobs it moved."""
     return [_retry_these(transaction, request) for request in requests]
 
 
-def _retry_these(transaction: Transaction, request: RetryTheseRequest) -> int:
+def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> int:
     known = recall(transaction, request.once)
     if known is not None:
         return known
@@ -134,13 +134,13 @@ def _retry_these(transaction: Transaction, request: RetryTheseRequest) -> int:
     return _kept(transaction, request.once, transaction.run_many(QUERIES["retry_this_job"], rows))
 
 
-def run_now(transaction: Transaction, requests: Sequence[RunNowRequest]) -> list[int]:
+def run_now(transaction: SqliteTransaction, requests: Sequence[RunNowRequest]) -> list[int]:
     """Carry out each request; return how many jobs it made due."""
     return [_run_now(transaction, *request) for request in requests]
 
 
 def _run_now(
-    transaction: Transaction, queue_id: int, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
+    transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
 ) -> int:
     known = recall(transaction, once)
     if known is not None:
@@ -149,13 +149,17 @@ def _run_now(
     return _kept(transaction, once, transaction.run_many(QUERIES["run_this_job_now"], rows))
 
 
-def delete_these(transaction: Transaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
+def delete_these(transaction: SqliteTransaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
     """Carry out each request; return how many jobs it removed."""
     return [_delete_these(transaction, *request) for request in requests]
 
 
 def _delete_these(
-    transaction: Transaction, queue_id: int, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
+    transaction: SqliteTransaction,
+    queue_id: int,
+    jobs: Sequence[JobDescriptor],
+    state: int,
+    once: IdempotencyKey | None,
 ) -> int:
     known = recall(transaction, once)
     if known is not None:
@@ -164,12 +168,12 @@ def _delete_these(
     return _kept(transaction, once, transaction.run_many(QUERIES["delete_this_job"], rows))
 
 
-def reap(transaction: Transaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
+def reap(transaction: SqliteTransaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
     """End expired claims; return (queue id, back to PENDING, FAILED) of each queue that had any."""
     return [_reap_one(transaction, request) for request in requests]
 
 
-def _reap_one(transaction: Transaction, request: ReapRequest) -> list[tuple[int, int, int]]:
+def _reap_one(transaction: SqliteTransaction, request: ReapRequest) -> list[tuple[int, int, int]]:
     before = min(request.asked_ms, transaction.now)
     rows = transaction.rows(QUERIES["expired_claims"], (before, request.server_age_ms, request.quiet_ms, request.limit))
     if not rows:
@@ -180,7 +184,7 @@ def _reap_one(transaction: Transaction, request: ReapRequest) -> list[tuple[int,
     return [(queue_id, retried[queue_id], failed[queue_id]) for queue_id in retried.keys() | failed.keys()]
 
 
-def collect(transaction: Transaction, requests: Sequence[CollectRequest]) -> list[list[tuple[int, int, int]]]:
+def collect(transaction: SqliteTransaction, requests: Sequence[CollectRequest]) -> list[list[tuple[int, int, int]]]:
     """Remove what has been finished for long enough, and some jobs of deleted queues.
 
     Return (queue id, SUCCEEDED, FAILED) of each queue that had any.
@@ -188,7 +192,7 @@ def collect(transaction: Transaction, requests: Sequence[CollectRequest]) -> lis
     return [_collect_one(transaction, request) for request in requests]
 
 
-def _collect_one(transaction: Transaction, request: CollectRequest) -> list[tuple[int, int, int]]:
+def _collect_one(transaction: SqliteTransaction, request: CollectRequest) -> list[tuple[int, int, int]]:
     sql, now = QUERIES["collect_finished"], transaction.now
     succeeded, failed = (
         Counter(row[0] for row in transaction.rows(sql, (state, now - ttl_ms, request.limit)))
@@ -199,7 +203,7 @@ def _collect_one(transaction: Transaction, request: CollectRequest) -> list[tupl
     return [(queue_id, succeeded[queue_id], failed[queue_id]) for queue_id in succeeded.keys() | failed.keys()]
 
 
-def _sweep(transaction: Transaction, queue_id: int, limit: int) -> None:
+def _sweep(transaction: SqliteTransaction, queue_id: int, limit: int) -> None:
     rows = transaction.rows(QUERIES["oldest_of_queue"], (queue_id, limit))
     if rows:
         transaction.run(QUERIES["delete_by_id"], (id_list(row[0] for row in rows),))

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from pinlater.server.backends.records import QueueChange, QueueSettings
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import Transaction
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
 
-def create(transaction: Transaction, requests: Sequence[str]) -> list[int]:
+def create(transaction: SqliteTransaction, requests: Sequence[str]) -> list[int]:
     """Make the queues that are not there; return the ids of all."""
     return [_create_one(transaction, name) for name in requests]
 
 
-def _create_one(transaction: Transaction, name: str) -> int:
+def _create_one(transaction: SqliteTransaction, name: str) -> int:
     transaction.run(QUERIES["create_queue"], (name, transaction.now))
     return int(transaction.rows(QUERIES["queue_id"], (name,))[0][0])
 
@@ -28,7 +28,7 @@ class ChangeRequest(NamedTuple):
     change: QueueChange
 
 
-def change(transaction: Transaction, requests: Sequence[ChangeRequest]) -> list[None]:
+def change(transaction: SqliteTransaction, requests: Sequence[ChangeRequest]) -> list[None]:
     """Carry out each request."""
     for queue_id, wanted in requests:
         for row in transaction.rows(QUERIES["settings_of_queue"], (queue_id,)):
@@ -42,7 +42,7 @@ def settings(connection: sqlite3.Connection) -> dict[str, QueueSettings]:
     return {name: QueueSettings(bool(is_paused), rate, most) for name, is_paused, rate, most in rows}
 
 
-def drop(transaction: Transaction, requests: Sequence[str]) -> list[None]:
+def drop(transaction: SqliteTransaction, requests: Sequence[str]) -> list[None]:
     """Make the queues nameless: nothing finds them any more, and the monitor removes their jobs bit by bit."""
     for name in requests:
         transaction.run(QUERIES["delete_queue"], (name,))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import RETRIES_LOOKED_AT, ClaimedJob, JobRecord, Page, Position
-from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
 
@@ -61,7 +61,7 @@ def _record(queue: Queue, row: Any) -> JobRecord:
     return JobRecord(f"{queue.name}:s1:p{priority}:{local_id}", state, *rest)
 
 
-def count(connection: sqlite3.Connection, search: Search, cap: int) -> int:
+def count(connection: sqlite3.Connection, search: JobSearch, cap: int) -> int:
     """Return how many jobs match, at most ``cap`` per priority."""
     if search.which.body_regex:
         return sum(1 for _ in _matching(connection, search, cap))
@@ -75,7 +75,7 @@ def count(connection: sqlite3.Connection, search: Search, cap: int) -> int:
     )
 
 
-def oldest_due(connection: sqlite3.Connection, search: Search) -> int | None:
+def oldest_due(connection: sqlite3.Connection, search: JobSearch) -> int | None:
     """Return since when the job is due that has been so for longest; None if none is."""
     rows = [
         connection.execute(QUERIES["next_due"], (search.queue.id, _BEGIN, priority)).fetchone()
@@ -96,7 +96,7 @@ def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[s
     return found
 
 
-def scan(connection: sqlite3.Connection, search: Search, limit: int, position: Position | None) -> Page:
+def scan(connection: sqlite3.Connection, search: JobSearch, limit: int, position: Position | None) -> Page:
     """Return the next jobs that match, latest run_after first, without their bodies."""
     found = list(_matching(connection, search, limit + 1, position))
     found.sort(key=_rank, reverse=True)
@@ -109,7 +109,7 @@ def _rank(entry: tuple[int, JobRecord]) -> Position:
 
 
 def _matching(
-    connection: sqlite3.Connection, search: Search, wanted: int, position: Position | None = None
+    connection: sqlite3.Connection, search: JobSearch, wanted: int, position: Position | None = None
 ) -> Iterator[tuple[int, JobRecord]]:
     """Yield (id, record) of up to ``wanted`` jobs of each priority, latest run_after first."""
     pattern = search.pattern()
@@ -124,7 +124,7 @@ def _matching(
 
 
 def _walk(
-    connection: sqlite3.Connection, search: Search, priority: int, rows_at_once: int, position: Position | None
+    connection: sqlite3.Connection, search: JobSearch, priority: int, rows_at_once: int, position: Position | None
 ) -> Iterator[Any]:
     """Yield rows page by page, so that no read transaction stays open for long."""
     while True:
@@ -136,7 +136,7 @@ def _walk(
 
 
 def page(
-    connection: sqlite3.Connection, search: Search, priority: int, at_once: int, position: Position | None
+    connection: sqlite3.Connection, search: JobSearch, priority: int, at_once: int, position: Position | None
 ) -> list[Any]:
     """Return the next rows of a priority, latest run_after first."""
     kind, more = _rows_of(search.which.state)

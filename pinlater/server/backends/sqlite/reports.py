@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from pinlater.server.backends.records import MAX_REPORTS, KeptReport
 from pinlater.server.backends.sqlite.queries import QUERIES
-from pinlater.server.backends.sqlite.transaction import Transaction
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
 _FORGOTTEN_AT_ONCE = 100
 
 
-class KeepRequest(NamedTuple):
+class StoreReportRequest(NamedTuple):
     """A worker's report; ``keep_ms`` 0 forgets the worker."""
 
     worker_id: str
@@ -21,7 +21,7 @@ class KeepRequest(NamedTuple):
     keep_ms: int
 
 
-def keep(transaction: Transaction, requests: Sequence[KeepRequest]) -> list[None]:
+def keep(transaction: SqliteTransaction, requests: Sequence[StoreReportRequest]) -> list[None]:
     """Carry out each request, and forget some of the workers that have gone without a word."""
     now = transaction.now
     for worker_id, report, keep_ms in requests:

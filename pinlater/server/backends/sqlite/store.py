@@ -34,11 +34,11 @@ from pinlater.server.backends.records import (
     Settled,
     StoreSize,
 )
-from pinlater.server.backends.search import Queue, Search
+from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite import call_results, delete_jobs, maintenance, queues, reads, reports
-from pinlater.server.backends.sqlite.ack import AckRequest, settle
-from pinlater.server.backends.sqlite.checkpoint import CheckpointRequest, ReleaseRequest, checkpoint, release
-from pinlater.server.backends.sqlite.claim import ClaimRequest, claim
+from pinlater.server.backends.sqlite.ack import SqliteAckRequest, settle
+from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
+from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim
 from pinlater.server.backends.sqlite.database import SqliteDatabase
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
 from pinlater.server.backends.sqlite.file_watch import FileWatch
@@ -49,7 +49,7 @@ from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.write_watch import WriteWatch
 from pinlater.server.backends.sqlite.writer import Writer
-from pinlater.server.backends.store import Capabilities, LookPauses
+from pinlater.server.backends.store import Capabilities, PollIntervals
 from pinlater.server.metrics.shard_state import ShardState
 
 _unique_key_of = attrgetter("unique_key")  # in C: every job passes here
@@ -108,7 +108,7 @@ class SqliteStore:
     capabilities = Capabilities(
         name="sqlite",
         is_serial=True,
-        look_pauses=LookPauses(5.0, 60.0),  # nobody else stores jobs: in case that one was overlooked
+        poll_intervals=PollIntervals(5.0, 60.0),  # nobody else stores jobs: in case that one was overlooked
     )
 
     def __init__(
@@ -139,7 +139,7 @@ class SqliteStore:
         self._renewals_failed_at = -math.inf
 
     shards = 1
-    ill_shards = 0
+    unhealthy_shards = 0
     """Of other stores, how many shards do not answer."""
 
     def shard_states(self) -> list[ShardState]:
@@ -159,7 +159,7 @@ class SqliteStore:
 
     async def _write_nothing(self) -> None:
         """Keep a report that has expired already, and is forgotten in the same transaction."""
-        await self._writer.submit(reports.keep, reports.KeepRequest("nobody", b"", -1))
+        await self._writer.submit(reports.keep, reports.StoreReportRequest("nobody", b"", -1))
 
     async def ping_shards(self) -> dict[str, str]:
         """Return nothing: the file is open, so the only shard answers."""
@@ -246,7 +246,7 @@ class SqliteStore:
         max_running: int | None = None,
     ) -> Dequeued:
         at = self._named(queue)
-        request = ClaimRequest(
+        request = SqliteClaimRequest(
             at.id, at.prefixes, limit, max_bytes, claim_as.descriptor, claim_as.lease_ms, want_next_due, max_running
         )
         dequeued: Dequeued = await self._writer.submit(claim, request)
@@ -260,7 +260,7 @@ class SqliteStore:
         strangers = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
         if strangers:  # an error, but not one that the other acks have to suffer for
             succeeded, failed = ours(succeeded), ours(failed)
-        settled: Settled = await self._writer.submit(settle, AckRequest(at.id, succeeded, failed))
+        settled: Settled = await self._writer.submit(settle, SqliteAckRequest(at.id, succeeded, failed))
         if strangers:
             check_shard(strangers[0])
         return settled
@@ -270,7 +270,7 @@ class SqliteStore:
         for item in checkpoints:
             check_shard(item.job)
         try:
-            settled: Settled = await self._writer.submit(checkpoint, CheckpointRequest(at.id, checkpoints))
+            settled: Settled = await self._writer.submit(checkpoint, SqliteCheckpointRequest(at.id, checkpoints))
         except UnknownError:
             self._renewals_failed_at = time.monotonic()
             raise
@@ -302,8 +302,8 @@ class SqliteStore:
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._readers.run(reads.scan, self._search(queue, which), limit, position)
 
-    def _search(self, queue: str, which: JobFilter) -> Search:
-        return Search(self._named(queue), which, self._now_ms(), self._regex_seconds)
+    def _search(self, queue: str, which: JobFilter) -> JobSearch:
+        return JobSearch(self._named(queue), which, self._now_ms(), self._regex_seconds)
 
     # By hand and by the monitor
 
@@ -379,8 +379,8 @@ class SqliteStore:
         forgotten: int = await self._writer.submit(call_results.forget, limit)
         return forgotten
 
-    async def keep_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        await self._writer.submit(reports.keep, reports.KeepRequest(worker_id, report, keep_ms))
+    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        await self._writer.submit(reports.keep, reports.StoreReportRequest(worker_id, report, keep_ms))
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await self._readers.run(reports.read, self._now_ms(), max_bytes)

@@ -39,7 +39,7 @@ class IdBlock:
         self._end = 0
 
 
-class Transaction:
+class SqliteTransaction:
     """One write transaction.
 
     Attributes:

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.records import CommitStats, Dequeued
-from pinlater.server.backends.sqlite.transaction import IdBlock, Transaction
-from pinlater.server.log_rate_limit import Seldom
+from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
+from pinlater.server.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
-log.addFilter(Seldom())
+log.addFilter(LogRateLimit())
 
-Verb = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
+Verb = Callable[[SqliteTransaction, Sequence[Any]], Sequence[Any]]
 """Carries out all requests of one kind in a transaction; returns a result for each."""
 
 MAX_REQUESTS = 2000
@@ -129,7 +129,7 @@ class Writer:
         outcome: list[tuple[_Item, Any]] = []
         try:
             connection.execute("BEGIN IMMEDIATE")
-            outcome = self._run(batch, Transaction(connection, self._now_ms(), self._ids))
+            outcome = self._run(batch, SqliteTransaction(connection, self._now_ms(), self._ids))
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - handed to whoever asked
             self._roll_back()
@@ -142,7 +142,7 @@ class Writer:
         commits.append(CommitStats(len(batch), time.perf_counter() - started))
         return outcome
 
-    def _run(self, batch: list[_Item], transaction: Transaction) -> list[tuple[_Item, Any]]:
+    def _run(self, batch: list[_Item], transaction: SqliteTransaction) -> list[tuple[_Item, Any]]:
         results: list[Any] = []
         start = 0
         while start < len(batch):

@@ -15,7 +15,7 @@ from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Ack, Claim, CommitStats, JobFilter, NewJob
 from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.broker import Broker, Caller, dequeue
-from pinlater.server.broker.dequeue import DequeueOrder
+from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.failing_commits import FailingCommits
 
@@ -33,9 +33,9 @@ class Bench:
     def now_ms() -> int:
         return int(time.time() * 1000)
 
-    def order(self, *queues: str, limit: int = 1, wait: float = 10.0, name: str = "a") -> DequeueOrder:
+    def order(self, *queues: str, limit: int = 1, wait: float = 10.0, name: str = "a") -> DequeueRequest:
         numbers = itertools.count(1)
-        return DequeueOrder(
+        return DequeueRequest(
             queues or ("q",), limit, 1_000_000, lambda: Claim(f"h:1:1:{name}:{next(numbers)}", 30_000), wait
         )
 

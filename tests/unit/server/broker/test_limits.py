@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from pinlater.server.backends.records import Claim, ClaimedJob, Dequeued
-from pinlater.server.backends.store import LOOK_OFTEN, Capabilities
+from pinlater.server.backends.store import FREQUENT_POLLS, Capabilities
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.dequeue import DequeueOrder
+from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
 
 JOB = ClaimedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
@@ -16,7 +16,7 @@ JOB = ClaimedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
 class Store:
     """Always has a job."""
 
-    capabilities = Capabilities("fake", is_serial=True, look_pauses=LOOK_OFTEN)
+    capabilities = Capabilities("fake", is_serial=True, poll_intervals=FREQUENT_POLLS)
 
     async def dequeue_jobs(self, queue, limit, claim, *, max_bytes, want_next_due=False, max_running=None):
         return Dequeued([JOB], None, has_more=True)
@@ -40,7 +40,7 @@ def test_the_limit_lets_go_between_any_two_looks_at_it(looks):
         limits = RateLimits(CreepingClock(0.05 / looks))
         limits.update({"q": 20})
         broker = Broker(Store(), limits, lambda: 0)
-        order = DequeueOrder(("q",), 1, 1_000_000, lambda: Claim("c", 1000), wait_seconds=30.0)
+        order = DequeueRequest(("q",), 1, 1_000_000, lambda: Claim("c", 1000), wait_seconds=30.0)
         for _ in range(25):  # the first 20 are saved up
             async with asyncio.timeout(10):
                 assert (await broker.dequeue(order, Caller())).jobs == {"q": [JOB]}

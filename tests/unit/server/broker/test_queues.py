@@ -7,13 +7,13 @@ import pytest
 
 from pinlater.errors import NoHealthyShards, QueueNotFound
 from pinlater.server.backends.records import Claim, ClaimedJob, Dequeued
-from pinlater.server.backends.store import Capabilities, LookPauses
+from pinlater.server.backends.store import Capabilities, PollIntervals
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.broker.dequeue import DequeueOrder
+from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
 
 CLAIM = Claim("h:1:1:w:1", 1000)
-OFTEN, NEVER = LookPauses(0.005, 0.005), LookPauses(3600.0, 3600.0)
+OFTEN, NEVER = PollIntervals(0.005, 0.005), PollIntervals(3600.0, 3600.0)
 
 
 class Store:
@@ -27,7 +27,7 @@ class Store:
     """
 
     def __init__(self, *queues, is_serial=False, pauses=OFTEN):
-        self.capabilities = Capabilities("fake", is_serial=is_serial, look_pauses=pauses)
+        self.capabilities = Capabilities("fake", is_serial=is_serial, poll_intervals=pauses)
         self.jobs = {queue: [] for queue in queues}
         self.errors = {}
         self.claims = []
@@ -59,7 +59,7 @@ class Bench:
         self.broker = Broker(store, self.limits, lambda: int(time.time() * 1000))
 
     def dequeue(self, *queues, limit=1, wait=30.0):
-        return self.broker.dequeue(DequeueOrder(queues, limit, 1_000_000, lambda: CLAIM, wait), Caller())
+        return self.broker.dequeue(DequeueRequest(queues, limit, 1_000_000, lambda: CLAIM, wait), Caller())
 
     async def parked(self, *queues, **order):
         """Return a dequeue that waits by now."""
@@ -202,7 +202,7 @@ def test_idle_queues_cost_one_look_for_all_of_them(count):
         bench.broker.end_waits()
         assert [bodies(await task) for task in waiting[1:]] == [[], []]
 
-    run(scenario, Store(*queues, pauses=LookPauses(0.05, 0.05)))
+    run(scenario, Store(*queues, pauses=PollIntervals(0.05, 0.05)))
 
 
 def test_the_more_seldom_jobs_come_the_more_seldom_are_looks():
@@ -214,7 +214,7 @@ def test_the_more_seldom_jobs_come_the_more_seldom_are_looks():
         bench.broker.end_waits()
         await waiting
 
-    run(scenario, Store("q", pauses=LookPauses(0.004, 5.0)))
+    run(scenario, Store("q", pauses=PollIntervals(0.004, 5.0)))
 
 
 def test_nobody_looks_when_nobody_waits():
@@ -222,7 +222,7 @@ def test_nobody_looks_when_nobody_waits():
         waiting = await bench.parked("r", "q")
         bench.stored("q", b"x")
         await waiting
-        looker = bench.broker._handing_out._looker
+        looker = bench.broker._dequeues._poller
         await until(lambda: looker._task is None)
 
     run(scenario, Store("q", "r"))

@@ -24,7 +24,7 @@ class Store:
     def __call__(self):
         return self.seconds
 
-    async def take_tokens(self, queue, rate, wanted):
+    async def acquire_tokens(self, queue, rate, wanted):
         self.questions.append(wanted)
         await self.gate.wait()
         if self.is_away:
@@ -35,7 +35,9 @@ class Store:
 
     def server(self, **rates):
         """Return the limits of one more server."""
-        limits = RateLimits(self, lambda queue, rate, now: LeasedBucket(self.take_tokens, queue, rate, now, clock=self))
+        limits = RateLimits(
+            self, lambda queue, rate, now: LeasedBucket(self.acquire_tokens, queue, rate, now, clock=self)
+        )
         limits.update(rates or {"q": 10})
         return limits
 

@@ -18,7 +18,7 @@ from pinlater.server.backends.records import (
     QueueSettings,
     Settled,
 )
-from pinlater.server.backends.sharded import CallResult, Front, ShardedStore, ShardSpec
+from pinlater.server.backends.sharded import CallResult, DuePriorities, ShardedStore, ShardSpec
 from pinlater.server.backends.token_bucket import Tokens
 
 ADDRESS = ("db1", 3306)
@@ -126,9 +126,9 @@ class MemoryShard:
 
     next_due_ms = None
 
-    async def front(self, queue):
-        kept = await self._called("front", queue)
-        return Front(sorted({_priority(job) for job in kept}), self.next_due_ms)
+    async def due_priorities(self, queue):
+        kept = await self._called("due_priorities", queue)
+        return DuePriorities(sorted({_priority(job) for job in kept}), self.next_due_ms)
 
     async def first_due(self, queues):
         await self._called("first due")
@@ -183,7 +183,7 @@ class MemoryShard:
         await self._called("change", queue)
         self.settings[queue] = self.settings.get(queue, QueueSettings()).changed(change)
 
-    async def take_tokens(self, queue, rate, wanted):
+    async def acquire_tokens(self, queue, rate, wanted):
         await self._called("take_tokens", queue)
         taken = min(wanted, self.tokens)
         self.tokens -= taken
@@ -234,7 +234,7 @@ class MemoryShard:
         await self._called("collect")
         return [Collected(queue, 3, 0) for queue in self._jobs]
 
-    async def keep_report(self, worker_id, report, keep_ms):
+    async def store_report(self, worker_id, report, keep_ms):
         await self._called("keep report")
         self.reports_by_worker.pop(worker_id, None)
         if keep_ms:
@@ -270,8 +270,8 @@ class FleetBench:
         self.update(*(specs or specs_of("1", "2", "3")))
 
     @property
-    def ill_shards(self):
-        return self.fleet.ill_shards
+    def unhealthy_shards(self):
+        return self.fleet.unhealthy_shards
 
     async def _open(self):
         def on_call(name, seconds, *, is_answered):

@@ -22,5 +22,5 @@ def fill(fleet, *per_shard):
 
 def make_ill(fleet, name):
     fleet.shards[name].error = ShardConnectionFailed("gone")
-    while fleet.ill_shards == 0:
+    while fleet.unhealthy_shards == 0:
         fleet.count_jobs(QUEUE, PENDING)

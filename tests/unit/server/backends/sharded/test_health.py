@@ -30,7 +30,7 @@ def test_a_dead_shard_is_left_alone_until_it_answers(fleet):
         fleet.ack_dequeued_jobs(QUEUE, [ack_of(f"{QUEUE}:s2:p1:1")], [])
     assert {shard for shard, verb in fleet.asked if verb != "ping"} == {"1", "3"}
     fleet.shards["2"].error = None
-    fleet.wait_until(lambda: fleet.ill_shards == 0)
+    fleet.wait_until(lambda: fleet.unhealthy_shards == 0)
     assert fleet.count_jobs(QUEUE, PENDING) == 2
 
 
@@ -49,7 +49,7 @@ def test_with_all_shards_dead_calls_fail_at_once_and_work_again_later(fleet):
             call()
     for shard in fleet.shards.values():
         shard.error = None
-    fleet.wait_until(lambda: fleet.ill_shards == 0)
+    fleet.wait_until(lambda: fleet.unhealthy_shards == 0)
     assert fleet.count_jobs(QUEUE, PENDING) == 0
 
 
@@ -83,7 +83,7 @@ def test_each_shard_says_how_it_is_and_since_when(fleet):
     assert states[1].since_ms >= second.since_ms
     assert states[0] == first
     fleet.shards["2"].error = None
-    fleet.wait_until(lambda: fleet.ill_shards == 0)
+    fleet.wait_until(lambda: fleet.unhealthy_shards == 0)
     well = fleet.fleet.shard_states()[1]
     assert (well.ill_in, well.error) == (0, "")
     assert well.since_ms >= states[1].since_ms
@@ -106,7 +106,7 @@ def test_a_shard_that_refuses_is_not_ill(fleet):
     for _ in range(WINDOW * 2):
         with pytest.raises(UnknownError):
             fleet.count_jobs(QUEUE, PENDING)
-    assert fleet.ill_shards == 0
+    assert fleet.unhealthy_shards == 0
 
 
 def test_health_is_a_matter_of_the_latest_outcomes():
@@ -114,16 +114,16 @@ def test_health_is_a_matter_of_the_latest_outcomes():
     for _ in range(MOST_IN_A_ROW - 1):
         health.note(is_success=False)
     health.note(is_success=True)
-    assert health.is_well
+    assert health.is_healthy
     for _ in range(WINDOW):
         health.note(is_success=False)
         health.note(is_success=True)
-    assert health.is_well, "one out of two"
+    assert health.is_healthy, "one out of two"
     health.recover()
     for _ in range(WINDOW):
         for is_success in (False, False, True):
             health.note(is_success=is_success)
-    assert not health.is_well, "two out of three"
+    assert not health.is_healthy, "two out of three"
     health.recover()
     for _ in range(WINDOW // 2):
         health.note(is_success=False)
@@ -131,9 +131,9 @@ def test_health_is_a_matter_of_the_latest_outcomes():
     for _ in range(WINDOW):
         health.note(is_success=True)
     for _ in range(MOST_IN_A_ROW):
-        assert health.is_well
+        assert health.is_healthy
         health.note(is_success=False)
-    assert not health.is_well, "three in a row"
+    assert not health.is_healthy, "three in a row"
 
 
 def test_shards_come_and_go_while_calls_are_under_way(fleet):

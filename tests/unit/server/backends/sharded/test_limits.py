@@ -108,7 +108,7 @@ def test_what_runs_on_a_shard_that_does_not_answer_counts_too(fleet, caplog):
 
 
 def test_a_limited_queue_may_be_missing_on_the_shard_of_its_lock(fleet):
-    home = fleet.fleet._claiming._locks.home(QUEUE)
+    home = fleet.fleet._claimer._locks.home(QUEUE)
     fleet.run(home.shard.delete_queue(QUEUE))
     [other, _] = [one for one in fleet.shards.values() if one is not home.shard]
     fleet.run(other.enqueue_jobs(QUEUE, [new_job()]))
@@ -133,7 +133,7 @@ def test_while_a_dead_server_has_the_lock_dequeues_wait_for_it_together(fleet, m
 
 
 def test_a_queue_is_unlocked_where_nothing_could_be_claimed(fleet):
-    home = fleet.fleet._claiming._locks.home(QUEUE)
+    home = fleet.fleet._claimer._locks.home(QUEUE)
     other = next(one for one in fleet.shards.values() if one is not home.shard)
     other.error = ShardConnectionFailed("gone")
     assert fleet.dequeue_jobs(QUEUE, 1, CLAIM, max_running=1).is_held
@@ -142,7 +142,7 @@ def test_a_queue_is_unlocked_where_nothing_could_be_claimed(fleet):
 
 
 def test_a_queue_is_unlocked_when_the_shard_of_its_lock_is_back(fleet, monkeypatch):
-    home = fleet.fleet._claiming._locks.home(QUEUE).shard
+    home = fleet.fleet._claimer._locks.home(QUEUE).shard
     fleet.run(home.enqueue_jobs(QUEUE, [new_job()]))
     unlock_queue, failures = home.unlock_queue, [ShardConnectionFailed("gone")]
 
@@ -166,9 +166,9 @@ def test_a_queue_is_unlocked_when_the_shard_of_its_lock_is_back(fleet, monkeypat
 def test_the_tokens_of_a_queue_are_on_one_shard(fleet):
     for one in fleet.shards.values():
         one.tokens = 10
-    assert sum(fleet.take_tokens(QUEUE, 5.0, 2).taken for _ in range(20)) == 10
+    assert sum(fleet.acquire_tokens(QUEUE, 5.0, 2).taken for _ in range(20)) == 10
     assert sorted(one.tokens for one in fleet.shards.values()) == [0, 10, 10]
-    assert fleet.take_tokens(QUEUE, 5.0, -3).taken == -3
+    assert fleet.acquire_tokens(QUEUE, 5.0, -3).taken == -3
     assert sorted(one.tokens for one in fleet.shards.values()) == [3, 10, 10]
 
 
@@ -177,22 +177,22 @@ def test_queues_spread_their_tokens_over_the_shards(fleet):
         one.tokens = 30
     for queue in [f"queue{number}" for number in range(30)]:
         fleet.create_queue(queue)
-        fleet.take_tokens(queue, 5.0, 1)
+        fleet.acquire_tokens(queue, 5.0, 1)
     assert all(0 < one.tokens < 30 for one in fleet.shards.values())
 
 
 def test_without_the_shard_that_has_the_tokens_another_one_has_them(fleet):
     for one in fleet.shards.values():
         one.tokens = 10
-    fleet.take_tokens(QUEUE, 5.0, 10)
+    fleet.acquire_tokens(QUEUE, 5.0, 10)
     [home] = [one for one in fleet.shards.values() if not one.tokens]
     for error in (ShardConnectionFailed("gone"), QueueNotFound("new")):
         home.error = error
-        assert fleet.take_tokens(QUEUE, 5.0, 1).taken == 1
+        assert fleet.acquire_tokens(QUEUE, 5.0, 1).taken == 1
     home.error = None
-    assert fleet.take_tokens(QUEUE, 5.0, 1).taken == 0
+    assert fleet.acquire_tokens(QUEUE, 5.0, 1).taken == 0
 
 
 def test_tokens_of_a_queue_that_is_not_there(fleet):
     with pytest.raises(QueueNotFound):
-        fleet.take_tokens("nowhere", 5.0, 1)
+        fleet.acquire_tokens("nowhere", 5.0, 1)

@@ -60,12 +60,12 @@ def test_shards_without_the_priority_are_not_asked_to_claim(fleet):
 
 def test_an_idle_queue_is_looked_at_once_a_shard_and_a_single_shard_needs_no_look(fleet):
     assert fleet.dequeue_jobs(QUEUE, 1, CLAIM).jobs == []
-    assert (sorted(fleet.asked_for("front")), fleet.asked_for("dequeue")) == (["1", "2", "3", "4"], [])
+    assert (sorted(fleet.asked_for("due_priorities")), fleet.asked_for("dequeue")) == (["1", "2", "3", "4"], [])
     fleet.update(*specs_of("1"))
     fleet.asked.clear()
     put(fleet, "1", 2, 1)
     assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [1, 2]
-    assert (fleet.asked_for("front"), fleet.asked_for("dequeue")) == ([], ["1"])
+    assert (fleet.asked_for("due_priorities"), fleet.asked_for("dequeue")) == ([], ["1"])
 
 
 def test_a_crowd_looks_together_and_misses_nothing_that_comes_here(fleet, monkeypatch):
@@ -74,7 +74,7 @@ def test_a_crowd_looks_together_and_misses_nothing_that_comes_here(fleet, monkey
         put(fleet, shard, *[2] * 20)
     for _ in range(20):
         assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [2, 2]
-    assert len(fleet.asked_for("front")) == 4
+    assert len(fleet.asked_for("due_priorities")) == 4
     fleet.enqueue_jobs(QUEUE, [new_job(priority=1)])
     assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [1, 2]
     while fleet.dequeue_jobs(QUEUE, 7, CLAIM).jobs:
@@ -107,7 +107,7 @@ def test_a_shard_that_hangs_is_not_waited_for_as_long_as_it_hangs(fleet, monkeyp
         await fleet.fleet_is_over.wait()
         raise ShardConnectionFailed("gone")
 
-    fleet.shards["2"].front = hang
+    fleet.shards["2"].due_priorities = hang
     fleet.fleet_is_over = fleet.run(_event())
     assert priorities(fleet.dequeue_jobs(QUEUE, 5, CLAIM).jobs) == [2]
     fleet.fleet_is_over.set()

@@ -127,7 +127,7 @@ def test_a_share_of_the_shards_is_asked_each_time_another(fleet, coverage, shard
     for _ in range(40):
         fleet.asked.clear()
         fleet.dequeue_jobs(QUEUE, 5, CLAIM._replace(coverage=coverage))
-        asked = fleet.asked_for("front") or fleet.asked_for("dequeue")
+        asked = fleet.asked_for("due_priorities") or fleet.asked_for("dequeue")
         assert len(asked) == shards
         seen |= set(asked)
     assert seen == {"1", "2", "3"}

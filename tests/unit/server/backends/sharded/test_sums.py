@@ -116,7 +116,7 @@ def test_a_queue_that_no_shard_has_is_missing(fleet):
     for _ in range(WINDOW * 2):
         with pytest.raises(QueueNotFound):
             fleet.dequeue_jobs("missing", 1, CLAIM)
-    assert fleet.ill_shards == 0
+    assert fleet.unhealthy_shards == 0
 
 
 def test_a_queue_is_made_while_a_shard_is_dead_and_not_deleted_by_halves(fleet):
