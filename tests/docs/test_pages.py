@@ -22,12 +22,14 @@ from tests.docs.sandbox import SECONDS, Sandbox
 from tests.docs.snippets import Snippets
 from tests.support import spans
 
-STATES = {"IN_PROGRESS"}
+STATES = {"IN_PROGRESS", "NO_HEALTHY_SHARDS"}
+"""And error codes."""
 VARIABLES = {
     "PINLATER_SERVERS",
     "PINLATER_TLS_CA",
     "PINLATER_TLS_CERT",
     "PINLATER_TLS_KEY",
+    "PINLATER_WORKER",
     "PINLATER_WORKER_ARGS",
     "PINLATER_WORKER_HEALTH",
     "PINLATER_WORKER_MODULES",

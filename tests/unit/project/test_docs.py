@@ -1,5 +1,6 @@
 """What the documents say can be done can be done."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -80,3 +81,66 @@ def test_the_tests_behind_the_promises_exist():
     assert len(links) > 40
     for name, link in links:
         assert re.search(rf"def {name}\(", (promises.parent / link).read_text()), f"{link} has no {name}"
+
+
+HAND_WRITTEN = [
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *(page for page in DOCUMENTS if (ROOT / "docs") in page.parents and page.parent.name != "reference"),
+]
+"""Pages that name parts of the code."""
+
+LOGGERS = {
+    name
+    for path in (ROOT / "pinlater").rglob("*.py")
+    for name in re.findall(r'getLogger\("([\w.]+)"\)', path.read_text())
+}
+
+
+@pytest.mark.parametrize("document", HAND_WRITTEN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_modules_named_in_the_text_exist(document):
+    text = without_blocks(document.read_text())
+    paths = re.findall(r"`((?:pinlater|supervisor|tests|docs|benchmarks|jobs_example|tools)/[\w./-]*)`", text)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    names = re.findall(r"`((?:pinlater|pinlater_supervisor|benchmarks)(?:\.\w+)+)`", text)
+    assert [name for name in names if name not in LOGGERS and not is_there(name)] == []
+
+
+def without_blocks(text):
+    return re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def is_there(name):
+    """Whether a dotted name is a module, or what a module has."""
+    module, rest = name, []
+    while True:
+        try:
+            found = importlib.import_module(module)
+            break
+        except ModuleNotFoundError:
+            module, _, last = module.rpartition(".")
+            rest.insert(0, last)
+            if not module:
+                return False
+    for part in rest:
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
+
+
+def test_a_name_that_is_not_there_would_be_found():
+    assert is_there("pinlater.jobs.job.Job.run")
+    assert not is_there("pinlater.jobs.job.Job.walk")
+    assert not is_there("pinlater.jubs")
+
+
+def test_architecture_is_read_in_a_few_minutes():
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= 1800
+
+
+def test_each_term_is_defined_once():
+    terms = re.findall(r"^\| ([\w -]+) \| [A-Z\d]", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert len(terms) >= 40
+    assert sorted(terms) == sorted(set(terms))
