@@ -1,24 +1,23 @@
-"""OpenTelemetry: spans of enqueues and of runs, in one trace. Needs ``pinlater[otel]``.
+"""OpenTelemetry spans of enqueues and runs, in one trace. Needs ``pinlater[otel]``.
 
-The worker gets the middleware; its SDK is set up by a module of yours, or by ``opentelemetry-instrument``::
+Give the worker the middleware. A module of yours, or ``opentelemetry-instrument``, sets up the SDK::
 
     pinlater-worker my_jobs --middleware pinlater.tracing:traced
 
-The client makes a span of each ``enqueue`` and ``enqueue_many``, and puts its context into the bodies of the jobs, if
-it is told to::
+With ``tracing=True`` the client makes a span of each ``enqueue`` and ``enqueue_many``, and stores its context in the
+bodies of the jobs::
 
     with Client(tracing=True) as client, tracer.start_as_current_span("sign up"):
         client.enqueue(SendWelcomeEmail(user_id=42))
 
-The context stays with the job over its attempts, sleeps and interruptions: each run is a span below the one that
-enqueued it. What a job enqueues with ``context.enqueue``, or with such a client of its own, is below the span of its
-run; a worker without the middleware lets follow-ups carry what their parent has come with. A run that was rescheduled,
-as each run of a periodic job is, begins a trace of its own, with a link to the run before it. The bodies of ``RawJob``
-are left as they are.
+The context stays with the job through its attempts, sleeps and interruptions: each run is a child span of the enqueue.
+A job that the run enqueues, with ``context.enqueue`` or a tracing client, is a child of the run's span. Without the
+middleware in the worker, follow-up jobs inherit the context of their parent job. A rescheduled run, such as each run of
+a periodic job, begins a new trace with a link to the previous run. Bodies of ``RawJob`` are not changed.
 
-Attributes are those of the semantic conventions for messaging, and ``pinlater.job.class``, ``pinlater.job.attempt`` and
-``pinlater.job.attempts_allowed``. A failure, ``Retry`` and ``Discard`` are the status ERROR; that a job goes back to be
-continued is an event.
+Attributes follow the semantic conventions for messaging, with ``pinlater.job.class``, ``pinlater.job.attempt`` and
+``pinlater.job.attempts_allowed`` added. A failure, ``Retry`` or ``Discard`` sets the status ERROR; an interruption or a
+sleep is an event.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ except ImportError as missing:
 from pinlater.errors import JobSleeps, interruption_in
 from pinlater.jobs.context import JobContext
 from pinlater.jobs.job import Job
-from pinlater.model.trace_context import RunTrace, Sending
+from pinlater.model.trace_context import EnqueueTrace, RunTrace
 
 _SYSTEM = {"messaging.system": "pinlater"}
 
 
 @contextmanager
 def traced(job: Job, context: JobContext) -> Iterator[None]:
-    """Surround a run with a span of the kind CONSUMER; a ``pinlater.Middleware``."""
+    """Wrap a run in a span of kind CONSUMER; a ``pinlater.Middleware``."""
     span = _tracer().start_span(
         f"process {context.queue}",
         context=propagate.extract(context.trace_context),
@@ -65,27 +64,26 @@ def traced(job: Job, context: JobContext) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            _note(span, error)
+            _record(span, error)
             raise
 
 
-class SendSpan(Sending):
-    """The span of one enqueue, of the kind PRODUCER; jobs carry its context.
+class SendSpan(EnqueueTrace):
+    """Span of one enqueue, of kind PRODUCER; its context is stored with the jobs.
 
-    It is not made the present span: what happens meanwhile, such as in the generator that yields the jobs, is no part
-    of the sending.
+    It does not become the current span: what happens meanwhile, such as in a generator of jobs, is not part of it.
 
     Args:
-        queue: where the jobs go; None if they need not all go to the same one.
-        below: the context whose span it is below; None: the present one.
+        queue: queue of the jobs; None if they may go to several.
+        parent: context of the parent span; None for the current one.
     """
 
-    def __init__(self, queue: str | None, below: Context | None = None) -> None:
+    def __init__(self, queue: str | None, parent: Context | None = None) -> None:
         known = {} if queue is None else {"messaging.destination.name": queue}
         self._queue = queue
         self._span = _tracer().start_span(
             "send" if queue is None else f"send {queue}",
-            context=below,
+            context=parent,
             kind=trace.SpanKind.PRODUCER,
             attributes={
                 **_SYSTEM,
@@ -97,7 +95,7 @@ class SendSpan(Sending):
 
     @property
     def trace(self) -> Mapping[str, str]:
-        """The context of the span, as it travels."""
+        """Context of the span, as a carrier."""
         return _carrier(self._span)
 
     def __enter__(self) -> Self:
@@ -105,11 +103,11 @@ class SendSpan(Sending):
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None:
-            _note_error(self._span, error)
+            _record_error(self._span, error)
         self._span.end()
 
-    def stored(self, queues: Collection[str], jobs: int, descriptor: str = "") -> None:
-        """Note what was stored, as the conventions want it: of one job its name, of many their number."""
+    def record_stored(self, queues: Collection[str], jobs: int, descriptor: str = "") -> None:
+        """Set the attributes of the stored jobs: the id of a single job, the number of several."""
         if descriptor:
             self._span.set_attribute("messaging.message.id", descriptor)
         else:
@@ -128,11 +126,11 @@ class _RunSpan(RunTrace):
     def context(self) -> Mapping[str, str]:
         return _carrier(self._span)
 
-    def sending(self, queue: str) -> Sending:
-        """Return the span of a follow-up's enqueue, also in a thread of the job's, to which no context has come."""
-        present = trace.get_current_span()
-        is_within = present.get_span_context().trace_id == self._span.get_span_context().trace_id
-        return SendSpan(queue, trace.set_span_in_context(present if is_within else self._span))
+    def trace_enqueue(self, queue: str) -> EnqueueTrace:
+        """Start the span of a follow-up job's enqueue, even in a thread of the job that has no current span."""
+        current = trace.get_current_span()
+        is_within = current.get_span_context().trace_id == self._span.get_span_context().trace_id
+        return SendSpan(queue, trace.set_span_in_context(current if is_within else self._span))
 
 
 def _tracer() -> trace.Tracer:
@@ -140,7 +138,7 @@ def _tracer() -> trace.Tracer:
 
 
 def _carrier(span: trace.Span) -> dict[str, str]:
-    """Return the context of a span, as it travels: ``traceparent``, and what else the propagators write."""
+    """Return the context of a span as a carrier: ``traceparent``, and what other propagators add."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier, trace.set_span_in_context(span))
     return carrier
@@ -151,19 +149,19 @@ def _links_to(carrier: Mapping[str, str]) -> list[trace.Link]:
     return [trace.Link(found)] if found.is_valid else []
 
 
-def _note(span: trace.Span, error: BaseException) -> None:
-    given_back = interruption_in(error)
-    if given_back is None:
-        _note_error(span, error)
-    elif isinstance(given_back, JobSleeps):
-        span.add_event("pinlater.sleeps", {"pinlater.until_ms": given_back.until_ms})
+def _record(span: trace.Span, error: BaseException) -> None:
+    interruption = interruption_in(error)
+    if interruption is None:
+        _record_error(span, error)
+    elif isinstance(interruption, JobSleeps):
+        span.add_event("pinlater.sleeps", {"pinlater.until_ms": interruption.until_ms})
     else:
         span.add_event("pinlater.interrupted")
 
 
-def _note_error(span: trace.Span, error: BaseException) -> None:
+def _record_error(span: trace.Span, error: BaseException) -> None:
     kind = type(error).__qualname__
     span.set_attribute("error.type", kind)
     span.set_status(trace.StatusCode.ERROR, kind)
-    with suppress(Exception):  # what the exception says is the job's own code
+    with suppress(Exception):  # the exception's text comes from the job's own code
         span.record_exception(error)

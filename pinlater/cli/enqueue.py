@@ -98,7 +98,7 @@ def enqueue(
     With --app, each body has to fit its job class, with no field that the class does not have; queue, priority and
     attempts are those of the class, unless given. Without it, any bytes are taken.
     """
-    from pinlater.model.policy import policy_of
+    from pinlater.model.policy import make_policy
 
     if modules and body is None and file is None and json_lines is None:
         queue, body = None, queue
@@ -108,7 +108,7 @@ def enqueue(
         raise click.UsageError("Missing argument 'QUEUE'; with --app, it is that of the job class.")
     if give_up_after is not None and give_up_after <= (options["delay"] or 0):
         raise click.UsageError("--give-up-after has to be more than --delay: it counts from now, too.")
-    make = _maker(modules, queue, policy_of(backoff, job_timeout, stall_after, give_up_after))
+    make = _maker(modules, queue, make_policy(backoff, job_timeout, stall_after, give_up_after))
     if json_lines is not None:
         if unique is not None:
             raise click.UsageError("--unique is the key of one job; it does not go with --json-lines.")

@@ -120,7 +120,7 @@ class AsyncClient(AsyncVerbs):
             )
             call = self._calls.enqueue_structs(target, [options.struct(job)])
             descriptor = (await self._execute(call))[0]
-            sending.stored([target], 1, descriptor)
+            sending.record_stored([target], 1, descriptor)
         return AsyncJobHandle(self, descriptor)
 
     async def enqueue_many(
@@ -165,7 +165,7 @@ class AsyncClient(AsyncVerbs):
                 for batch in batcher.rest():
                     await bulk.send(batch)
                 await bulk.finish()
-            sending.stored(batcher.queues, bulk.stored)
+            sending.record_stored(batcher.queues, bulk.stored)
         return bulk.stored
 
     def handle(self, descriptor: str) -> AsyncJobHandle:

@@ -157,7 +157,7 @@ class Client(Verbs):
             )
             call = self._calls.enqueue_structs(target, [options.struct(job)])
             descriptor = self._execute(call)[0]
-            sending.stored([target], 1, descriptor)
+            sending.record_stored([target], 1, descriptor)
         return JobHandle(self, descriptor)
 
     def enqueue_many(
@@ -226,7 +226,7 @@ class Client(Verbs):
                 for batch in batcher.rest():
                     bulk.send(batch)
                 bulk.finish()
-            sending.stored(batcher.queues, bulk.stored)
+            sending.record_stored(batcher.queues, bulk.stored)
         return bulk.stored
 
     def handle(self, descriptor: str) -> JobHandle:

@@ -12,8 +12,8 @@ from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import QUEUE_NAME, JobOptions
 from pinlater.model.backoff import Backoff
-from pinlater.model.body_metadata import Kept
-from pinlater.model.policy import policy_of
+from pinlater.model.body_metadata import BodyMetadata
+from pinlater.model.policy import make_policy
 from pinlater.protocol.conversion import milliseconds
 from pinlater.protocol.framing import MAX_FRAME_BYTES
 from pinlater.protocol.messages import PinLaterJob
@@ -95,9 +95,9 @@ class EnqueueOptions:
         self._status = status
         self._unique = None if callable(unique) else unique
         self._unique_of = unique if callable(unique) else None
-        policy = policy_of(backoff, timeout, stall_after, give_up_after)
+        policy = make_policy(backoff, timeout, stall_after, give_up_after)
         self._has_policy = policy is not None
-        self._kept = Kept(policy=policy, trace=trace or None) if policy is not None or trace else None
+        self._kept = BodyMetadata(policy=policy, trace=trace or None) if policy is not None or trace else None
         self._plans: dict[type[Job], _Plan] = {}
 
     def queue_of(self, job: Job) -> str:

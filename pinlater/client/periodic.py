@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple
 
 from pinlater.client.fair_scan import Part, fair_scan
-from pinlater.model.body_metadata import PLANTED_KEY, again_in
+from pinlater.model.body_metadata import PERIODIC_KEY_PATTERN, read_recurrence
 from pinlater.model.records import JobInfo
 from pinlater.model.state import JobState
 from pinlater.model.status import FailedAttempt
@@ -17,7 +17,7 @@ MOST_SCANNED = 5000
 """Waiting and running jobs that are looked at for periodic ones."""
 
 _LOOKUP = 100
-_PLANTED = re.compile(PLANTED_KEY)
+_PLANTED = re.compile(PERIODIC_KEY_PATTERN)
 
 
 class PeriodicJob(NamedTuple):
@@ -83,7 +83,7 @@ def _is_planted(info: JobInfo) -> bool:
 
 
 def _periodic(queue: str, info: JobInfo) -> PeriodicJob | None:
-    again = again_in(info.body or b"")
+    again = read_recurrence(info.body or b"")
     if again is None or not again.schedule or info.unique is None:
         return None
     name = info.unique.partition(" ")[0]

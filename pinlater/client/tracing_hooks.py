@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pinlater.model.trace_context import Sending, Untraced
+from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue
 
-Sendings = Callable[[str | None], Sending]
+Sendings = Callable[[str | None], EnqueueTrace]
 """Takes the queue that all jobs go to; None if it is not known before."""
 
-_UNTRACED = Untraced()
+_UNTRACED = UntracedEnqueue()
 
 
 def sendings(*, is_on: bool) -> Sendings:
@@ -25,5 +25,5 @@ def sendings(*, is_on: bool) -> Sendings:
     return SendSpan
 
 
-def _no_span(_queue: str | None) -> Sending:
+def _no_span(_queue: str | None) -> EnqueueTrace:
     return _UNTRACED

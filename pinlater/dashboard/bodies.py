@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinlater.model.body_metadata import Kept, kept_in
+from pinlater.model.body_metadata import BodyMetadata, read_metadata
 
 MOST_CHARACTERS = 64 * 1024
 MOST_HEX_BYTES = 4096
@@ -31,7 +31,7 @@ class BodyView(NamedTuple):
     size: int
     is_cut: bool
     job_class: str = ""
-    kept: Kept | None = None
+    kept: BodyMetadata | None = None
 
 
 def view_of(body: bytes) -> BodyView:
@@ -96,8 +96,8 @@ def _job_class(raw: msgspec.Raw | None) -> str:
         return ""
 
 
-def _kept(body: bytes) -> Kept | None:
+def _kept(body: bytes) -> BodyMetadata | None:
     try:
-        return kept_in(body)
+        return read_metadata(body)
     except _UNREADABLE:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.model.records import JobInfo
 from pinlater.model.state import JobState
-from pinlater.model.status import failed_attempts_in
+from pinlater.model.status import parse_status
 
 MOST_SCANNED = 5000
 """Jobs looked at for one page."""
@@ -103,6 +103,6 @@ def _put(found: dict[tuple[str, str], Group], queue: str, info: JobInfo) -> None
 
 def error_line(status: str) -> str:
     """Return what a status says of the last failure: one line; empty if it says nothing."""
-    remark, attempts = failed_attempts_in(status)
+    remark, attempts = parse_status(status)
     line = attempts[-1].error if attempts else next(iter(remark.strip().splitlines()), "")
     return line.strip()[:_LONGEST_ERROR]

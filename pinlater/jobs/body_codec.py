@@ -21,8 +21,8 @@ from pinlater.jobs.field_types import check_fields
 from pinlater.jobs.finite import NULL, has_hidden_null, refuse_non_finite
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import JobOptions
-from pinlater.model.body_metadata import Kept, with_kept
-from pinlater.model.policy import policy_in
+from pinlater.model.body_metadata import BodyMetadata, with_metadata
+from pinlater.model.policy import read_policy
 
 _encode = msgspec.json.encode
 
@@ -34,7 +34,7 @@ class _Tag(msgspec.Struct):
 _tag_decoder = msgspec.json.Decoder(_Tag)
 
 
-def encode_body(job: Job, kept: Kept | None = None) -> bytes:
+def encode_body(job: Job, kept: BodyMetadata | None = None) -> bytes:
     """Return the body of ``job``, with what is kept of it; a worker with the same class can read it.
 
     Raises:
@@ -56,7 +56,7 @@ def encode_body(job: Job, kept: Kept | None = None) -> bytes:
         if NULL in body and has_hidden_null(job, body):
             refuse_non_finite(job)
         read(body)
-        return body if kept is None else with_kept(body, kept)
+        return body if kept is None else with_metadata(body, kept)
     except msgspec.ValidationError as error:
         raise BodyInvalid(f"the job does not fit its class {job.job_options.name}: {_misfit(error)}") from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -186,7 +186,7 @@ def options_of(job: Job, body: bytes) -> JobOptions:
     """Return the options of a job: those of its class, and above them the policy in its body.
 
     Raises:
-        BodyInvalid: see ``policy_in``.
+        BodyInvalid: see ``read_policy``.
     """
-    policy = None if isinstance(job, RawJob) else policy_in(body)
+    policy = None if isinstance(job, RawJob) else read_policy(body)
     return job.job_options if policy is None else job.job_options.with_policy(policy)

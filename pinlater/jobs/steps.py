@@ -18,7 +18,7 @@ from pinlater.jobs.name_counter import Uses
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.retrying import Retrying
-from pinlater.model.body_metadata import Kept
+from pinlater.model.body_metadata import BodyMetadata
 
 
 class Steps:
@@ -38,7 +38,7 @@ class Steps:
     def __init__(
         self,
         context: InterruptibleContext,
-        kept: Kept,
+        kept: BodyMetadata,
         options: Callable[[], JobOptions],
         save: Callable[[], object],
         save_awaited: Callable[[], Awaitable[object]],

@@ -1,7 +1,7 @@
-"""How long a failed job waits for its next attempt: pure arithmetic.
+"""Backoff: how long a failed job waits for its next attempt.
 
-A policy maps the number of attempts spent (1 after the first failure) to seconds. Jitter spreads
-the retries of jobs that failed together; its source of chance is passed in, so tests can fix it.
+A backoff maps the number of failed attempts to seconds. Jitter spreads the retries of jobs that failed together; the
+random source is an argument, so that tests can fix it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import msgspec
 
 
 class Backoff(Protocol):
-    """Anything that knows the delay after the n-th failed attempt."""
+    """Computes the delay after the n-th failed attempt."""
 
     def delay(self, attempts_spent: int, chance: Callable[[], float] = random.random) -> float:
-        """Return seconds to wait after ``attempts_spent`` (≥ 1) failures; ``chance`` draws from [0, 1)."""
+        """Return the seconds to wait after ``attempts_spent`` (≥ 1) failures; ``chance`` draws from [0, 1)."""
         ...
 
 
 def _check(**values: float) -> None:
     for name, value in values.items():
         if not isinstance(value, int | float) or not value >= 0:
-            raise ValueError(f"backoff: {name}={value!r} must be a number of at least 0")
+            raise ValueError(f"backoff: {name}={value!r} must be a number, 0 or more")
 
 
 def _spread(seconds: float, jitter: float, chance: Callable[[], float]) -> float:
-    """Lengthen ``seconds`` by up to its ``jitter`` share; never shorten, so a promised wait is kept."""
+    """Lengthen ``seconds`` by a random share of up to ``jitter``; never shorten it, so that the minimum wait holds."""
     return seconds * (1.0 + jitter * chance()) if jitter else seconds
 
 
@@ -37,7 +37,7 @@ class Constant(msgspec.Struct, frozen=True, tag_field="kind", tag="constant"):
 
     Attributes:
         seconds: the delay.
-        jitter: up to this share of the delay is added by chance.
+        jitter: adds a random share of the delay, up to this fraction.
     """
 
     seconds: float
@@ -52,7 +52,7 @@ class Constant(msgspec.Struct, frozen=True, tag_field="kind", tag="constant"):
 
 
 class Linear(msgspec.Struct, frozen=True, tag_field="kind", tag="linear"):
-    """``first`` seconds after the first failure, ``step`` more after each further one, at most ``cap``."""
+    """``first`` seconds after the first failure, ``step`` more after each later one, at most ``cap``."""
 
     first: float
     step: float
@@ -68,7 +68,7 @@ class Linear(msgspec.Struct, frozen=True, tag_field="kind", tag="linear"):
 
 
 class Exponential(msgspec.Struct, frozen=True, tag_field="kind", tag="exponential"):
-    """``first`` seconds after the first failure, ``factor`` times as long after each further one, at most ``cap``."""
+    """``first`` seconds after the first failure, ``factor`` times as long after each later one, at most ``cap``."""
 
     first: float = 1.0
     cap: float = 3600.0
@@ -88,4 +88,4 @@ class Exponential(msgspec.Struct, frozen=True, tag_field="kind", tag="exponentia
 
 
 DEFAULT_BACKOFF = Exponential(first=1.0, cap=4 * 3600.0)
-"""Quick at first, then ever slower: 1 s, 2 s, 4 s, … 2 h, 4 h, 4 h."""
+"""1 s, 2 s, 4 s, … 2 h, 4 h, 4 h."""

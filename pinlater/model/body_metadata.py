@@ -1,4 +1,4 @@
-"""What PinLater keeps of a job in its body, beside the job's own fields."""
+"""PinLater's own metadata in a job's body: fields whose names begin with ``$``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pinlater.model.policy import POLICY_FIELD, Policy
 
 _PREFIX = "$"
 
-KEPT_SIGN = ord(_PREFIX)
-"""Nothing is kept in a body without this byte; looking for one byte costs next to nothing."""
+METADATA_BYTE = ord(_PREFIX)
+"""A body without this byte has no metadata; searching for one byte costs next to nothing."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a job has come; see ``JobContext.progress``.
+    """Progress of a job, as it reports it; see ``JobContext.progress``.
 
     Attributes:
-        done: work that is done, in units of the job's own.
-        total: all of the work, in the same units; None if that is not known.
-        note: what the job says about it.
+        done: finished work, in units of the job's choice.
+        total: all of the work, in the same units; None if unknown.
+        note: a message from the job.
     """
 
     done: float
@@ -34,25 +34,25 @@ class Progress(msgspec.Struct, frozen=True):
         for number in (self.done, 0 if self.total is None else self.total):
             if not (math.isfinite(number) and number >= 0):
                 raise ValueError(
-                    f"progress({self.done}, {self.total}) counts work; it has to be finite and not negative"
+                    f"progress({self.done}, {self.total}): amounts of work must be finite and not negative"
                 )
 
     @property
     def fraction(self) -> float | None:
-        """The part that is done, from 0 to 1; None if the total is not known."""
+        """The finished share, from 0 to 1; None if the total is unknown."""
         if self.total is None:
             return None
         return min(self.done / self.total, 1.0) if self.total else 1.0
 
 
-class Again(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of a job that was rescheduled, or planted by a schedule; see ``JobContext.reschedule``.
+class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Position of a rescheduled or periodic job in its series of runs; see ``JobContext.reschedule``.
 
     Attributes:
-        due_ms: epoch milliseconds that its present run was planned for.
-        run: how many runs it has had before.
-        schedule: of a periodic job: text of the schedule that it was planted for.
-        failures: of a periodic job: how many of the last runs have failed, one after the other.
+        due_ms: epoch milliseconds for which the current run is scheduled.
+        run: number of earlier runs.
+        schedule: text of a periodic job's schedule; empty for other jobs.
+        failures: number of a periodic job's runs that have failed in a row.
     """
 
     due_ms: int
@@ -61,28 +61,28 @@ class Again(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: int = 0
 
 
-PLANTED_KEY = r"\S+ (?:every|cron) "
-"""How the unique keys of planted jobs begin, as a pattern: the name of the class, and the schedule."""
+PERIODIC_KEY_PATTERN = r"\S+ (?:every|cron) "
+"""Pattern of the beginning of a periodic job's unique key: class name and schedule."""
 
 
-def planted_key(name: str, schedule: str) -> str:
-    """Return the unique key of the job that is planted for a class, by the schedule's text: there is one at a time."""
+def periodic_key(name: str, schedule: str) -> str:
+    """Return the unique key of a periodic job; it lets one job exist for each class and schedule."""
     return f"{name} {schedule}"
 
 
-class Kept(msgspec.Struct, omit_defaults=True):
-    """Written into the body under names that no field can have.
+class BodyMetadata(msgspec.Struct, omit_defaults=True):
+    """Metadata in a job's body, under names that no field of a job class can have.
 
     Attributes:
-        steps: name of a finished step -> what it returned, as JSON can carry it.
-        progress: how far the job says it has come.
+        steps: name of a finished step -> its result, as JSON values.
+        progress: the latest progress report.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
-        policy: what the enqueue said about attempts, instead of the class.
-        tries: name of a step that failed -> the attempt of the job, and how often the step has failed within it.
+        policy: attempt and time limits of this job, in place of its class's.
+        tries: name of a failed step -> the job's attempt number, and the step's failures within that attempt.
         enqueued: name of a follow-up job -> its descriptor.
-        again: of a job that was rescheduled, or planted by a schedule.
-        trace: trace context of its enqueue; not checked, since no job is to fail for it.
-        previous: trace context of the run before this one; likewise.
+        recurrence: position in a series of runs, if the job was rescheduled or is periodic.
+        trace: trace context of the enqueue; not validated, because no job may fail for it.
+        previous: trace context of the previous run; not validated either.
     """
 
     steps: dict[str, Any] = msgspec.field(name=f"{_PREFIX}steps", default_factory=dict)
@@ -91,119 +91,120 @@ class Kept(msgspec.Struct, omit_defaults=True):
     policy: Policy | None = msgspec.field(name=POLICY_FIELD, default=None)
     tries: dict[str, tuple[int, int]] = msgspec.field(name=f"{_PREFIX}tries", default_factory=dict)
     enqueued: dict[str, str] = msgspec.field(name=f"{_PREFIX}enqueued", default_factory=dict)
-    again: Again | None = msgspec.field(name=f"{_PREFIX}again", default=None)
+    recurrence: Recurrence | None = msgspec.field(name=f"{_PREFIX}again", default=None)
     trace: Any = msgspec.field(name=f"{_PREFIX}trace", default=None)
     previous: Any = msgspec.field(name=f"{_PREFIX}previous", default=None)
 
     @property
     def run(self) -> int:
-        """How many runs the job has had before this one."""
-        return 0 if self.again is None else self.again.run
+        """Number of runs before this one."""
+        return 0 if self.recurrence is None else self.recurrence.run
 
-    def for_next_run(self, due_ms: int, trace: Mapping[str, str] | None = None, *, is_failure: bool = False) -> Kept:
-        """Return what the next run begins with: nothing of this one's but that it was there, and what was enqueued.
+    def for_next_run(
+        self, due_ms: int, trace: Mapping[str, str] | None = None, *, is_failure: bool = False
+    ) -> BodyMetadata:
+        """Return the metadata of the next run: the policy and the recurrence, without this run's steps.
 
         Args:
-            due_ms: epoch milliseconds that it is planned for.
+            due_ms: epoch milliseconds for which the next run is scheduled.
             trace: trace context of this run.
-            is_failure: this run has failed for good.
+            is_failure: whether this run has failed with all its attempts.
         """
-        again = self.again or Again(due_ms)
-        failures = again.failures + 1 if is_failure else 0
-        return Kept(policy=self.policy, again=Again(due_ms, self.run + 1, again.schedule, failures), previous=trace)
+        last = self.recurrence or Recurrence(due_ms)
+        failures = last.failures + 1 if is_failure else 0
+        following = Recurrence(due_ms, self.run + 1, last.schedule, failures)
+        return BodyMetadata(policy=self.policy, recurrence=following, previous=trace)
 
 
-class Unread(msgspec.Struct, frozen=True):
-    """Of a job that a worker could not read and gave back.
+class UnreadableMark(msgspec.Struct, frozen=True):
+    """Mark on a job that a worker released because no job class of its own reads the body.
 
     Attributes:
-        since_ms: epoch milliseconds since which nobody reads it.
-        until_ms: when it is due again; one that has become due at another time has met with something else since.
+        since_ms: epoch milliseconds of the first such release.
+        until_ms: when the job is due again; if it became due at another time, the mark is out of date.
     """
 
     since_ms: int
     until_ms: int
 
 
-_UNREAD_FIELD = f"{_PREFIX}unread"
+_UNREADABLE_FIELD = f"{_PREFIX}unread"
 
 
-class _Unreadable(msgspec.Struct):
-    unread: Unread | None = msgspec.field(name=_UNREAD_FIELD, default=None)
+class _MarkOnly(msgspec.Struct):
+    mark: UnreadableMark | None = msgspec.field(name=_UNREADABLE_FIELD, default=None)
 
 
-_unreadable_decoder = msgspec.json.Decoder(_Unreadable)
-_AGAIN_MARK = b'"$again"'
-_kept_decoder = msgspec.json.Decoder(Kept)
+_mark_decoder = msgspec.json.Decoder(_MarkOnly)
+_RECURRENCE_NAME = b'"$again"'
+_metadata_decoder = msgspec.json.Decoder(BodyMetadata)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def kept_in(body: bytes) -> Kept:
-    """Return what is kept in the body of one of our jobs."""
-    return _kept_decoder.decode(body)
+def read_metadata(body: bytes) -> BodyMetadata:
+    """Decode the metadata of a JSON body."""
+    return _metadata_decoder.decode(body)
 
 
-def progress_in(body: bytes | None) -> Progress | None:
-    """Return how far a job has come, by its body; None if that says nothing, or is no job of ours."""
+def read_progress(body: bytes | None) -> Progress | None:
+    """Return the progress in a body; None if it has none, or is not JSON."""
     try:
-        return None if body is None else kept_in(body).progress
+        return None if body is None else read_metadata(body).progress
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def again_in(body: bytes) -> Again | None:
-    """Return what a job that was rescheduled knows of its runs, by its body; None of any other."""
-    if _AGAIN_MARK not in body:  # costs less than decoding
+def read_recurrence(body: bytes) -> Recurrence | None:
+    """Return the recurrence in a body; None if the job was never rescheduled and is not periodic."""
+    if _RECURRENCE_NAME not in body:  # cheaper than decoding
         return None
     try:
-        return kept_in(body).again
+        return read_metadata(body).recurrence
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def with_kept(body: bytes, kept: Kept) -> bytes:
-    """Add to a body that nothing is kept in yet."""
-    added = msgspec.json.encode(kept)
+def with_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
+    """Add metadata to a body that has none."""
+    added = msgspec.json.encode(metadata)
     return body if added == b"{}" else body[:-1] + b"," + added[1:]
 
 
-def renewed(body: bytes, kept: Kept) -> bytes:
-    """Return a body with the same fields, and with nothing kept but ``kept``."""
+def replace_metadata(body: bytes, metadata: BodyMetadata) -> bytes:
+    """Return a body with the same fields, and with ``metadata`` as its only metadata."""
     fields = {name: value for name, value in _fields_decoder.decode(body).items() if not name.startswith(_PREFIX)}
-    return with_kept(msgspec.json.encode(fields), kept)
+    return with_metadata(msgspec.json.encode(fields), metadata)
 
 
 def with_progress(body: bytes, progress: Progress) -> bytes:
-    """Return a body with nothing changed but the progress."""
+    """Return a body in which only the progress is replaced."""
     return _with(body, f"{_PREFIX}progress", progress)
 
 
 def with_policy(body: bytes, policy: Policy) -> bytes:
-    """Return a body with nothing changed but what is said about attempts.
+    """Return a body in which only the policy is replaced.
 
     Raises:
-        BodyInvalid: it is no JSON object, so it is none of a job class of ours.
+        BodyInvalid: the body is not a JSON object.
     """
     try:
         return _with(body, POLICY_FIELD, policy)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyInvalid(
-            f"only a body that is a JSON object has a place for a backoff or time limit: {error}"
-        ) from error
+        raise BodyInvalid(f"a backoff or time limit needs a body that is a JSON object: {error}") from error
 
 
-def unread_in(body: bytes) -> Unread | None:
-    """Return what is kept of a job that nobody could read; None if nothing is."""
+def read_unreadable_mark(body: bytes) -> UnreadableMark | None:
+    """Return the mark of an unreadable job; None if it has none."""
     try:
-        return _unreadable_decoder.decode(body).unread
+        return _mark_decoder.decode(body).mark
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def with_unread(body: bytes, unread: Unread) -> bytes | None:
-    """Return a body with nothing changed but that; None if it is no JSON object, and has no place for it."""
+def with_unreadable_mark(body: bytes, mark: UnreadableMark) -> bytes | None:
+    """Return a body in which only the mark is replaced; None if the body is not a JSON object."""
     try:
-        return _with(body, _UNREAD_FIELD, unread)
+        return _with(body, _UNREADABLE_FIELD, mark)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -13,12 +13,12 @@ _MAX_ID = 2**63 - 1
 
 
 class JobDescriptor(NamedTuple):
-    """The address of one job; opaque to clients.
+    """Address of one job; opaque to clients.
 
     Attributes:
         queue: queue name.
-        shard: name of the shard that keeps the job, as configured there.
-        priority: priority level, 1 is served first.
+        shard: configured name of the shard that stores the job.
+        priority: priority level; 1 is served first.
         local_id: number of the job within its shard (MySQL: within shard and priority).
     """
 
@@ -32,13 +32,13 @@ class JobDescriptor(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> JobDescriptor:
-        """Read the canonical form.
+        """Parse the canonical form of a descriptor.
 
-        The original also took sloppy variants such as ``q:X1:Z1:+7``; we do not, since nothing
-        produces them and each would be a second name of the same job.
+        The original service also accepted variants such as ``q:X1:Z1:+7``. They are refused here: nothing produces
+        them, and each would be a second name of the same job.
 
         Raises:
-            UnknownError: ``text`` is no descriptor (the original answers UNKNOWN, too).
+            UnknownError: ``text`` is not a descriptor (the original also answers UNKNOWN).
         """
         head, _, number = text.rpartition(":")
         if not (number.isascii() and number.isdigit() and len(number) < 20):
@@ -47,7 +47,7 @@ class JobDescriptor(NamedTuple):
         local_id = int(number)
         if local_id > _MAX_ID:
             raise _malformed(text)
-        return tuple.__new__(cls, (queue, shard, priority, local_id))  # NamedTuple's own way costs as much as the rest
+        return tuple.__new__(cls, (queue, shard, priority, local_id))  # its constructor costs as much as the rest
 
 
 @lru_cache(maxsize=4096)  # few heads, millions of ids

@@ -1,4 +1,4 @@
-"""The admin password, kept as ``scrypt$<N>$<r>$<p>$<salt>$<hash>`` (salt and hash in base64)."""
+"""Hashing of the admin password, stored as ``scrypt$<N>$<r>$<p>$<salt>$<hash>`` (salt and hash in base64)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _MAX_MEMORY_BYTES = 1 << 30
 
 
 def hash_password(text: str) -> str:
-    """Return what to keep of a password: takes about half a second and 128 MiB, on purpose."""
+    """Hash a password; deliberately takes about half a second and 128 MiB."""
     salt = secrets.token_bytes(_SALT_BYTES)
     digest = _scrypt(text, salt, _COST, _HASH_BYTES)
     return "$".join(("scrypt", *map(str, _COST), _text(salt), _text(digest)))
 
 
 def verify_password(text: str, stored: str) -> bool:
-    """Return whether ``text`` is the password that ``hash_password`` made ``stored`` of.
+    """Tell whether ``text`` is the password behind a hash made by ``hash_password``.
 
-    Something that is no such hash matches nothing. The comparison takes the same time wherever it fails.
+    A malformed hash matches no password. The comparison takes constant time.
     """
     try:
         scheme, cost, block_size, parallel, salt, digest = stored.split("$")

@@ -1,4 +1,4 @@
-"""What an enqueue says about the attempts of one job, in place of what its class says; it is kept in the body."""
+"""Policy of one job: backoff and time limits that an enqueue sets in place of its class's; stored in the body."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pinlater.errors import BodyInvalid
 from pinlater.model.backoff import Constant, Exponential, Linear
 
 LONGEST_LIMIT_SECONDS = 366 * 86400.0
-"""No time limit of a job is longer: about a year."""
+"""The longest time limit that a job can have: about a year."""
 
 POLICY_FIELD = "$policy"
-_MARK = f'"{POLICY_FIELD}"'.encode()
+_FIELD_NAME = f'"{POLICY_FIELD}"'.encode()
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is said otherwise of one job; None leaves it to the class.
+    """Backoff and time limits of one job; None means that its class's applies.
 
     Attributes:
-        backoff: delay before the next attempt, in place of the class's ``backoff``; its ``backoff_on`` holds.
-        timeout: seconds after which ``JobTimeout`` is raised in the running job. Unless the class kills later, its
-            process is killed 10 s after that.
+        backoff: delay before the next attempt, in place of the class's ``backoff``; its ``backoff_on`` still applies.
+        timeout: seconds after which ``JobTimeout`` is raised in the running job. Its process is killed 10 s later,
+            unless the class sets a later ``kill_after``.
         stall_after: seconds without a sign of progress after which ``JobStalled`` is raised in the running job.
-        give_up_after: seconds from the enqueue after which no attempt begins any more.
+        give_up_after: seconds from the enqueue after which no attempt begins.
 
     Raises:
-        ValueError: a time is out of its range.
+        ValueError: a time is out of range.
     """
 
     backoff: Constant | Linear | Exponential | None = None
@@ -37,7 +37,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
         for name in ("timeout", "stall_after", "give_up_after"):
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
-                raise ValueError(f"{name}={seconds} is in seconds, more than 0 and at most a year")
+                raise ValueError(f"{name}={seconds} must be in seconds, more than 0 and at most a year")
 
 
 class _Body(msgspec.Struct):
@@ -48,34 +48,34 @@ _decoder = msgspec.json.Decoder(_Body)
 _policy_decoder = msgspec.json.Decoder(Policy)
 
 
-def policy_of(
+def make_policy(
     backoff: object, timeout: float | None, stall_after: float | None, give_up_after: float | None
 ) -> Policy | None:
-    """Return the policy of an enqueue; None if it says nothing.
+    """Return the policy of an enqueue; None if all arguments are None.
 
     Raises:
-        ValueError: the policy cannot travel with a job, or a number is out of its range.
+        ValueError: the backoff cannot be stored with a job, or a number is out of range.
     """
     if backoff is timeout is stall_after is give_up_after is None:
         return None
     if backoff is not None and not isinstance(backoff, Constant | Linear | Exponential):
         raise ValueError(
-            f"backoff={backoff!r} cannot travel with a job: use Constant, Linear or Exponential; "
-            "one of your own making has its place in the header of the class"
+            f"backoff={backoff!r} cannot be stored with a job: use Constant, Linear or Exponential; "
+            "a backoff of your own goes into the header of the job class"
         )
     policy = Policy(backoff, timeout, stall_after, give_up_after)
     try:
         _policy_decoder.decode(msgspec.json.encode(policy))
     except msgspec.DecodeError as error:
-        raise ValueError(f"backoff={backoff} cannot travel with a job: its numbers have to be finite") from error
+        raise ValueError(f"backoff={backoff} cannot be stored with a job: its numbers must be finite") from error
     return policy
 
 
-def policy_in(body: bytes) -> Policy | None:
-    """Return the policy that is kept in the body of one of our jobs.
+def read_policy(body: bytes) -> Policy | None:
+    """Return the policy in a JSON body; None if it has none.
 
     Raises:
-        BodyInvalid: there is something else in its place, or the body is no job of ours.
+        BodyInvalid: the policy is malformed, or the body is not a JSON object.
     """
     try:
         return _decoder.decode(body).policy
@@ -84,5 +84,5 @@ def policy_in(body: bytes) -> Policy | None:
 
 
 def may_have_policy(body: bytes) -> bool:
-    """Tell whether a body has to be looked into; most need not."""
-    return ord("$") in body and _MARK in body  # the first is four times as fast, and usually the answer
+    """Tell whether a body has to be decoded to find its policy; most need not."""
+    return ord("$") in body and _FIELD_NAME in body  # the first test is four times as fast, and usually decides

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.errors import BodyInvalid
-from pinlater.model.body_metadata import Progress, progress_in
-from pinlater.model.policy import Policy, policy_in
+from pinlater.model.body_metadata import Progress, read_progress
+from pinlater.model.policy import Policy, read_policy
 from pinlater.model.state import JobState
-from pinlater.model.status import FailedAttempt, failed_attempts_in
+from pinlater.model.status import FailedAttempt, parse_status
 
 
 class NewJob(NamedTuple):
@@ -142,23 +142,23 @@ class JobInfo(NamedTuple):
     @property
     def progress(self) -> Progress | None:
         """How far the job said that it is; None if it said nothing, is done, or the body was not asked for."""
-        return None if self.state is JobState.SUCCEEDED else progress_in(self.body)
+        return None if self.state is JobState.SUCCEEDED else read_progress(self.body)
 
     @property
     def failed_attempts(self) -> list[FailedAttempt]:
         """The attempts that failed, the oldest first, as far as our workers have written them into the status."""
-        return failed_attempts_in(self.status)[1]
+        return parse_status(self.status)[1]
 
     @property
     def remark(self) -> str:
         """What the status says beside that: the text of the enqueue, or all that others have written."""
-        return failed_attempts_in(self.status)[0]
+        return parse_status(self.status)[0]
 
     @property
     def policy(self) -> Policy | None:
         """What its enqueue said about its attempts; None if it said nothing, or the body was not asked for."""
         try:
-            return None if self.body is None else policy_in(self.body)
+            return None if self.body is None else read_policy(self.body)
         except BodyInvalid:
             return None
 

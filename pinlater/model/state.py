@@ -1,4 +1,4 @@
-"""The states of a job."""
+"""States of a job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class JobState(IntEnum):
-    """Where a job stands; the numbers are the wire contract's ``PinLaterJobState``."""
+    """State of a job; the numbers are those of ``PinLaterJobState`` in the wire contract."""
 
     PENDING = 0
     IN_PROGRESS = 1
@@ -15,5 +15,5 @@ class JobState(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job is done with, for better or worse."""
+        """Whether the job has ended: it succeeded, or failed with all its attempts."""
         return self >= JobState.SUCCEEDED

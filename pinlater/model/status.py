@@ -1,4 +1,4 @@
-"""What workers write into a job's custom status, and how it is read: a block of lines for each attempt that failed.
+"""Format of a job's custom status: workers append a block of lines for each failed attempt.
 
 ::
 
@@ -7,9 +7,9 @@
         mailer.send(self.user_id)
     [2026-11-21T12:31:07Z web1 4243] crash 1: the process died while it ran SendMail for 3.10 s: killed by SIGSEGV
 
-The first line says which attempt of how many, when and where it failed, and how long it had run. The second block comes
-from the keeper, which does not know the number of the attempt. Servers append, and cut at 5000 characters: so each
-attempt has a room of its own, which depends on how many there are.
+The first line has the number of the attempt, the time and place of the failure, and the run time. The keeper writes the
+second block; it does not know the number of the attempt. Servers append to a status and truncate it at 5000 characters,
+so each attempt gets a share of the space that depends on the number of attempts.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-STATUS_ROOM = 5000
-"""Characters of a custom status that servers keep; what is appended beyond them is lost."""
+MAX_STATUS_CHARACTERS = 5000
+"""Length at which servers truncate a custom status."""
 
-_PLANNED_ROOM = 4000
-"""For the attempts that a job has; the rest is for the text of its enqueue, for crashes and for retries by hand."""
-_MOST_TOLD = 20
-"""Of more attempts, those in the middle leave nothing: lines would become too short to say anything."""
-_FIRST_TOLD = 5
+_PLANNED_CHARACTERS = 4000
+"""Space for a job's attempts; the rest is for the text of its enqueue, crashes and manual retries."""
+_MAX_RECORDED = 20
+"""Of more attempts, those in the middle are not recorded: their lines would be too short to be useful."""
+_FIRST_RECORDED = 5
 _SHORTEST_LINE = 150
 _LONGEST_LINE = 400
 _TRACEBACK = 500
-"""Characters that a traceback should have, if there is to be one."""
+"""Shortest space for which a traceback is worth writing."""
 _LONGEST_TRACEBACK = 1200
 _LONGEST_HOST = 32
 
@@ -45,17 +45,17 @@ _HEADED_LINE = re.compile(f"^{_HEADER.pattern}", _HEADER.flags)
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One attempt that failed, by the job's custom status.
+    """A failed attempt, parsed from the job's custom status.
 
     Attributes:
-        error: what the job raised, or how its process ended.
-        traceback: the end of it, if it is there.
-        host: where it ran.
-        pid: in which process.
-        at_ms: epoch milliseconds of its end, to the second; None if that is no date.
-        attempt: its number, 1 for the first; None if its process ended with it, as of the next two.
-        attempts_allowed: attempts in all.
-        seconds: how long it ran.
+        error: the exception, or how the process ended.
+        traceback: the end of the traceback, if there was space for it.
+        host: host that ran it.
+        pid: process that ran it.
+        at_ms: epoch milliseconds of the failure, to the second; None if the date is invalid.
+        attempt: number of the attempt, from 1; None if its process died, like the next two.
+        attempts_allowed: total number of attempts.
+        seconds: run time.
     """
 
     error: str
@@ -69,51 +69,51 @@ class FailedAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """Characters that an attempt may leave in the status.
+class StatusSpace:
+    """Characters that one attempt may use in the status.
 
     Attributes:
-        line: of its first line.
-        whole: of all its lines; the same as ``line`` where there is no room for a traceback, 0 for nothing at all.
+        line: limit of its first line.
+        total: limit of all its lines; equals ``line`` if there is no space for a traceback, 0 if none for the attempt.
     """
 
     line: int
-    whole: int
+    total: int
 
 
-def room_of(attempt: int, attempts_allowed: int) -> Room:
-    """Return the room of one attempt, so that all of them find theirs: the first and the last ones with a traceback."""
-    told = max(min(attempts_allowed, _MOST_TOLD), 1)
-    if _FIRST_TOLD < attempt <= attempts_allowed - told + _FIRST_TOLD:
-        return Room(0, 0)
-    line = max(min(_PLANNED_ROOM // (2 * told), _LONGEST_LINE), _SHORTEST_LINE)
-    left = _PLANNED_ROOM - told * line
-    traced = min(told, left // _TRACEBACK)
+def status_space(attempt: int, attempts_allowed: int) -> StatusSpace:
+    """Return the space of one attempt; the first and the last attempts get space for a traceback."""
+    recorded = max(min(attempts_allowed, _MAX_RECORDED), 1)
+    if _FIRST_RECORDED < attempt <= attempts_allowed - recorded + _FIRST_RECORDED:
+        return StatusSpace(0, 0)
+    line = max(min(_PLANNED_CHARACTERS // (2 * recorded), _LONGEST_LINE), _SHORTEST_LINE)
+    left = _PLANNED_CHARACTERS - recorded * line
+    traced = min(recorded, left // _TRACEBACK)
     has_traceback = attempt == 1 or attempt > attempts_allowed - max(traced - 1, 1)
-    return Room(line, line + min(left // traced, _LONGEST_TRACEBACK) if has_traceback else line)
+    return StatusSpace(line, line + min(left // traced, _LONGEST_TRACEBACK) if has_traceback else line)
 
 
-def place(host: str, pid: int, at_seconds: float) -> str:
-    """Return when and where something happened; ``at_seconds`` is epoch time."""
+def format_origin(host: str, pid: int, at_seconds: float) -> str:
+    """Return time, host and process id as text; ``at_seconds`` is epoch time."""
     moment = datetime.fromtimestamp(at_seconds, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%SZ} {host[:_LONGEST_HOST]} {pid}"
 
 
-def block(header: str, error: str, frames: Iterable[str], room: Room, verdict: str = "") -> str:
-    """Return the lines that an attempt leaves in the status.
+def format_failure(header: str, error: str, frames: Iterable[str], space: StatusSpace, verdict: str = "") -> str:
+    """Format the block of a failed attempt.
 
     Args:
         header: the part in brackets.
-        error: what it raised.
-        frames: of the traceback, the innermost last; each may have several lines.
-        room: see ``room_of``.
-        verdict: what follows from the error; never cut.
+        error: the exception.
+        frames: frames of the traceback, the innermost last; each may have several lines.
+        space: see ``status_space``.
+        verdict: the consequence of the error; never truncated.
     """
-    if not room.whole:
+    if not space.total:
         return ""
-    line, most = f"[{header}] {' '.join(error.split())}", room.line - 1 - len(verdict)
+    line, most = f"[{header}] {' '.join(error.split())}", space.line - 1 - len(verdict)
     text = (line if len(line) <= most else f"{line[: most - 1]}…") + f"{verdict}\n"
-    left = room.whole - len(text)
+    left = space.total - len(text)
     kept: list[str] = []
     for frame in reversed(list(frames)):
         if len(frame) + 1 > left:
@@ -123,10 +123,10 @@ def block(header: str, error: str, frames: Iterable[str], room: Room, verdict: s
     return text + "".join(kept)
 
 
-def failed_attempts_in(status: str) -> tuple[str, list[FailedAttempt]]:
-    """Return the text that stands before all attempts, and the attempts, the oldest first.
+def parse_status(status: str) -> tuple[str, list[FailedAttempt]]:
+    """Split a status into the text before the failed attempts, and these attempts, the oldest first.
 
-    Of a status that somebody else writes, all of it is text.
+    A status in any other format is all text.
     """
     headers = list(_HEADED_LINE.finditer(status))
     first = _HEADER.search(status)  # the text of an enqueue need not end its line
@@ -137,7 +137,7 @@ def failed_attempts_in(status: str) -> tuple[str, list[FailedAttempt]]:
     ends = [header.start() for header in headers[1:]] + [len(status)]
     found = [_read(header, status[header.end() : end]) for header, end in zip(headers, ends, strict=True)]
     if all(each.at_ms is not None for each in found):
-        found.sort(key=lambda each: each.at_ms or 0)  # where room is short, crashes are written at the front
+        found.sort(key=lambda each: each.at_ms or 0)  # when space is short, crashes are written at the front
     return status[: headers[0].start()], found
 
 
@@ -158,5 +158,5 @@ def _read(header: re.Match[str], rest: str) -> FailedAttempt:
 def _epoch_ms(moment: str) -> int | None:
     try:
         return int(datetime.fromisoformat(moment).timestamp() * 1000)
-    except ValueError:  # the 31st of February, of somebody else's making
+    except ValueError:  # such as the 31st of February, from another writer
         return None

@@ -1,4 +1,4 @@
-"""What all parts know of tracing, whether or not OpenTelemetry is there; ``pinlater.tracing`` does it."""
+"""Tracing interfaces that need no OpenTelemetry; ``pinlater.tracing`` implements them."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Protocol, Self
 _TRACE_ID_CHARACTERS = 32
 
 
-class Sending(Protocol):
-    """Surrounds one enqueue, of a job or of many."""
+class EnqueueTrace(Protocol):
+    """Context manager around one enqueue of one or many jobs."""
 
     @property
     def trace(self) -> Mapping[str, str] | None:
-        """The trace context that the jobs carry; None: they carry none."""
+        """Trace context to store with the jobs; None for no context."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None: ...
 
-    def stored(self, queues: Collection[str], jobs: int, descriptor: str = "") -> None:
-        """Note what was stored.
+    def record_stored(self, queues: Collection[str], jobs: int, descriptor: str = "") -> None:
+        """Record the stored jobs.
 
         Args:
-            queues: where to.
-            jobs: how many.
-            descriptor: of the one, if it was enqueued by itself.
+            queues: their queues.
+            jobs: their number.
+            descriptor: descriptor of a single job.
         """
 
 
 class RunTrace(Protocol):
-    """The trace of a run of a job."""
+    """Trace of one run of a job."""
 
     @property
     def context(self) -> Mapping[str, str]:
-        """The trace context of the run itself, as it travels."""
+        """Trace context of the run, as a carrier."""
 
-    def sending(self, queue: str) -> Sending:
-        """Return what surrounds the enqueue of a follow-up job."""
+    def trace_enqueue(self, queue: str) -> EnqueueTrace:
+        """Return the context manager for the enqueue of a follow-up job."""
 
 
-class Untraced:
-    """A ``Sending`` that makes no span.
+class UntracedEnqueue:
+    """An ``EnqueueTrace`` without a span.
 
     Args:
-        trace: what the jobs carry all the same.
+        trace: trace context to store with the jobs.
     """
 
     def __init__(self, trace: Mapping[str, str] | None = None) -> None:
@@ -55,16 +55,16 @@ class Untraced:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def stored(self, queues: Collection[str], jobs: int, descriptor: str = "") -> None: ...
+    def record_stored(self, queues: Collection[str], jobs: int, descriptor: str = "") -> None: ...
 
 
-def trace_fields(context: Mapping[str, str]) -> dict[str, str]:
-    """Return what a log line says of a trace context: the id of the trace, if its ``traceparent`` has one."""
+def trace_log_fields(context: Mapping[str, str]) -> dict[str, str]:
+    """Return the log fields of a trace context: the trace id, if its ``traceparent`` has one."""
     parts = context.get("traceparent", "").split("-")
     is_known = len(parts) >= 4 and len(parts[1]) == _TRACE_ID_CHARACTERS
     return {"trace_id": parts[1]} if is_known else {}
 
 
-def texts_of(found: object) -> dict[str, str]:
-    """Return what of a trace context in a body can be one: nobody has checked it."""
+def read_trace_context(found: object) -> dict[str, str]:
+    """Return the usable part of a trace context from a body, which nobody has validated."""
     return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}

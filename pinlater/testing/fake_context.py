@@ -21,7 +21,7 @@ from pinlater.jobs.next_run import NextRun
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps, as_json
 from pinlater.model.backoff import Backoff
-from pinlater.model.body_metadata import Kept, Progress
+from pinlater.model.body_metadata import BodyMetadata, Progress
 
 _T = TypeVar("_T")
 _J = TypeVar("_J", bound=Job)
@@ -99,7 +99,7 @@ class FakeContext(InterruptibleContext):
         self._scheduled_for = scheduled_for
         self._job = job
         self._body: bytes | None = None
-        self._kept = Kept(self.steps, sleeps=self.sleeps, tries=self.tries)
+        self._kept = BodyMetadata(self.steps, sleeps=self.sleeps, tries=self.tries)
         self._steps = Steps(self, self._kept, lambda: self._running_job().job_options, self._save, self._save_awaited)
         self._sleep_uses = Uses()
         self._follow_up_uses = Uses()

@@ -8,7 +8,7 @@ import pytest
 
 from pinlater import Client
 from pinlater.model.records import Ack, NewJob
-from pinlater.model.status import block, place, room_of
+from pinlater.model.status import format_failure, format_origin, status_space
 from tests.support.server import ServerProcess
 
 ARGUMENTS = (
@@ -76,4 +76,6 @@ def fail(client, queue, *errors):
 
 def _status(error):
     frames = ['  File "/srv/jobs.py", line 12, in run\n    mailer.send()']
-    return block(f"attempt 1/1 {place('web1', 42, time.time())} 0.52 s", error, frames, room_of(1, 1))
+    return format_failure(
+        f"attempt 1/1 {format_origin('web1', 42, time.time())} 0.52 s", error, frames, status_space(1, 1)
+    )

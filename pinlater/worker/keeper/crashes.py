@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from pinlater.model.body_metadata import again_in
-from pinlater.model.status import failed_attempts_in
+from pinlater.model.body_metadata import read_recurrence
+from pinlater.model.status import parse_status
 
 MOST_CRASHES = 3
 """A job is given up after so many crashes, whatever attempts remain."""
@@ -19,7 +19,7 @@ _CRASH = re.compile(r"crash (\d{1,9})\b", re.ASCII)
 
 def crashes_in(status: str) -> int:
     """Return how many crashes a custom status tells of."""
-    _, failed = failed_attempts_in(status)
+    _, failed = parse_status(status)
     marks = (_CRASH.match(each.error) for each in failed if each.attempt is None)
     return max((int(mark[1]) for mark in marks if mark), default=0)
 
@@ -33,7 +33,7 @@ def is_poison(crashes: int, body: bytes) -> bool:
         crashes: how many there were.
         body: of the job.
     """
-    return crashes % MOST_CRASHES == 0 and again_in(body) is None
+    return crashes % MOST_CRASHES == 0 and read_recurrence(body) is None
 
 
 def crash_mark(where: str, crashes: int, evidence: str, *, is_final: bool) -> str:

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from pinlater.model.status import STATUS_ROOM, place
+from pinlater.model.status import MAX_STATUS_CHARACTERS, format_origin
 from pinlater.worker.claim_table.counters import RETURNED, Sheet
 from pinlater.worker.claim_table.exit_queue import Notice
 from pinlater.worker.claim_table.snapshot import (
@@ -124,7 +124,7 @@ def _crashed_job(notice: Notice, batch: HeldBatch, job: HeldJob, messenger: Mess
     crashes = crashes_in(before) + 1
     is_given_up = is_poison(crashes, body)
     status = crash_mark(_where(notice), crashes, _evidence(notice, job), is_final=is_given_up)
-    if len(before) + len(status) > STATUS_ROOM:
+    if len(before) + len(status) > MAX_STATUS_CHARACTERS:
         messenger.note((job.descriptor, batch.claim), status)
     log.error("%s: %s", job.descriptor, status.strip())
     is_final = is_given_up or _is_too_late(notice, job)
@@ -148,7 +148,7 @@ def _is_too_late(notice: Notice, job: HeldJob) -> bool:
 
 def _where(notice: Notice) -> str:
     since_seconds = (time.monotonic_ns() - notice.facts.died_ns) / 1e9
-    return place(socket.gethostname(), notice.facts.pid, time.time() - since_seconds)
+    return format_origin(socket.gethostname(), notice.facts.pid, time.time() - since_seconds)
 
 
 def _evidence(notice: Notice, job: HeldJob) -> str:

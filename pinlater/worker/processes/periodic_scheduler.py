@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from pinlater.errors import ConfigError, ServiceError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
-from pinlater.model.body_metadata import Again, Kept, planted_key
+from pinlater.model.body_metadata import BodyMetadata, Recurrence, periodic_key
 from pinlater.protocol.messages import (
     PinLaterDequeueRequest,
     PinLaterEnqueueRequest,
@@ -79,8 +79,8 @@ def _seed(job: Job, now_ms: int) -> PinLaterJob:
     assert options.schedule is not None  # Seeds has no others
     text = options.schedule.text
     due_ms = options.schedule.next_ms(now_ms)
-    body = encode_body(job, Kept(again=Again(due_ms, schedule=text)))
-    key = planted_key(options.name, text)
+    body = encode_body(job, BodyMetadata(recurrence=Recurrence(due_ms, schedule=text)))
+    key = periodic_key(options.name, text)
     return PinLaterJob(body, options.priority, due_ms, options.attempts + SPARE_ATTEMPTS, uniqueKey=key)
 
 

@@ -25,9 +25,18 @@ from pinlater.jobs.next_run import NextRun, Plan
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps
 from pinlater.model.backoff import Backoff
-from pinlater.model.body_metadata import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed, with_progress
+from pinlater.model.body_metadata import (
+    METADATA_BYTE,
+    BodyMetadata,
+    Progress,
+    Recurrence,
+    read_metadata,
+    read_recurrence,
+    replace_metadata,
+    with_progress,
+)
 from pinlater.model.policy import may_have_policy
-from pinlater.model.trace_context import Sending, Untraced, texts_of, trace_fields
+from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
 from pinlater.worker.running.run_limits import Allowance
 from pinlater.worker.session.batch import Batch
 from pinlater.worker.session.pipeline import CALL_SECONDS
@@ -90,7 +99,7 @@ class RunContext(InterruptibleContext):
         self._patience_seconds = patience_seconds
         self._last_body = body = batch.bodies[position]
         self.options = job.job_options
-        if KEPT_SIGN in body:
+        if METADATA_BYTE in body:
             self.may_have_kept = True
             if may_have_policy(body):
                 self.options = options_of(job, body)
@@ -117,18 +126,18 @@ class RunContext(InterruptibleContext):
             "class": self._job.job_options.name,
             "attempt": self.attempt,
             "attempts_allowed": self.attempts_allowed,
-            **trace_fields(self.trace_context),
+            **trace_log_fields(self.trace_context),
         }
 
     @property
     def trace_context(self) -> Mapping[str, str]:
         """Return the trace context that came with the job; see ``JobContext.trace_context``."""
-        return texts_of(self._kept.trace) if self.may_have_kept else {}
+        return read_trace_context(self._kept.trace) if self.may_have_kept else {}
 
     @property
     def previous_trace_context(self) -> Mapping[str, str]:
         """Return that of the run before; see ``JobContext.previous_trace_context``."""
-        return texts_of(self._kept.previous) if self.may_have_kept else {}
+        return read_trace_context(self._kept.previous) if self.may_have_kept else {}
 
     @property
     def is_draining(self) -> bool:
@@ -231,7 +240,7 @@ class RunContext(InterruptibleContext):
             follow_up = FollowUp(target, options.struct(job), self._idempotency_key(key), self.attempt > 1)
             with self._calling(self._patience_seconds):
                 descriptor = self._saver.enqueue(follow_up, self._patience_seconds)
-            sending.stored([target], 1, descriptor)
+            sending.record_stored([target], 1, descriptor)
         enqueued[use] = descriptor
         self._save_surely()
         return descriptor
@@ -239,8 +248,8 @@ class RunContext(InterruptibleContext):
     def _idempotency_key(self, key: str) -> bytes:
         return idempotency_key(key, self._batch.metadata[self._position].createdAtTimestampMillis)
 
-    def _sending(self, queue: str) -> Sending:
-        return Untraced(self.trace_context) if self.run_trace is None else self.run_trace.sending(queue)
+    def _sending(self, queue: str) -> EnqueueTrace:
+        return UntracedEnqueue(self.trace_context) if self.run_trace is None else self.run_trace.trace_enqueue(queue)
 
     def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
         """Run again; see ``JobContext.reschedule``."""
@@ -250,13 +259,13 @@ class RunContext(InterruptibleContext):
     @property
     def scheduled_for(self) -> datetime | None:
         """Return what this run was planned for; see ``JobContext.scheduled_for``."""
-        again, schedule = self._kept.again, self._job.job_options.schedule
+        again, schedule = self._kept.recurrence, self._job.job_options.schedule
         zone = UTC if schedule is None else schedule.zone
         return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
 
     @cached_property
-    def _kept(self) -> Kept:
-        return Kept() if isinstance(self._job, RawJob) else kept_in(self._batch.bodies[self._position])
+    def _kept(self) -> BodyMetadata:
+        return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self._batch.bodies[self._position])
 
     @cached_property
     def _steps(self) -> Steps:
@@ -290,8 +299,8 @@ class RunContext(InterruptibleContext):
         return self._again is not None and bool(self._again.schedule)
 
     @cached_property
-    def _again(self) -> Again | None:
-        return again_in(self._batch.bodies[self._position]) if self.may_have_kept else None
+    def _again(self) -> Recurrence | None:
+        return read_recurrence(self._batch.bodies[self._position]) if self.may_have_kept else None
 
     def expired(self, what: str) -> JobExpired:
         """Return an error that says ``what`` of the end of ``give_up_after``."""
@@ -340,7 +349,7 @@ class RunContext(InterruptibleContext):
         if not why.was_swallowed:
             return self.body()
         body = self._body_when_interrupted
-        return body if isinstance(self._job, RawJob) else renewed(body, self._kept)
+        return body if isinstance(self._job, RawJob) else replace_metadata(body, self._kept)
 
     def body_of_next_run(self, due_ms: int) -> bytes:
         """Return what the next run begins with, at epoch milliseconds ``due_ms``.
@@ -357,9 +366,9 @@ class RunContext(InterruptibleContext):
             due_ms: epoch milliseconds.
             is_failure: whether it is to be counted among the failed runs.
         """
-        return renewed(self._last_body, self._for_next_run(due_ms, is_failure=is_failure))
+        return replace_metadata(self._last_body, self._for_next_run(due_ms, is_failure=is_failure))
 
-    def _for_next_run(self, due_ms: int, *, is_failure: bool = False) -> Kept:
+    def _for_next_run(self, due_ms: int, *, is_failure: bool = False) -> BodyMetadata:
         trace = None if self.run_trace is None else self.run_trace.context
         return self._kept.for_next_run(due_ms, trace, is_failure=is_failure)
 

@@ -34,7 +34,7 @@ from pinlater.jobs.middleware import Middleware, run_within, within
 from pinlater.jobs.next_run import Plan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
-from pinlater.model.body_metadata import again_in
+from pinlater.model.body_metadata import read_recurrence
 from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
@@ -128,7 +128,7 @@ class Runner:
 
     def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | None:
         """Return the tick that a job was claimed for; None unless a schedule has planted it."""
-        again = again_in(body)
+        again = read_recurrence(body)
         return Tick(job, context, again, self._now) if again is not None and again.schedule else None
 
     def _attempt(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> Outcome | None:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pinlater.jobs.body_codec import JobCodec, encode_body, name_in
 from pinlater.jobs.job import Job
 from pinlater.jobs.schedule import Schedule
-from pinlater.model.body_metadata import Again, Kept, again_in
-from pinlater.model.status import place
+from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_recurrence
+from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import DISCARDED, TICK_FAILED
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome
@@ -33,10 +33,10 @@ def body_begun_anew(codec: JobCodec, body: bytes) -> bytes | None:
         codec: of the job classes.
         body: as it is on the queue; of a job that no schedule has planted, the result is None.
     """
-    kind, again = codec.kind_named(name_in(body)), again_in(body)
+    kind, again = codec.kind_named(name_in(body)), read_recurrence(body)
     if kind is None or kind.job_options.schedule is None or again is None or not again.schedule:
         return None
-    anew = encode_body(kind(), Kept(again=again))
+    anew = encode_body(kind(), BodyMetadata(recurrence=again))
     if anew == body:
         return None
     log.warning("%s begins anew with the defaults of its class, whose fields have changed", kind.job_options.name)
@@ -69,7 +69,7 @@ class Tick:
         outcome: what becomes of it then.
     """
 
-    def __init__(self, job: Job, context: RunContext, again: Again, now: Callable[[], float]) -> None:
+    def __init__(self, job: Job, context: RunContext, again: Recurrence, now: Callable[[], float]) -> None:
         options, claims = job.job_options, context.attempt
         schedule = options.schedule
         self._job, self._context, self._now = job, context, now
@@ -88,7 +88,7 @@ class Tick:
         self.is_over = claims > options.attempts
         if self.is_over:
             log.error("%s is not run: the attempts of this tick are spent; it goes on with the next", options.name)
-            here = place(socket.gethostname(), os.getpid(), now())
+            here = format_origin(socket.gethostname(), os.getpid(), now())
             self.outcome = self._give_up(f"[{here}] not run: the attempts of this tick are spent\n")
 
     def after(self, outcome: Outcome | None) -> Outcome | None:

@@ -18,8 +18,8 @@ from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import name_in
 from pinlater.jobs.retry_delay import delay_ms
 from pinlater.model.backoff import DEFAULT_BACKOFF
-from pinlater.model.body_metadata import Unread, unread_in, with_unread
-from pinlater.model.status import place
+from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark, with_unreadable_mark
+from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import UNREADABLE
 from pinlater.worker.session.batch import Batch, queue_of
 from pinlater.worker.session.outcome import Failure, GivenBack, in_words
@@ -66,14 +66,14 @@ class UnknownJobs:
         if age_seconds >= self._give_up_seconds:
             return _failure(batch, position, error, is_final=True)
         seconds = min(max(age_seconds / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS) * (0.75 + self._chance() / 2)
-        return self._given_back(batch, position, error, Unread(since_ms, now_ms + int(seconds * 1000)))
+        return self._given_back(batch, position, error, UnreadableMark(since_ms, now_ms + int(seconds * 1000)))
 
-    def _given_back(self, batch: Batch, position: int, error: BodyInvalid, unread: Unread) -> GivenBack:
+    def _given_back(self, batch: Batch, position: int, error: BodyInvalid, unread: UnreadableMark) -> GivenBack:
         body = batch.bodies[position]
         self._say(batch.descriptors[position], label_of(body), error)
-        marked = with_unread(body, unread) if len(body) <= _MOST_BODY_BYTES else None
+        marked = with_unreadable_mark(body, unread) if len(body) <= _MOST_BODY_BYTES else None
         is_news = marked is not None and _known_since(batch, position) is None
-        here = place(socket.gethostname(), os.getpid(), unread.since_ms / 1000)
+        here = format_origin(socket.gethostname(), os.getpid(), unread.since_ms / 1000)
         status = f"[{here}] no worker knows it: {error}\n" if is_news else ""
         return GivenBack(marked, unread.until_ms, status=status, name=label_of(body))
 
@@ -102,10 +102,10 @@ def _known_since(batch: Batch, position: int) -> int | None:
     retried it since. Of a body that has no room for that, the time counts from its enqueue.
     """
     body, metadata = batch.bodies[position], batch.metadata[position]
-    if len(body) > _MOST_BODY_BYTES or with_unread(body, Unread(0, 0)) is None:
+    if len(body) > _MOST_BODY_BYTES or with_unreadable_mark(body, UnreadableMark(0, 0)) is None:
         created_ms: int | None = metadata.createdAtTimestampMillis
         return created_ms
-    unread = unread_in(body)
+    unread = read_unreadable_mark(body)
     return unread.since_ms if unread is not None and unread.until_ms == metadata.runAfterTimestampMillis else None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinlater.jobs import middleware
-from pinlater.model.status import block, place, room_of
+from pinlater.model.status import format_failure, format_origin, status_space
 from pinlater.worker.claim_table.counters import UNKNOWN
 
 _HOST = socket.gethostname()
@@ -121,10 +121,12 @@ def in_words(
         is_final: whether there is no other attempt; what the last one leaves is told, however many there might be.
         verdict: why there is none.
     """
-    header = f"attempt {attempt}/{attempts_allowed} {place(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
+    header = f"attempt {attempt}/{attempts_allowed} {format_origin(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
     said = _sendable(said_by(error))
     frames = [_sendable(frame) for frame in _frames_of(error)] if with_traceback else []
-    return block(header, said, frames, room_of(attempts_allowed if is_final else attempt, attempts_allowed), verdict)
+    return format_failure(
+        header, said, frames, status_space(attempts_allowed if is_final else attempt, attempts_allowed), verdict
+    )
 
 
 def said_by(error: BaseException) -> str:

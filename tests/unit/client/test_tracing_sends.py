@@ -10,7 +10,7 @@ from opentelemetry import trace
 from pinlater import AsyncClient, Client, Job, JobContext, tracing
 from pinlater.errors import QueueNotFound
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import Again, Kept, kept_in
+from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
 from pinlater.protocol.messages import PinLaterEnqueueResponse
 from pinlater.testing import run_inline
 from pinlater.worker.running.runner import Runner
@@ -94,7 +94,7 @@ def use(request, server):
 
 def carried(body):
     """Return the span whose context a body has."""
-    found = trace.get_current_span(tracing.propagate.extract(kept_in(body).trace)).get_span_context()
+    found = trace.get_current_span(tracing.propagate.extract(read_metadata(body).trace)).get_span_context()
     return found.span_id, found.trace_id
 
 
@@ -155,7 +155,7 @@ def test_a_client_makes_no_span_unless_told(exporter, server, use):
         use(lambda client: client.enqueue(Mail()))
         use(lambda client: client.enqueue_many([Mail()]))
     assert [span.name for span in exporter.get_finished_spans()] == ["sign up"]
-    assert [kept_in(body).trace for body in bodies(server)] == [None, None]
+    assert [read_metadata(body).trace for body in bodies(server)] == [None, None]
 
 
 # By jobs
@@ -182,7 +182,7 @@ def test_without_the_middleware_follow_ups_carry_what_their_parent_came_with(exp
     with run_inline(Bill, Mail) as client:
         client._sending = tracing.SendSpan
         client.enqueue(Bill(how="thread"))
-        traces = [kept_in(job.body).trace for job in client._jobs.values()]
+        traces = [read_metadata(job.body).trace for job in client._jobs.values()]
     [sent] = exporter.get_finished_spans()
     assert traces[0] == traces[1]
     assert sent.context.span_id == int(traces[0]["traceparent"].split("-")[2], 16)
@@ -191,7 +191,7 @@ def test_without_the_middleware_follow_ups_carry_what_their_parent_came_with(exp
 def test_a_follow_up_of_a_job_without_a_trace_has_none():
     with run_inline(Bill, Mail) as client:
         client.enqueue(Bill())
-        assert [kept_in(job.body).trace for job in client._jobs.values()] == [None] * 3
+        assert [read_metadata(job.body).trace for job in client._jobs.values()] == [None] * 3
 
 
 # Run after run
@@ -219,8 +219,8 @@ class Saver:
 @pytest.mark.parametrize(
     ("kind", "kept", "how"),
     [
-        (Tidy, Kept(again=Again(TICK_MS, 4, "every 60.0")), {}),
-        (Tidy, Kept(again=Again(TICK_MS, 4, "every 60.0")), {"how": "fails"}),
+        (Tidy, BodyMetadata(recurrence=Recurrence(TICK_MS, 4, "every 60.0")), {}),
+        (Tidy, BodyMetadata(recurrence=Recurrence(TICK_MS, 4, "every 60.0")), {"how": "fails"}),
         (Again60, None, {}),
     ],
 )
@@ -237,11 +237,11 @@ def test_each_run_begins_a_trace_that_is_linked_to_the_run_before(exporter, kind
         [spans[0].context.span_id],
         [spans[1].context.span_id],
     ]
-    assert kept_in(body).trace is None
+    assert read_metadata(body).trace is None
 
 
 @pytest.mark.parametrize("junk", [7, ["traceparent"], {"traceparent": 7}, {"traceparent": "junk"}])
 def test_junk_in_the_place_of_the_run_before_harms_no_job(exporter, junk):
-    run(Again60, encode_body(Again60(), Kept(previous=junk)))
+    run(Again60, encode_body(Again60(), BodyMetadata(previous=junk)))
     [span] = exporter.get_finished_spans()
     assert (span.links, span.status.status_code) == ((), trace.StatusCode.UNSET)

@@ -3,13 +3,13 @@
 import time
 
 from pinlater.model.records import Ack, NewJob
-from pinlater.model.status import block, place, room_of
+from pinlater.model.status import format_failure, format_origin, status_space
 
 
 def failed_status(error, attempt=1, allowed=1):
-    header = f"attempt {attempt}/{allowed} {place('web1', 42, time.time())} 0.52 s"
-    return block(
-        header, error, ['  File "/srv/jobs.py", line 12, in run\n    mailer.send()'], room_of(attempt, allowed)
+    header = f"attempt {attempt}/{allowed} {format_origin('web1', 42, time.time())} 0.52 s"
+    return format_failure(
+        header, error, ['  File "/srv/jobs.py", line 12, in run\n    mailer.send()'], status_space(attempt, allowed)
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from pinlater.errors import BodyInvalid, ConfigError
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.job import Job, RawJob
-from pinlater.model.body_metadata import Kept, kept_in
+from pinlater.model.body_metadata import BodyMetadata, read_metadata
 
 
 class Email(Job, queue="email"):
@@ -52,11 +52,11 @@ def test_there_and_back(codec, job):
 def test_steps_ride_along_and_do_not_disturb_the_job(codec):
     job = Import(url="https://x")
     steps = {"download": "/tmp/x", "load": [1, {"rows": 2}], "": None}
-    body = encode_body(job, Kept(steps))
+    body = encode_body(job, BodyMetadata(steps))
     assert codec.decode("imports", body) == job
-    assert kept_in(body) == Kept(steps)
-    assert kept_in(encode_body(job)) == Kept()
-    assert encode_body(job, Kept()) == encode_body(job)
+    assert read_metadata(body) == BodyMetadata(steps)
+    assert read_metadata(encode_body(job)) == BodyMetadata()
+    assert encode_body(job, BodyMetadata()) == encode_body(job)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\x00", b'{"job": "Email"}', bytes(range(256))])

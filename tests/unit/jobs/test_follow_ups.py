@@ -8,8 +8,8 @@ from pinlater import Constant, Job, RawJob
 from pinlater.errors import BodyInvalid, QueueNotFound, ServerUnavailable
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.follow_ups import follow_up_key, idempotency_key
-from pinlater.model.body_metadata import Again, Kept, kept_in
-from pinlater.model.policy import Policy, policy_in
+from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
+from pinlater.model.policy import Policy, read_policy
 from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
@@ -57,7 +57,7 @@ class Saver:
         self.refusal = None
 
     def save(self, batch, position, encode, patience_seconds):
-        self.said.append(kept_in(encode()).enqueued)
+        self.said.append(read_metadata(encode()).enqueued)
         return True
 
     def enqueue(self, follow_up, patience_seconds):
@@ -85,12 +85,12 @@ def test_a_follow_up_is_sent_and_kept(saver):
     assert (queue, struct.body, struct.priority) == ("mail", b'{"job":"Mail","to":"bob"}', 2)
     assert (struct.numAttemptsAllowed, struct.runAfterTimestampMillis) == (2, 5000)
     assert struct.uniqueKey == "bills:s1:p1:7/0/bob"
-    assert kept == {"bob": descriptor} == kept_in(context.body()).enqueued
+    assert kept == {"bob": descriptor} == read_metadata(context.body()).enqueued
 
 
 def test_a_follow_up_may_have_a_policy(saver):
     worker_context(Bill(), saver=saver).enqueue(Mail(), name="a", backoff=Constant(60), timeout=30)
-    assert policy_in(saver.said[0][1].body) == Policy(Constant(60), 30)
+    assert read_policy(saver.said[0][1].body) == Policy(Constant(60), 30)
 
 
 @pytest.mark.parametrize("kind", [worker_context, FakeContext])
@@ -117,7 +117,7 @@ def test_one_that_was_sent_and_not_kept_is_sent_with_the_same_key(saver):
 
 
 def test_each_run_has_its_own(saver):
-    body = encode_body(Bill(), Kept(again=Again(1, run=4)))
+    body = encode_body(Bill(), BodyMetadata(recurrence=Recurrence(1, run=4)))
     worker_context(Bill(), body=body, saver=saver).enqueue(Mail(), name="a")
     assert saver.said[0][1].uniqueKey == "bills:s1:p1:7/4/a"
     worker_context(Bill(), saver=saver).enqueue(Mail(), name="a")

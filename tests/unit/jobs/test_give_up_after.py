@@ -9,7 +9,7 @@ import pytest
 from pinlater import Constant, Discard, Job, JobExpired, JobState, Retry, retrying
 from pinlater.client.jobs import EnqueueOptions
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import Again, Kept, kept_in
+from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
 from pinlater.model.policy import Policy
 from pinlater.testing import LocalServer, run_inline
 from pinlater.worker.running.deadlines import Deadlines
@@ -147,7 +147,7 @@ def test_the_keeper_knows_of_it_should_the_process_die(run):
     began = time.monotonic()
     run(Post())
     assert 50 < run.batch.area.until_ns[0] / 1e9 - began < 150
-    run(Post(), kept=Kept(again=Again(int(ENQUEUED * 1000), schedule="every 3600")))
+    run(Post(), kept=BodyMetadata(recurrence=Recurrence(int(ENQUEUED * 1000), schedule="every 3600")))
     assert run.batch.area.until_ns[0] == 0, "the next tick is to come in any case"
 
 
@@ -159,7 +159,7 @@ def test_a_retry_that_comes_in_time_is_none_of_its_business(run):
 
 
 def test_a_failure_that_would_be_retried_too_late_is_final(run):
-    status = given_up(run(Post(how="fail"), kept=Kept(policy=Policy(Constant(101)))))
+    status = given_up(run(Post(how="fail"), kept=BodyMetadata(policy=Policy(Constant(101)))))
     assert "ValueError: some reason (too late to try again: give_up_after=600)\n" in status
     assert "in fail" in status, "where it was"
     assert "Retry: busy (too late to try again: give_up_after=600)" in given_up(run(Post(how="retry in 150")))
@@ -187,7 +187,7 @@ def test_the_end_of_a_job_is_told_however_many_attempts_there_might_be(run):
 
 
 def test_each_run_of_a_job_that_runs_again_has_its_own_time(run):
-    again = Kept(again=Again(int((ENQUEUED + 7200) * 1000), 2))
+    again = BodyMetadata(recurrence=Recurrence(int((ENQUEUED + 7200) * 1000), 2))
     assert run(Post(), after=7200 + 500, kept=again) is None
     assert "was not run" in given_up(run(Post(), after=7200 + 601, kept=again))
 
@@ -198,7 +198,7 @@ def test_a_server_that_does_not_say_when_it_was_enqueued_sets_no_end(run):
 
 
 def test_junk_in_a_body_is_no_end(run):
-    assert run(Post(), kept=Kept(trace={"$again": 7})) is None
+    assert run(Post(), kept=BodyMetadata(trace={"$again": 7})) is None
     body = encode_body(Post(how="fail"))[:-1] + b',"$again":7}'
     batch = batch_of("posts:s1:p1:7", bodies=[body], created_ms=None)
     assert "some reason" in Runner(codec, codec.names, FakeSaver(), 30.0).run(batch, 0, time.monotonic_ns()).status
@@ -209,8 +209,8 @@ def test_junk_in_a_body_is_no_end(run):
 
 def test_it_travels_with_the_job(run):
     body = EnqueueOptions(give_up_after=30).struct(Post()).body
-    assert kept_in(body).policy == Policy(give_up_after=30)
-    assert "was not run" in given_up(run(Post(), after=31, kept=kept_in(body)))
+    assert read_metadata(body).policy == Policy(give_up_after=30)
+    assert "was not run" in given_up(run(Post(), after=31, kept=read_metadata(body)))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.job import Job, RawJob, is_concrete
 from pinlater.jobs.options import JobOptions
 from pinlater.model.backoff import DEFAULT_BACKOFF, Constant, Exponential
-from pinlater.model.body_metadata import Kept, kept_in
+from pinlater.model.body_metadata import BodyMetadata, read_metadata
 
 
 class SendWelcomeEmail(Job, queue="email", attempts=5, backoff=Exponential(first=2, cap=600), priority=2, heartbeat=1):
@@ -219,9 +219,9 @@ def test_nor_are_they_inherited(option):
 @pytest.mark.parametrize("option", [{"rename": "camel"}, {"omit_defaults": True}, {"frozen": True}, {"order": True}])
 def test_other_options_of_msgspec_leave_room_for_steps(option):
     kind = type(Job)("Fine", (Job,), {"__annotations__": {"user_id": int}, "run": lambda self, context: None}, **option)
-    body = encode_body(kind(user_id=7), Kept({"a": 1}))
+    body = encode_body(kind(user_id=7), BodyMetadata({"a": 1}))
     assert JobCodec([kind]).decode("fine", body) == kind(user_id=7)
-    assert kept_in(body).steps == {"a": 1}
+    assert read_metadata(body).steps == {"a": 1}
 
 
 def test_a_class_without_run_is_not_concrete():

@@ -10,7 +10,7 @@ from pinlater import Job, JobState, RawJob
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.next_run import NextRun
-from pinlater.model.body_metadata import Again, Kept, Progress, kept_in
+from pinlater.model.body_metadata import BodyMetadata, Progress, Recurrence, read_metadata
 from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
@@ -60,11 +60,13 @@ def run(job, kept=None, now=1000.0, **about):
 
 
 def test_it_goes_back_with_its_record_and_nothing_of_its_run():
-    kept = Kept({"other": 1}, progress=Progress(1), sleeps={"a": 1}, enqueued={"b": "c"}, again=Again(5, run=2))
+    kept = BodyMetadata(
+        {"other": 1}, progress=Progress(1), sleeps={"a": 1}, enqueued={"b": "c"}, recurrence=Recurrence(5, run=2)
+    )
     outcome = run(Poll(), kept, allowed=5, remaining=1)
     assert isinstance(outcome, Interruption)
     assert (outcome.run_after_ms, outcome.attempts) == (1_060_000, 5)
-    assert kept_in(outcome.body) == Kept(again=Again(1_060_000, run=3))
+    assert read_metadata(outcome.body) == BodyMetadata(recurrence=Recurrence(1_060_000, run=3))
     assert JobCodec([Poll]).decode("polls", outcome.body).seen == ["0"]
 
 

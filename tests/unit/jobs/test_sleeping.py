@@ -9,7 +9,7 @@ import pytest
 from pinlater import Job, JobInterrupted, JobSleeps, JobState, RawJob
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import Kept, kept_in
+from pinlater.model.body_metadata import BodyMetadata, read_metadata
 from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
@@ -146,7 +146,7 @@ def test_the_record_is_saved_before_and_the_sleep_goes_with_the_job():
     context = worker_context(job, saver=saver)
     until, _ = sleep(context, 60, name="a")
     assert saver.bodies == [encode_body(job)], "a process that dies now has not slept"
-    assert kept_in(context.body()) == Kept(sleeps={"a": round(until * 1000)})
+    assert read_metadata(context.body()) == BodyMetadata(sleeps={"a": round(until * 1000)})
     worker_context(job, context.body()).sleep_for(60, name="a")
 
 
@@ -158,7 +158,7 @@ def test_a_record_that_is_too_large_fails_awake():
     context = worker_context(Plain(), saver=Refuses())
     with pytest.raises(BodyTooLarge):
         context.sleep_for(60, name="a")
-    assert kept_in(context.body()) == Kept()
+    assert read_metadata(context.body()) == BodyMetadata()
 
 
 def test_the_runner_tells_when_to_go_on():
@@ -168,8 +168,8 @@ def test_the_runner_tells_when_to_go_on():
     outcome = runner.run(batch, 0, monotonic_ns())
     assert isinstance(outcome, Interruption)
     assert before + 3 * DAY <= outcome.run_after_ms / 1000 <= time() + 3 * DAY + 1
-    assert kept_in(outcome.body).steps == {"invite": None}
-    assert kept_in(outcome.body).sleeps == {"to answer": outcome.run_after_ms}
+    assert read_metadata(outcome.body).steps == {"invite": None}
+    assert read_metadata(outcome.body).sleeps == {"to answer": outcome.run_after_ms}
     assert codec.decode("invites", outcome.body).log == ["before"]
     bad = batch_of("invites:s1:p1:8", bodies=[encode_body(Invite(days=-1))], slot=new_slot())
     assert isinstance(runner.run(bad, 0, monotonic_ns()), Failure)

@@ -2,7 +2,7 @@
 
 from pinlater import Job
 from pinlater.jobs.body_codec import encode_body
-from pinlater.model.body_metadata import kept_in
+from pinlater.model.body_metadata import read_metadata
 from pinlater.testing import FakeContext
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session import saver
@@ -51,7 +51,7 @@ class InAWorker:
 
     @property
     def tries(self):
-        return kept_in(self.body).tries
+        return read_metadata(self.body).tries
 
     def died(self):
         """Go on with what the last attempt had saved."""

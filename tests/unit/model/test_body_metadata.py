@@ -5,7 +5,15 @@ import pytest
 
 from pinlater import Job
 from pinlater.jobs.body_codec import encode_body
-from pinlater.model.body_metadata import KEPT_SIGN, Again, Kept, Progress, again_in, kept_in, renewed
+from pinlater.model.body_metadata import (
+    METADATA_BYTE,
+    BodyMetadata,
+    Progress,
+    Recurrence,
+    read_metadata,
+    read_recurrence,
+    replace_metadata,
+)
 from pinlater.model.policy import Policy
 
 SAMPLES = {
@@ -15,7 +23,7 @@ SAMPLES = {
     "policy": Policy(timeout=5),
     "tries": {"a": (1, 2)},
     "enqueued": {"a": "mail:s1:p1:1"},
-    "again": Again(5),
+    "again": Recurrence(5),
     "trace": {"traceparent": "x"},
     "previous": {"traceparent": "x"},
 }
@@ -26,17 +34,19 @@ class Walk(Job):
 
 
 def test_there_is_a_sample_of_everything():
-    assert SAMPLES.keys() == set(Kept.__struct_fields__)
+    assert SAMPLES.keys() == set(BodyMetadata.__struct_fields__)
 
 
 @pytest.mark.parametrize("field", SAMPLES)
 def test_one_byte_tells_whether_anything_may_be_kept(field):
-    assert KEPT_SIGN in encode_body(Walk(), Kept(**{field: SAMPLES[field]}))
-    assert KEPT_SIGN not in encode_body(Walk(), Kept())
+    assert METADATA_BYTE in encode_body(Walk(), BodyMetadata(**{field: SAMPLES[field]}))
+    assert METADATA_BYTE not in encode_body(Walk(), BodyMetadata())
 
 
 def test_who_comes_again():
-    assert again_in(encode_body(Walk(), Kept(again=Again(5, 6, "every 1.0")))) == Again(5, 6, "every 1.0")
+    assert read_recurrence(encode_body(Walk(), BodyMetadata(recurrence=Recurrence(5, 6, "every 1.0")))) == Recurrence(
+        5, 6, "every 1.0"
+    )
     for body in (
         encode_body(Walk(name='"$again"')),
         b"",
@@ -45,16 +55,18 @@ def test_who_comes_again():
         b'"$again"',
         b"[" * 10_000 + b'"$again"',
     ):
-        assert again_in(body) is None
+        assert read_recurrence(body) is None
 
 
 def test_the_next_run_knows_that_it_is_the_next():
-    assert Kept(steps={"a": 1}).for_next_run(9) == Kept(again=Again(9, 1))
-    assert Kept(again=Again(9, 1, "every 1.0")).for_next_run(10) == Kept(again=Again(10, 2, "every 1.0"))
+    assert BodyMetadata(steps={"a": 1}).for_next_run(9) == BodyMetadata(recurrence=Recurrence(9, 1))
+    assert BodyMetadata(recurrence=Recurrence(9, 1, "every 1.0")).for_next_run(10) == BodyMetadata(
+        recurrence=Recurrence(10, 2, "every 1.0")
+    )
 
 
 def test_a_renewed_body_has_the_same_fields():
-    body = encode_body(Walk(name="x"), Kept(**SAMPLES))
-    new = renewed(body, Kept(again=Again(7)))
-    assert kept_in(new) == Kept(again=Again(7))
+    body = encode_body(Walk(name="x"), BodyMetadata(**SAMPLES))
+    new = replace_metadata(body, BodyMetadata(recurrence=Recurrence(7)))
+    assert read_metadata(new) == BodyMetadata(recurrence=Recurrence(7))
     assert msgspec.json.decode(new) == {"job": "Walk", "name": "x", "$again": {"due_ms": 7}}

@@ -10,8 +10,8 @@ from pinlater.client.jobs import EnqueueOptions
 from pinlater.errors import BodyInvalid, Discard
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.backoff import DEFAULT_BACKOFF
-from pinlater.model.body_metadata import Kept, kept_in, with_policy
-from pinlater.model.policy import Policy, policy_in, policy_of
+from pinlater.model.body_metadata import BodyMetadata, read_metadata, with_policy
+from pinlater.model.policy import Policy, make_policy, read_policy
 from pinlater.model.records import JobInfo
 from pinlater.model.state import JobState
 from pinlater.testing import LocalServer, run_inline
@@ -136,7 +136,7 @@ def test_an_exception_is_either_given_up_on_or_waited_for():
 @pytest.mark.parametrize("backoff", [Constant(60), Linear(1, 2, cap=9), Exponential(first=2, cap=600, jitter=0)])
 def test_a_backoff_travels_with_the_job(backoff):
     body = body_of(Call(), backoff=backoff, timeout=2.5)
-    assert policy_in(body) == kept_in(body).policy == Policy(backoff, 2.5)
+    assert read_policy(body) == read_metadata(body).policy == Policy(backoff, 2.5)
     assert codec.decode("calls", body) == Call()
 
 
@@ -179,9 +179,9 @@ def test_a_standstill_holds_instead_of_the_classes(runner):
 
 def test_saved_bodies_keep_it():
     body = body_of(Call(), backoff=Constant(60))
-    kept = kept_in(body)
+    kept = read_metadata(body)
     kept.steps["a"] = 1
-    assert policy_in(encode_body(Call(), kept)) == Policy(Constant(60))
+    assert read_policy(encode_body(Call(), kept)) == Policy(Constant(60))
     assert kept.for_next_run(7).policy == Policy(Constant(60)), "also of the next run"
 
 
@@ -220,7 +220,7 @@ def test_what_cannot_travel_is_refused(options, why):
 
 
 def test_nothing_said_is_no_policy():
-    assert policy_of(None, None, None, None) is None
+    assert make_policy(None, None, None, None) is None
 
 
 def test_a_raw_job_has_no_place_for_it(runner):
@@ -233,7 +233,7 @@ def test_a_raw_job_has_no_place_for_it(runner):
 def test_a_body_gets_one():
     body = with_policy(b' {"job": "Call", "what": "a"}\n', Policy(timeout=3))
     assert codec.decode("calls", body) == Call(what="a")
-    assert kept_in(body) == Kept(policy=Policy(timeout=3))
+    assert read_metadata(body) == BodyMetadata(policy=Policy(timeout=3))
     for other in (b"", b"7", b"[]", b"\xff"):
         with pytest.raises(BodyInvalid, match="JSON object"):
             with_policy(other, Policy(timeout=3))

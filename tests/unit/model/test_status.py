@@ -7,22 +7,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinlater import Job
-from pinlater.model.status import STATUS_ROOM, FailedAttempt, block, failed_attempts_in, place, room_of
+from pinlater.model.status import (
+    MAX_STATUS_CHARACTERS,
+    FailedAttempt,
+    format_failure,
+    format_origin,
+    parse_status,
+    status_space,
+)
 from pinlater.testing import LocalServer
 from pinlater.worker.session.outcome import in_words
 
 AT = 1_700_000_000
-WHERE = place("web1", 77, AT)
+WHERE = format_origin("web1", 77, AT)
 CRASH = f"[{WHERE}] crash 1: the process died while it ran SendMail for 3.10 s: killed by SIGSEGV\n"
 
 
 def told(attempt, allowed, error="OSError: away", frames=("  File a\n    b()",)):
     header = f"attempt {attempt}/{allowed} {WHERE} 0.52 s"
-    return block(header, error, frames, room_of(attempt, allowed))
+    return format_failure(header, error, frames, status_space(attempt, allowed))
 
 
 def test_what_is_written_is_read():
-    text, found = failed_attempts_in(f"from the import\n{told(1, 4)}{CRASH}{told(3, 4, frames=())}")
+    text, found = parse_status(f"from the import\n{told(1, 4)}{CRASH}{told(3, 4, frames=())}")
     assert text == "from the import\n"
     about = {"host": "web1", "pid": 77, "at_ms": AT * 1000}
     assert found == [
@@ -33,7 +40,7 @@ def test_what_is_written_is_read():
 
 
 def test_a_text_that_does_not_end_its_line_is_told_apart():
-    text, found = failed_attempts_in(f"from the import{told(1, 4)}{told(2, 4)}")
+    text, found = parse_status(f"from the import{told(1, 4)}{told(2, 4)}")
     assert (text, [each.attempt for each in found]) == ("from the import", [1, 2])
 
 
@@ -42,38 +49,38 @@ def test_a_text_that_does_not_end_its_line_is_told_apart():
     ["", "some text", "[main 12] crash 1: of others\n", "[2024-01-01 host 1] text\n", "[attempt 1/2 host 3 0.1 s]"],
 )
 def test_what_others_write_is_text(status):
-    assert failed_attempts_in(status) == (status, [])
+    assert parse_status(status) == (status, [])
 
 
 def test_crashes_that_were_written_at_the_front_are_put_in_order():
     early = told(1, 4).replace("2023", "2022")
-    assert [each.attempt for each in failed_attempts_in(f"{CRASH}{early}")[1]] == [1, None]
+    assert [each.attempt for each in parse_status(f"{CRASH}{early}")[1]] == [1, None]
 
 
 def test_a_moment_that_is_none_does_no_harm():
-    [found] = failed_attempts_in("[2024-02-31T99:00:00Z host 1] x\n")[1]
+    [found] = parse_status("[2024-02-31T99:00:00Z host 1] x\n")[1]
     assert found.at_ms is None
 
 
 def test_a_line_that_is_cut_says_so():
     line = told(1, 4, "E" * 2000, frames=()).removesuffix("\n")
     assert line.endswith("E…")
-    assert len(line) == room_of(1, 4).line - 1
+    assert len(line) == status_space(1, 4).line - 1
     assert told(1, 4, "E" * 20, frames=()).endswith("E\n")
 
 
 def longest(attempt, allowed):
-    header = f"attempt {attempt}/{allowed} {place('h' * 99, 4194304, AT)} 86400.00 s"
+    header = f"attempt {attempt}/{allowed} {format_origin('h' * 99, 4194304, AT)} 86400.00 s"
     frames = [f"  File {'f' * 60}, line {n}, in function\n    call(something)" for n in range(50)]
-    return block(header, "SomeError: " + "x" * 2000, frames, room_of(attempt, allowed))
+    return format_failure(header, "SomeError: " + "x" * 2000, frames, status_space(attempt, allowed))
 
 
 @pytest.mark.parametrize("allowed", [*range(1, 60), 100, 1000])
 def test_all_attempts_fit_beside_what_crashes_need(allowed):
     texts = [longest(attempt, allowed) for attempt in range(1, allowed + 1)]
     status = "".join(texts)
-    assert len(status) + 3 * len(CRASH) <= STATUS_ROOM
-    _, found = failed_attempts_in(status)
+    assert len(status) + 3 * len(CRASH) <= MAX_STATUS_CHARACTERS
+    _, found = parse_status(status)
     numbers = [each.attempt for each in found]
     if allowed <= 20:
         assert numbers == list(range(1, allowed + 1))
@@ -88,8 +95,8 @@ def test_all_attempts_fit_beside_what_crashes_need(allowed):
 
 def test_a_job_with_few_attempts_has_room_for_retries_by_hand():
     status = longest(1, 1) * 3
-    assert len(status) <= STATUS_ROOM
-    assert len(longest(4, 4)) <= STATUS_ROOM - sum(len(longest(attempt, 4)) for attempt in range(1, 5))
+    assert len(status) <= MAX_STATUS_CHARACTERS
+    assert len(longest(4, 4)) <= MAX_STATUS_CHARACTERS - sum(len(longest(attempt, 4)) for attempt in range(1, 5))
 
 
 def test_frames_are_kept_whole_and_the_innermost_first():
@@ -102,8 +109,8 @@ def test_frames_are_kept_whole_and_the_innermost_first():
 @given(st.text(max_size=300), st.integers(1, 60), st.integers(1, 60), st.text(max_size=50))
 def test_any_error_is_read_back(error, attempt, more, before):
     allowed = attempt + more - 1
-    text, found = failed_attempts_in(before + told(attempt, allowed, error=error, frames=()))
-    if room_of(attempt, allowed).whole:
+    text, found = parse_status(before + told(attempt, allowed, error=error, frames=()))
+    if status_space(attempt, allowed).total:
         assert text == before
         assert [each.attempt for each in found] == [attempt]
         assert found[0].error == " ".join(error.split())[: len(found[0].error)]

@@ -4,7 +4,7 @@ import pytest
 
 from pinlater.client.unknown_classes import unknown_classes
 from pinlater.errors import BodyInvalid, EnqueueRejected
-from pinlater.model.body_metadata import Unread, unread_in
+from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark
 from pinlater.model.records import UnknownJobs as Told
 from pinlater.model.records import WorkerReport
 from pinlater.protocol.messages import RequestContext
@@ -39,7 +39,7 @@ def test_it_goes_back_with_no_attempt_spent_and_its_status_says_why():
     assert isinstance(outcome, GivenBack)
     assert (outcome.attempts, outcome.run_after_ms, outcome.ending) == (None, BEGIN_MS + 1000, UNKNOWN)
     assert "no worker knows it: no job class is named 'New' here" in outcome.status
-    assert unread_in(outcome.body) == Unread(BEGIN_MS, BEGIN_MS + 1000)
+    assert read_unreadable_mark(outcome.body) == UnreadableMark(BEGIN_MS, BEGIN_MS + 1000)
     assert outcome.body.startswith(NEW[:-1])
 
 
@@ -69,7 +69,7 @@ def test_one_that_was_retried_or_moved_since_has_all_its_days_again():
     marked = outcome_of().body
     assert isinstance(outcome_of(marked, BEGIN_MS + 4 * DAY_MS, run_after_ms=BEGIN_MS + 1000), Failure)
     again = outcome_of(marked, BEGIN_MS + 4 * DAY_MS, run_after_ms=BEGIN_MS + 4 * DAY_MS)
-    assert unread_in(again.body).since_ms == BEGIN_MS + 4 * DAY_MS
+    assert read_unreadable_mark(again.body).since_ms == BEGIN_MS + 4 * DAY_MS
 
 
 @pytest.mark.parametrize("body", [b"\xff\x00", b"[1]", b'{"job":"New","text":"' + b"x" * 70_000 + b'"}'])

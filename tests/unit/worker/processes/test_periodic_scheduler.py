@@ -12,7 +12,7 @@ import pytest
 from pinlater import Constant, Discard, Job, JobInterrupted, JobState
 from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import Again, Kept, kept_in
+from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
 from pinlater.protocol.messages import PinLaterDequeueResponse, RequestContext
 from pinlater.testing import LocalServer
 from pinlater.worker.claim_table.counters import TICK_FAILED
@@ -84,7 +84,7 @@ class Saver:
 
 
 def planted(how="", schedule=EVERY_MINUTE, **kept):
-    return encode_body(Tidy(how=how), Kept(again=Again(TICK_MS, 4, schedule), **kept))
+    return encode_body(Tidy(how=how), BodyMetadata(recurrence=Recurrence(TICK_MS, 4, schedule), **kept))
 
 
 def run(body, attempt=1, now_ms=TICK_MS + 5):
@@ -105,7 +105,7 @@ def record_of(outcome):
 def test_a_success_leads_to_the_next_tick():
     outcome, _ = run(planted(steps={"a": 1}))
     assert (outcome.run_after_ms, outcome.attempts, outcome.status) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS, "")
-    assert kept_in(outcome.body) == Kept(again=Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE))
+    assert read_metadata(outcome.body) == BodyMetadata(recurrence=Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE))
     assert record_of(outcome).runs == 1
     assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
 
@@ -137,7 +137,9 @@ def test_the_last_failure_leads_to_the_next_tick_and_is_told():
     assert "[attempt 3/3 " in outcome.status
     assert "ValueError: dusty" in outcome.status
     assert batch.area.delays[0] == 0
-    assert kept_in(outcome.body) == Kept(again=Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, failures=1))
+    assert read_metadata(outcome.body) == BodyMetadata(
+        recurrence=Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE, failures=1)
+    )
 
 
 def test_a_tick_that_failed_is_counted_as_that_and_not_as_rescheduled():
@@ -148,7 +150,7 @@ def test_a_tick_that_failed_is_counted_as_that_and_not_as_rescheduled():
 
 def test_failed_ticks_in_a_row_are_kept_count_of_until_one_succeeds():
     def failures_after(body, attempt=3):
-        return kept_in(run(body, attempt)[0].body).again.failures
+        return read_metadata(run(body, attempt)[0].body).recurrence.failures
 
     failed = run(planted("fails"), 3)[0].body
     assert failures_after(failed) == 2
@@ -178,7 +180,7 @@ def test_what_was_unreadable_in_the_end_has_failed():
 def test_an_interruption_stays_within_its_tick():
     outcome, _ = run(planted("is interrupted"))
     assert (outcome.run_after_ms, outcome.attempts) == (None, None)
-    assert kept_in(outcome.body).again == Again(TICK_MS, 4, EVERY_MINUTE)
+    assert read_metadata(outcome.body).recurrence == Recurrence(TICK_MS, 4, EVERY_MINUTE)
 
 
 def test_a_job_may_say_when_it_runs_next():
@@ -201,7 +203,7 @@ def test_one_that_was_given_up_and_is_retried_by_hand_ends_since_another_is_plan
 
 def test_a_job_of_another_schedule_ends_without_a_run():
     assert run(planted(schedule="every 30.0"))[0] is None
-    body = encode_body(Plain(), Kept(again=Again(TICK_MS, schedule=EVERY_MINUTE)))
+    body = encode_body(Plain(), BodyMetadata(recurrence=Recurrence(TICK_MS, schedule=EVERY_MINUTE)))
     assert run(body)[0] is None
     assert seen == []
 
@@ -236,7 +238,9 @@ def run_awaited(body, attempt=1):
 
 def test_awaited_jobs_have_ticks_as_well():
     for how, attempt, has_run in (("", 1, True), ("fails", 3, True), ("", 4, False)):
-        outcome = run_awaited(encode_body(Awaited(how=how), Kept(again=Again(TICK_MS, 4, EVERY_MINUTE))), attempt)
+        outcome = run_awaited(
+            encode_body(Awaited(how=how), BodyMetadata(recurrence=Recurrence(TICK_MS, 4, EVERY_MINUTE))), attempt
+        )
         assert (outcome.attempts, outcome.run_after_ms % MINUTE_MS) == (3 + SPARE_ATTEMPTS, 0)
         assert outcome.run_after_ms > time() * 1000
         assert len(seen) == has_run
@@ -257,7 +261,7 @@ def test_each_periodic_class_of_the_queues_is_planted_for_its_next_tick():
     tidy, nightly = found["tidy"]
     assert (tidy.priority, tidy.numAttemptsAllowed, tidy.uniqueKey) == (2, 3 + SPARE_ATTEMPTS, "Tidy every 60.0")
     assert tidy.runAfterTimestampMillis == TICK_MS + MINUTE_MS
-    assert kept_in(tidy.body) == Kept(again=Again(TICK_MS + MINUTE_MS, 0, EVERY_MINUTE))
+    assert read_metadata(tidy.body) == BodyMetadata(recurrence=Recurrence(TICK_MS + MINUTE_MS, 0, EVERY_MINUTE))
     assert nightly.uniqueKey == "Nightly cron 30 2 * * * Europe/Berlin"
 
 
@@ -420,7 +424,7 @@ def test_a_body_of_an_older_form_is_run_with_the_defaults_of_the_class(body):
     assert seen == [datetime.fromtimestamp(TICK_MS / 1000, UTC)]
     assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
     assert record_of(outcome) == Tidy(runs=1)
-    assert kept_in(outcome.body).again == Again(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE)
+    assert read_metadata(outcome.body).recurrence == Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE)
 
 
 def test_only_the_planted_jobs_of_a_periodic_class_begin_anew():

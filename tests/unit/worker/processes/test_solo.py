@@ -5,7 +5,7 @@ import pytest
 from pinlater import Job
 from pinlater.client.servers import ServerSet
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.model.body_metadata import Again, Kept
+from pinlater.model.body_metadata import BodyMetadata, Recurrence
 from pinlater.worker.claim_table.counters import Counts
 from pinlater.worker.claim_table.snapshot import ALONE
 from pinlater.worker.options import Options
@@ -106,7 +106,7 @@ def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline,
 def test_a_tick_that_is_not_even_run_is_counted_for_its_class(process, pipeline):
     """After a job of another class, whose place on the board it may have."""
     schedule = Weekly.job_options.schedule
-    body = encode_body(Weekly(), Kept(again=Again(schedule.next_ms(0), schedule=schedule.text)))
+    body = encode_body(Weekly(), BodyMetadata(recurrence=Recurrence(schedule.next_ms(0), schedule=schedule.text)))
     for spent, name in ((0, "mail:s1:p1:1"), (3, "mail:s1:p1:2")):
         assert process._fetcher.ask(0.0)
         pipeline.answer(reply(name, bodies=[body if spent else BODY], allowed=2 + SPARE_ATTEMPTS, remaining=18 - spent))

@@ -9,7 +9,7 @@ import pytest
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job, RawJob
-from pinlater.model.body_metadata import Kept, Progress
+from pinlater.model.body_metadata import BodyMetadata, Progress
 from pinlater.worker.running import run_context
 from pinlater.worker.running.run_context import RunContext
 from tests.unit.worker.fakes import batch_of
@@ -136,20 +136,20 @@ def test_a_step_runs_once_and_its_result_is_saved(bench):
 
 
 def test_a_later_attempt_gets_the_results(bench):
-    context = bench.context(body=encode_body(bench.job, Kept({"a": [1]})))
+    context = bench.context(body=encode_body(bench.job, BodyMetadata({"a": [1]})))
     assert context.step("a", pytest.fail) == [1]
     context.step("b", lambda: None)
     assert bench.saver.saved[0][0]["$steps"] == {"a": [1], "b": None}
 
 
 def test_checkpoints_keep_the_results_of_steps(bench):
-    context = bench.context(body=encode_body(bench.job, Kept({"a": 1})))
+    context = bench.context(body=encode_body(bench.job, BodyMetadata({"a": 1})))
     context.checkpoint(flush=True)
     assert bench.saver.saved[0][0]["$steps"] == {"a": 1}
 
 
 def test_no_step_begins_in_a_drain_but_results_are_given(bench):
-    context = bench.context(body=encode_body(bench.job, Kept({"a": 1})))
+    context = bench.context(body=encode_body(bench.job, BodyMetadata({"a": 1})))
     bench.saver.is_draining = True
     assert context.step("a", pytest.fail) == 1
     with pytest.raises(JobInterrupted):
@@ -185,7 +185,7 @@ def progress_of(saved):
 
 
 def test_progress_is_sent_once_a_heartbeat_and_leaves_the_record_alone(bench):
-    context = bench.context(body=encode_body(bench.job, Kept({"a": 1})))
+    context = bench.context(body=encode_body(bench.job, BodyMetadata({"a": 1})))
     for number in range(21):
         bench.job.cursor = number
         context.progress(number, 20, "walking")
@@ -220,7 +220,7 @@ def test_progress_between_rare_checkpoints_keeps_what_they_saved(bench):
 
 
 def test_progress_of_an_earlier_attempt_is_kept(bench):
-    context = bench.context(body=encode_body(bench.job, Kept(progress=Progress(3, 4))))
+    context = bench.context(body=encode_body(bench.job, BodyMetadata(progress=Progress(3, 4))))
     context.checkpoint(flush=True)
     assert bench.saver.saved[0][0]["$progress"]["done"] == 3
 
@@ -285,11 +285,11 @@ def test_whoever_waits_for_signs_of_progress_sees_them(bench, call, signs):
 def test_log_lines_name_the_trace_that_the_job_came_with(monkeypatch):
     bench = Bench(monkeypatch)
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
-    traced = encode_body(bench.job, Kept(trace={"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}))
+    traced = encode_body(bench.job, BodyMetadata(trace={"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}))
     context = bench.context(body=traced)
     context.may_have_kept = True
     assert context.log_fields["trace_id"] == trace_id
     assert context.log_fields["descriptor"] == "walk:s1:p1:7"
     for strange in ({"traceparent": "x"}, {"traceparent": "00-12-34-01"}, {}):
-        context = bench.context(body=encode_body(bench.job, Kept(trace=strange)))
+        context = bench.context(body=encode_body(bench.job, BodyMetadata(trace=strange)))
         assert "trace_id" not in context.log_fields

@@ -15,7 +15,7 @@ from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.job import Job
 from pinlater.jobs.retry_delay import LONGEST_DELAY_SECONDS
 from pinlater.model.backoff import Exponential
-from pinlater.model.status import room_of
+from pinlater.model.status import status_space
 from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.runner import Runner
@@ -301,7 +301,7 @@ def test_a_status_is_never_too_long():
     with pytest.raises(ValueError) as caught:
         deep(50)
     text = in_words(1, 2, 0.5, caught.value)
-    assert len(text) <= room_of(1, 2).whole
+    assert len(text) <= status_space(1, 2).total
     assert text.startswith("[attempt 1/2 20")
     assert " 0.50 s] ValueError: xxx" in text
     assert 'raise ValueError("x" * 5000)' in text

@@ -9,7 +9,7 @@ import pytest
 from pinlater import Job
 from pinlater.errors import BodyTooLarge, EnqueueRejected, ServerUnavailable, UnknownError
 from pinlater.jobs.body_codec import encode_body
-from pinlater.model.body_metadata import kept_in
+from pinlater.model.body_metadata import read_metadata
 from pinlater.protocol.messages import RequestContext
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.saver import Saver
@@ -131,11 +131,11 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
         threads.submit(context.step, "first", int)
         line.is_used.wait()
         steps = [threads.submit(context.step, f"step {number}", int) for number in range(20)]
-        while len(kept_in(context.body()).steps) < 21:
+        while len(read_metadata(context.body()).steps) < 21:
             time.sleep(0.001)
         gate.set()
         assert [step.result() for step in steps] == [0] * 20
-    assert [len(kept_in(body).steps) for body in line.calls] == [1] + [21] * 20
+    assert [len(read_metadata(body).steps) for body in line.calls] == [1] + [21] * 20
 
 
 def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
