@@ -37,7 +37,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
         for name in ("timeout", "stall_after", "give_up_after"):
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
-                raise ValueError(f"{name}={seconds} must be in seconds, more than 0 and at most a year")
+                raise ValueError(f"{name}={seconds} is in seconds, more than 0 and at most a year")
 
 
 class _Body(msgspec.Struct):

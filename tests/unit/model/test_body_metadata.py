@@ -1,4 +1,4 @@
-"""What is kept of a job in its body, beside its fields."""
+"""PinLater's own metadata in a job's body."""
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ SAMPLES = {
     "policy": Policy(timeout=5),
     "tries": {"a": (1, 2)},
     "enqueued": {"a": "mail:s1:p1:1"},
-    "again": Recurrence(5),
+    "recurrence": Recurrence(5),
     "trace": {"traceparent": "x"},
     "previous": {"traceparent": "x"},
 }
@@ -38,12 +38,12 @@ def test_there_is_a_sample_of_everything():
 
 
 @pytest.mark.parametrize("field", SAMPLES)
-def test_one_byte_tells_whether_anything_may_be_kept(field):
+def test_one_byte_tells_whether_a_body_may_have_metadata(field):
     assert METADATA_BYTE in encode_body(Walk(), BodyMetadata(**{field: SAMPLES[field]}))
     assert METADATA_BYTE not in encode_body(Walk(), BodyMetadata())
 
 
-def test_who_comes_again():
+def test_the_recurrence_of_a_body():
     assert read_recurrence(encode_body(Walk(), BodyMetadata(recurrence=Recurrence(5, 6, "every 1.0")))) == Recurrence(
         5, 6, "every 1.0"
     )
@@ -65,7 +65,7 @@ def test_the_next_run_knows_that_it_is_the_next():
     )
 
 
-def test_a_renewed_body_has_the_same_fields():
+def test_a_body_with_new_metadata_has_the_same_fields():
     body = encode_body(Walk(name="x"), BodyMetadata(**SAMPLES))
     new = replace_metadata(body, BodyMetadata(recurrence=Recurrence(7)))
     assert read_metadata(new) == BodyMetadata(recurrence=Recurrence(7))

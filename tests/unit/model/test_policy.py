@@ -208,7 +208,7 @@ class Mine:
     ("options", "why"),
     [
         ({"backoff": Mine()}, "use Constant, Linear or Exponential"),
-        ({"backoff": Exponential(cap=float("inf"))}, "have to be finite"),
+        ({"backoff": Exponential(cap=float("inf"))}, "must be finite"),
         ({"timeout": 0}, "timeout=0 is in seconds"),
         ({"timeout": float("inf")}, "timeout=inf is in seconds"),
         ({"stall_after": 0}, "stall_after=0 is in seconds"),
