@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import pinlater
+
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text()
@@ -71,8 +73,10 @@ def test_every_make_target_explains_itself():
     assert targets() == explained >= {"help", "venv", "demo", "test", "lint", "bench", "clean"}
 
 
-def test_the_version_is_in_the_changelog_or_unreleased():
-    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+def test_the_changelog_has_the_version():
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    assert re.fullmatch(rf"\[{re.escape(pinlater.__version__)}\] - \d{{4}}-\d\d-\d\d", headings[1])
 
 
 def test_the_tests_behind_the_promises_exist():
