@@ -154,13 +154,13 @@ def _mysql(context: _ShardContext) -> _ShardKind:
 def _redis(context: _ShardContext) -> _ShardKind:
     settings = context.settings
     try:
-        from pinlater.server.backends.redis import Place, RedisShard, read_shards
+        from pinlater.server.backends.redis import RedisEndpoint, RedisShard, read_shards
     except ImportError as error:
         raise _driver_missing("redis", error) from None
 
     def make(spec: ShardSpec) -> RedisShard:
-        if not isinstance(spec.place, Place):
-            raise TypeError(f"{spec.place!r} is no place of a Redis shard")
+        if not isinstance(spec.place, RedisEndpoint):
+            raise TypeError(f"{spec.place!r} is not the endpoint of a Redis shard")
         return RedisShard(
             spec.name,
             spec.place,
@@ -171,7 +171,7 @@ def _redis(context: _ShardContext) -> _ShardKind:
             notifications=context.notifications,
         )
 
-    # Servers tell each other; to look is for what gets lost.
+    # Servers notify each other; polls find jobs whose notifications were lost.
     return _ShardKind(read_shards, make, poll_intervals=PollIntervals(2.0, 20.0), tells_servers=True)
 
 

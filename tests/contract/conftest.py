@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pinlater.server.backends.mysql import Options, ShardMaker
-from pinlater.server.backends.redis import Place, RedisShard
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.sqlite import SqliteStore
 from tests.support.bench import QUEUE, Bench
@@ -70,7 +70,7 @@ class RedisHome:
 
     def open(self, clock):
         backend = ShardedStore("redis", functools.partial(_redis_shard, clock))
-        backend.update([ShardSpec("1", Place(("127.0.0.1", self._service.port)))])
+        backend.update([ShardSpec("1", RedisEndpoint(("127.0.0.1", self._service.port)))])
         return backend
 
     def lose(self):

@@ -7,7 +7,7 @@ import pytest
 
 from pinlater.server.backends.mysql.connection import Connection
 from pinlater.server.backends.records import Claim
-from pinlater.server.backends.redis.script_calls import Asker
+from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.store import PollIntervals
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
@@ -32,18 +32,18 @@ def fleets(request, tmp_path):
 def asked(monkeypatch):
     """Collects the statements and scripts that are sent."""
     asked = []
-    run, ask = Connection.run, Asker.ask
+    run, run_script = Connection.run, ScriptRunner.run
 
-    async def noted_run(self, *statements):
+    async def recorded_run(self, *statements):
         asked.extend(statements)
         return await run(self, *statements)
 
-    async def noted_ask(self, script, queue, *arguments, **options):
+    async def recorded_script(self, script, queue, *arguments, **options):
         asked.append(script)
-        return await ask(self, script, queue, *arguments, **options)
+        return await run_script(self, script, queue, *arguments, **options)
 
-    monkeypatch.setattr(Connection, "run", noted_run)
-    monkeypatch.setattr(Asker, "ask", noted_ask)
+    monkeypatch.setattr(Connection, "run", recorded_run)
+    monkeypatch.setattr(ScriptRunner, "run", recorded_script)
     return asked
 
 

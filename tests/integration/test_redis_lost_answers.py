@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from pinlater import Client, JobState
-from pinlater.server.backends.redis import Place, RedisShard
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.redis.scripts import scripts
 from tests.support.crowd import Crowd
 from tests.support.lossy_proxy import LossyProxy
@@ -75,12 +75,12 @@ def test_no_job_has_two_holders_and_no_attempt_is_spent(proxies, server):
             done = list(client.scan_all(queue, JobState.SUCCEEDED))
             assert {job.attempts_remaining for job in done} == {done[0].attempts_allowed}, "no lease had to end"
     assert sum(proxy.lost for proxy in proxies) >= ROUNDS
-    assert "claimed for an answer that got lost; given back" in server.log
+    assert "jobs whose dequeue was not answered" in server.log
 
 
 def test_a_queue_is_locked_although_the_answer_was_lost(proxies):
     async def scenario():
-        shard = RedisShard("1", Place(("127.0.0.1", proxies[0].port)), priority_levels=3)
+        shard = RedisShard("1", RedisEndpoint(("127.0.0.1", proxies[0].port)), priority_levels=3)
         await shard.create_queue("limited")
         await shard.unlock_queue("limited", await shard.lock_queue("limited", 60_000))
         proxies[0].lose(scripts()["lock_queue"].sha.encode())

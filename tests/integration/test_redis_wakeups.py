@@ -9,7 +9,7 @@ import pytest
 
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim
-from pinlater.server.backends.redis import Place, RedisShard
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.redis_service import RedisService
 from tests.support.server import ServerProcess
@@ -24,7 +24,9 @@ class Server:
         notifications = JobNotifications()
         notifications.on_job = lambda queue, due_ms: self.heard.append((queue, due_ms))
         notifications.on_gap = self._note_gap
-        self.shard = RedisShard("1", Place(("127.0.0.1", service.port)), priority_levels=3, notifications=notifications)
+        self.shard = RedisShard(
+            "1", RedisEndpoint(("127.0.0.1", service.port)), priority_levels=3, notifications=notifications
+        )
 
     def _note_gap(self):
         self.gaps += 1
@@ -154,7 +156,7 @@ def test_each_time_the_channel_is_away_is_told_once(run, service, caplog):
             await asyncio.sleep(1)  # for some tries
             service.start()
             await until(lambda: all(server.gaps for server in servers))
-            assert caplog.text.count("nothing is heard of other servers") == len(servers)
+            assert caplog.text.count("job notifications of other servers are not received") == len(servers)
 
     run(away)
 

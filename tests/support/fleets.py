@@ -1,7 +1,7 @@
 """Sharded stores that several servers share, as each of them has it."""
 
 from pinlater.server.backends.mysql import Options, ShardMaker
-from pinlater.server.backends.redis import Place, RedisShard
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.store import FREQUENT_POLLS
 from tests.support.mariadb_service import shared_service
@@ -25,7 +25,7 @@ def mysql_fleets(_folder, names="12", pauses=FREQUENT_POLLS):
 def redis_fleets(folder, names="12", pauses=FREQUENT_POLLS):
     """Return what ``mysql_fleets`` does."""
     service = RedisService(folder / "redis")
-    place = Place(("127.0.0.1", service.port))
+    place = RedisEndpoint(("127.0.0.1", service.port))
 
     def fleet():
         fleet = ShardedStore(

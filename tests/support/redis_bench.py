@@ -6,7 +6,7 @@ import time
 from pinlater.errors import ShardConnectionFailed
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import Claim, JobFilter
-from pinlater.server.backends.redis import Place, RedisShard
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from tests.support.bench import QUEUE
 
 CLAIM = Claim("host:1:1:worker:1", 30_000)
@@ -20,7 +20,7 @@ class RedisBench:
         self._shards = []
 
     def shard(self, service, name="1", **options):
-        return self.shard_at(Place(("127.0.0.1", service.port)), name, **options)
+        return self.shard_at(RedisEndpoint(("127.0.0.1", service.port)), name, **options)
 
     def shard_at(self, place, name="1", **options):
         async def make():

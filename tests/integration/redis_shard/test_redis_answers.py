@@ -10,7 +10,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim
-from pinlater.server.backends.redis import Place, connection
+from pinlater.server.backends.redis import RedisEndpoint, connection
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
@@ -66,7 +66,9 @@ def test_whoever_waits_here_is_told_of_what_was_given_back(bench, service, proxy
     heard, commits = [], []
     notifications = JobNotifications()
     notifications.on_job = lambda queue, due_ms: heard.append((queue, due_ms))
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)), notifications=notifications, on_commit=commits.append)
+    shard = bench.shard_at(
+        RedisEndpoint(("127.0.0.1", proxy.port)), notifications=notifications, on_commit=commits.append
+    )
     bench.run(shard.create_queue(QUEUE))
     bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     proxy.lose(scripts()["claim"].sha.encode())
@@ -79,7 +81,7 @@ def test_whoever_waits_here_is_told_of_what_was_given_back(bench, service, proxy
 
 
 def test_nothing_else_is_claimed_under_a_claim_whose_answer_was_lost(bench, proxy):
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
+    shard = bench.shard_at(RedisEndpoint(("127.0.0.1", proxy.port)))
     bench.run(shard.create_queue(QUEUE))
     bench.run(shard.enqueue_jobs(QUEUE, [new_job() for _ in range(2)]))
     proxy.lose(scripts()["claim"].sha.encode())
@@ -93,7 +95,7 @@ def test_nothing_else_is_claimed_under_a_claim_whose_answer_was_lost(bench, prox
 
 
 def test_what_the_same_dequeue_has_got_before_is_not_given_back(bench, service, proxy):
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
+    shard = bench.shard_at(RedisEndpoint(("127.0.0.1", proxy.port)))
     bench.run(shard.create_queue(QUEUE))
     alive, lost = bench.run(shard.enqueue_jobs(QUEUE, [new_job(priority=1), new_job(priority=2)]))
     held = bench.run(shard.dequeue_jobs(QUEUE, 2, CLAIM, levels=1)).jobs
@@ -107,7 +109,7 @@ def test_what_the_same_dequeue_has_got_before_is_not_given_back(bench, service, 
 
 
 def test_a_server_that_stops_gives_back_what_was_claimed_for_nobody(bench, service, proxy):
-    shard = bench.shard_at(Place(("127.0.0.1", proxy.port)))
+    shard = bench.shard_at(RedisEndpoint(("127.0.0.1", proxy.port)))
     bench.run(shard.create_queue(QUEUE))
     bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=1)]))
     proxy.lose(scripts()["claim"].sha.encode())
@@ -120,21 +122,21 @@ def test_a_server_that_stops_gives_back_what_was_claimed_for_nobody(bench, servi
 @pytest.mark.parametrize("script", ["ack", "checkpoint"])
 def test_what_ends_an_attempt_without_a_claim_is_not_sent_twice(bench, service, proxy, monkeypatch, script):
     """The second one would end the attempt of the next holder."""
-    shard, other = bench.shard_at(Place(("127.0.0.1", proxy.port))), bench.shard(service)
+    shard, other = bench.shard_at(RedisEndpoint(("127.0.0.1", proxy.port))), bench.shard(service)
     bench.run(shard.create_queue(QUEUE))
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=5)]))
     bench.take(shard)
     taken = []
-    converse = connection.Link._converse
+    round_trip = connection.SharedConnection._round_trip
 
     async def let_another_claim(self, connection, batch):
         try:
-            await converse(self, connection, batch)
+            await round_trip(self, connection, batch)
         except ShardConnectionFailed:
             taken.append(await other.dequeue_jobs(QUEUE, 1, Claim("host:2:1:worker:1", 30_000)))
             raise
 
-    monkeypatch.setattr(connection.Link, "_converse", let_another_claim)
+    monkeypatch.setattr(connection.SharedConnection, "_round_trip", let_another_claim)
     proxy.lose(scripts()[script].sha.encode())
     with pytest.raises(ShardConnectionFailed):
         bench.run(

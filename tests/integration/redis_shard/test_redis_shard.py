@@ -15,10 +15,10 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import PENDING, SUCCEEDED
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim, JobFilter, QueueChange, QueueSettings
-from pinlater.server.backends.redis import Place
-from pinlater.server.backends.redis.endpoint import Tls
-from pinlater.server.backends.redis.script_calls import Asker
+from pinlater.server.backends.redis import RedisEndpoint
+from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.tls_files import TlsFiles
 from pinlater.server.clock import elapsed_seconds
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.openssl import certificates
@@ -159,7 +159,7 @@ def test_sentinel_leads_to_the_new_master(bench, tmp_path):
             time.sleep(0.05)
     sentinel = subprocess.Popen([program(), str(config), "--sentinel"], stdout=subprocess.DEVNULL)
     try:
-        shard = bench.shard_at(Place(None, (("127.0.0.1", port),), "jobs"))
+        shard = bench.shard_at(RedisEndpoint(None, (("127.0.0.1", port),), "jobs"))
         bench.until(lambda: bench.run(shard.create_queue(QUEUE)))
         (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
         with master.client() as client:
@@ -182,7 +182,7 @@ def test_a_full_server_refuses_new_jobs_and_changes_nothing(bench, service, shar
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
     with service.client() as client:
         client.config_set("maxmemory", 1)
-        with pytest.raises(ShardUnreachable, match="takes no new jobs"):
+        with pytest.raises(ShardUnreachable, match="accepts no new jobs"):
             bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))
         client.config_set("maxmemory", 0)
     assert bench.count(shard) == 1
@@ -223,7 +223,7 @@ def test_a_server_that_keeps_its_settings_to_itself_is_named(bench, service, cap
         client.execute_command("ACL", "SETUSER", "default", "-config")
     with caplog.at_level(logging.WARNING):
         bench.run(bench.shard(service).ping())
-    assert "CONFIG GET is refused" in caplog.text
+    assert "CONFIG GET was refused" in caplog.text
 
 
 def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
@@ -233,9 +233,9 @@ def test_a_password_is_needed_where_one_is_set(bench, tmp_path):
             client.config_set("requirepass", "secret")
         with pytest.raises(ShardUnreachable, match="uthentication"):
             bench.run(bench.shard(service).ping())
-        bench.run(bench.shard_at(Place(("127.0.0.1", service.port), password="secret")).ping())
+        bench.run(bench.shard_at(RedisEndpoint(("127.0.0.1", service.port), password="secret")).ping())
         with pytest.raises(ShardUnreachable):
-            bench.run(bench.shard_at(Place(("127.0.0.1", service.port), password="wrong")).ping())
+            bench.run(bench.shard_at(RedisEndpoint(("127.0.0.1", service.port), password="wrong")).ping())
     finally:
         service.close()
 
@@ -244,7 +244,7 @@ def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
     (rules,) = re.findall(r"^ACL SETUSER pinlater on >secret (.*)$", GUIDE.read_text(), re.MULTILINE)
     with service.client() as client:
         client.execute_command("ACL", "SETUSER", "pinlater", "on", ">secret", *rules.split())
-    place = Place(("127.0.0.1", service.port), username="pinlater", password="secret")
+    place = RedisEndpoint(("127.0.0.1", service.port), username="pinlater", password="secret")
     heard = JobNotifications()
     shard = bench.shard_at(place, notifications=heard)
     bench.run(shard.create_queue(QUEUE))
@@ -269,12 +269,12 @@ def test_connections_are_encrypted_and_certificates_checked(bench, tmp_path):
     options = {"tls_port": str(port), "tls_cert_file": cert, "tls_key_file": key, "tls_ca_cert_file": ca}
     service = RedisService(tmp_path / "encrypted", **options)
     try:
-        shard = bench.shard_at(Place(("127.0.0.1", port), tls=Tls(ca, cert, key)))
+        shard = bench.shard_at(RedisEndpoint(("127.0.0.1", port), tls=TlsFiles(ca, cert, key)))
         bench.run(shard.create_queue(QUEUE))
         assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
-        for tls in (Tls(None, cert, key), Tls(ca), None):
+        for tls in (TlsFiles(None, cert, key), TlsFiles(ca), None):
             with pytest.raises(ShardUnreachable):
-                bench.run(bench.shard_at(Place(("127.0.0.1", port), tls=tls)).ping())
+                bench.run(bench.shard_at(RedisEndpoint(("127.0.0.1", port), tls=tls)).ping())
     finally:
         service.close()
 
@@ -320,7 +320,7 @@ def test_a_refusal_names_the_shard(bench, service, shard):
     with service.client() as client:
         client.set("pinlater:{1:broken}", 1)
         client.set("pinlater:{1:broken}:1:p1", "no sorted set")
-    with pytest.raises(UnknownError, match="shard 1 could not carry this out"):
+    with pytest.raises(UnknownError, match="shard 1 refused the call"):
         bench.take(shard, queue="broken")
 
 
@@ -329,18 +329,18 @@ def test_settings_of_many_queues_are_read_again_when_somebody_has_changed_some(b
     other = bench.shard(service)
     bench.run(*(shard.create_queue(name) for name in names))
     before = bench.run(shard.queue_settings())
-    asked = []
-    ask = Asker.ask
+    calls = []
+    run = ScriptRunner.run
 
-    async def noted(self, script, *arguments, **options):
-        asked.append(script)
-        return await ask(self, script, *arguments, **options)
+    async def recorded(self, script, *arguments, **options):
+        calls.append(script)
+        return await run(self, script, *arguments, **options)
 
-    monkeypatch.setattr(Asker, "ask", noted)
+    monkeypatch.setattr(ScriptRunner, "run", recorded)
     assert bench.run(shard.queue_settings()) == before
     bench.run(other.create_queue("young"))
     assert bench.run(shard.queue_settings()) == before | {"young": QueueSettings()}
-    assert asked == ["create", "settings"]
+    assert calls == ["create_queue", "queue_settings"]
     bench.run(other.change_queue_settings("queue7", QueueChange(is_paused=True)))
     assert bench.run(shard.queue_settings())["queue7"].is_paused
     bench.run(other.delete_queue("queue7"))

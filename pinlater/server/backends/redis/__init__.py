@@ -1,7 +1,7 @@
-"""Shards in Redis or Valkey: Lua scripts, pipelines, two connections per shard."""
+"""Shards in Redis or Valkey: Lua scripts over pipelines, two connections per shard."""
 
-from pinlater.server.backends.redis.endpoint import Place
+from pinlater.server.backends.redis.endpoint import RedisEndpoint
 from pinlater.server.backends.redis.shard import RedisShard
 from pinlater.server.backends.redis.shard_file import read_shards
 
-__all__ = ["Place", "RedisShard", "read_shards"]
+__all__ = ["RedisEndpoint", "RedisShard", "read_shards"]

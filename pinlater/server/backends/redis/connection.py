@@ -1,6 +1,6 @@
-"""A connection to a shard that many calls share: what arrives while a batch is on its way goes with the next one.
+"""A connection to a shard, shared by many calls: commands that arrive while a batch is in flight form the next batch.
 
-Redis carries out a batch without a pause, and with ``appendfsync always`` syncs once for all of it.
+Redis executes a batch in one go, and with ``appendfsync always`` syncs once for all of it.
 """
 
 from __future__ import annotations
@@ -18,196 +18,201 @@ from redis.exceptions import RedisError, ResponseError
 
 from pinlater.errors import ServiceError, ShardConnectionFailed
 from pinlater.server.backends.records import CommitStats
-from pinlater.server.backends.redis.endpoint import Place
+from pinlater.server.backends.redis.endpoint import RedisEndpoint
 from pinlater.server.backends.sharded import ShardUnreachable
 
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 2.0
-"""For opening a connection, Sentinel and log-in included."""
+"""Timeout for opening a connection, Sentinel and log-in included."""
 
 ANSWER_SECONDS = 4.0
-"""For a batch; a shard that takes longer is taken for dead, and the connection closed."""
+"""Timeout for the answers to a batch; then the connection is closed."""
 
-_MOST_BYTES = 4_000_000
-_MOST_CALLS = 500
-"""In a batch; a single call may be larger."""
+_MAX_BATCH_BYTES = 4_000_000
+_MAX_BATCH_COMMANDS = 500
+"""Limits of a batch; a single command may be larger."""
 
-_FAREWELL_SECONDS = 5.0
+_CLOSE_SECONDS = 5.0
 
-Command = Callable[..., Awaitable[Any]]
-"""Sends one command; returns what Redis answers."""
-
-Greeting = Callable[[Connection], Awaitable[None]]
-"""What is done first on every new connection; an error closes it."""
+Handshake = Callable[[Connection], Awaitable[None]]
+"""Runs first on every new connection; an error closes it."""
 
 
-class _Call(NamedTuple):
-    command: bytes
+class _QueuedCommand(NamedTuple):
+    packed: bytes
     future: asyncio.Future[Any]
 
 
-class Link:
-    """Opens a connection when it is first needed, and another one whenever that fails.
+class SharedConnection:
+    """Connects when the first command is sent, and again after a failure.
 
     Args:
-        name: of the shard, for people.
-        place: where it is.
-        greet: see ``Greeting``.
+        name: of the shard, for errors.
+        endpoint: of its server.
+        handshake: see ``Handshake``.
         on_commit: is told of each batch.
     """
 
     def __init__(
-        self, name: str, place: Place, greet: Greeting, on_commit: Callable[[CommitStats], None] = lambda _: None
+        self,
+        name: str,
+        endpoint: RedisEndpoint,
+        handshake: Handshake,
+        on_commit: Callable[[CommitStats], None] = lambda _: None,
     ) -> None:
         self._name = name
-        self._place = place
-        self._greet = greet
+        self._endpoint = endpoint
+        self._handshake = handshake
         self._on_commit = on_commit
         self._connection: Connection | None = None
-        self._waiting: list[_Call] = []
-        self._under_way = 0
+        self._queued: list[_QueuedCommand] = []
+        self._in_flight = 0
         self._failed_at = -math.inf
-        self._pump: asyncio.Task[None] | None = None
+        self._sender: asyncio.Task[None] | None = None
 
     @property
     def seconds_since_failure(self) -> float:
-        """How long the shard has answered whenever it was asked; infinite when it always has."""
+        """Seconds since the last batch that failed; infinite if none has."""
         return time.monotonic() - self._failed_at
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection."""
+        """Whether it is connected."""
         return self._connection is not None and self._connection.is_connected
 
     @property
     def waiting(self) -> int:
-        """Calls that have no result yet."""
-        return len(self._waiting) + self._under_way
+        """Number of commands without an answer."""
+        return len(self._queued) + self._in_flight
 
     async def call(self, *command: Any) -> Any:
-        """Send a command; return what Redis answers.
+        """Send a command and return its answer.
 
         Raises:
             ShardUnreachable: it was not sent.
-            ShardConnectionFailed: it was sent, and nobody knows whether it was carried out.
+            ShardConnectionFailed: it was sent, but it is unknown whether it was executed.
             ResponseError: Redis refused it.
         """
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Call(hiredis.pack_command(command), future))
-        if self._pump is None:
-            self._pump = asyncio.create_task(self._run())
+        self._queued.append(_QueuedCommand(hiredis.pack_command(command), future))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._run())
         return await future
 
-    async def drop(self) -> None:
-        """Let the next call go over a new connection: this one leads to the wrong server."""
+    async def disconnect(self) -> None:
+        """Disconnect, so that the next command connects anew."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.disconnect(nowait=True)
 
     async def close(self) -> None:
-        """Finish what was submitted, as far as the shard answers."""
-        if self._pump is not None:
-            await asyncio.wait([self._pump], timeout=_FAREWELL_SECONDS)
-        if self._pump is not None:
-            self._pump.cancel()
-            await asyncio.wait([self._pump])
-        await self.drop()
+        """Wait for the answers to what was sent, for a few seconds at most, and disconnect."""
+        if self._sender is not None:
+            await asyncio.wait([self._sender], timeout=_CLOSE_SECONDS)
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.wait([self._sender])
+        await self.disconnect()
 
     async def _run(self) -> None:
         try:
-            while self._waiting:
-                await self._exchange(self._next_batch())
+            while self._queued:
+                await self._send(self._next_batch())
         finally:
-            self._pump = None
-            _fail(self._waiting, ShardUnreachable(f"the connection to shard {self._name} was closed"))
-            self._waiting = []
+            self._sender = None
+            _fail(self._queued, ShardUnreachable(f"the connection to shard {self._name} was closed"))
+            self._queued = []
 
-    def _next_batch(self) -> list[_Call]:
+    def _next_batch(self) -> list[_QueuedCommand]:
         size = 0
-        for at, call in enumerate(self._waiting):
-            size += len(call.command)
-            if at and (size > _MOST_BYTES or at >= _MOST_CALLS):
-                batch, self._waiting = self._waiting[:at], self._waiting[at:]
+        for at, command in enumerate(self._queued):
+            size += len(command.packed)
+            if at and (size > _MAX_BATCH_BYTES or at >= _MAX_BATCH_COMMANDS):
+                batch, self._queued = self._queued[:at], self._queued[at:]
                 return batch
-        batch, self._waiting = self._waiting, []
+        batch, self._queued = self._queued, []
         return batch
 
-    async def _exchange(self, batch: list[_Call]) -> None:
-        self._under_way, began = len(batch), time.monotonic()
+    async def _send(self, batch: list[_QueuedCommand]) -> None:
+        """Send a batch and answer its callers, whatever happens."""
+        self._in_flight, began = len(batch), time.monotonic()
         try:
-            connection = await self._connected()
-            await self._converse(connection, batch)
+            connection = await self._connect()
+            await self._round_trip(connection, batch)
         except ServiceError as error:
             self._failed_at = time.monotonic()
             if not isinstance(error, ShardUnreachable):
                 self._on_commit(CommitStats(len(batch), time.monotonic() - began, is_failed=True))
             _fail(batch, error)
         except BaseException:  # cancelled: the server stops
-            _fail(batch, self._lost("the server stops"))
+            _fail(batch, self._outcome_unknown("the server stops"))
             raise
         finally:
-            self._under_way = 0
+            self._in_flight = 0
 
-    async def _converse(self, connection: Connection, batch: list[_Call]) -> None:
+    async def _round_trip(self, connection: Connection, batch: list[_QueuedCommand]) -> None:
         try:
             began = time.monotonic()
             async with asyncio.timeout(ANSWER_SECONDS):
-                await connection.send_packed_command([call.command for call in batch], check_health=False)
-                for call in batch:
-                    _answer(call.future, await _read(connection))
+                await connection.send_packed_command([command.packed for command in batch], check_health=False)
+                for command in batch:
+                    _answer(command.future, await _read_answer(connection))
             self._on_commit(CommitStats(len(batch), time.monotonic() - began))
         except TimeoutError:
-            # Those that wait have waited for as long: they learn it now, not after another round.
-            waiting, self._waiting = self._waiting, []
-            _fail(waiting, ShardUnreachable(f"shard {self._name} at {self._place} does not answer"))
-            await self.drop()
-            raise self._lost(f"no answer within {ANSWER_SECONDS:g} s") from None
+            # The queued commands have waited as long: they fail now, not after another timeout.
+            self._fail_queued(ShardUnreachable(f"shard {self._name} at {self._endpoint} does not answer"))
+            await self.disconnect()
+            raise self._outcome_unknown(f"no answer within {ANSWER_SECONDS:g} s") from None
         except (RedisError, OSError) as error:
-            await self.drop()
-            raise self._lost(str(error)) from error
+            await self.disconnect()
+            raise self._outcome_unknown(str(error)) from error
 
-    def _lost(self, reason: str) -> ShardConnectionFailed:
+    def _outcome_unknown(self, reason: str) -> ShardConnectionFailed:
         return ShardConnectionFailed(
-            f"shard {self._name} at {self._place} did not answer, and may or may not have done it: {reason}"
+            f"shard {self._name} at {self._endpoint} did not answer; the call may or may not have been executed: "
+            f"{reason}"
         )
 
-    async def _connected(self) -> Connection:
-        """Return a connection that was alive a moment ago.
+    async def _connect(self) -> Connection:
+        """Return the open connection, or open one.
 
         Raises:
-            ShardUnreachable: none can be had.
+            ShardUnreachable: it could not be opened.
         """
         connection = self._connection
         if connection is not None:
             if connection.is_connected and not await connection.can_read():
                 return connection
-            await self.drop()  # closed from the other side, while nobody was waiting for anything
+            await self.disconnect()  # readable without a pending command: the server has closed it
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await self._open()
         except (RedisError, OSError, TimeoutError) as error:
-            waiting, self._waiting = self._waiting, []
             unreachable = ShardUnreachable(
-                f"shard {self._name} at {self._place} cannot be reached: {str(error) or 'no answer'}"
+                f"shard {self._name} at {self._endpoint} cannot be reached: {str(error) or 'no answer'}"
             )
-            _fail(waiting, unreachable)
+            self._fail_queued(unreachable)
             raise unreachable from error
 
     async def _open(self) -> Connection:
-        connection = await self._place.connection(CONNECT_SECONDS)
+        connection = await self._endpoint.connection(CONNECT_SECONDS)
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
-            await self._greet(connection)
+            await self._handshake(connection)
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
         self._connection = connection
         return connection
 
+    def _fail_queued(self, error: ServiceError) -> None:
+        queued, self._queued = self._queued, []
+        _fail(queued, error)
 
-async def _read(connection: Connection) -> Any:
-    """Return an answer; a refusal is one, too."""
+
+async def _read_answer(connection: Connection) -> Any:
+    """Return an answer; an error that Redis reports is one, too."""
     try:
         return await connection.read_response(disable_decoding=True)
     except ResponseError as error:
@@ -223,7 +228,7 @@ def _answer(future: asyncio.Future[Any], answer: Any) -> None:
         future.set_result(answer)
 
 
-def _fail(calls: list[_Call], error: ServiceError) -> None:
-    for call in calls:
-        if not call.future.done():
-            call.future.set_exception(error)
+def _fail(commands: list[_QueuedCommand], error: ServiceError) -> None:
+    for command in commands:
+        if not command.future.done():
+            command.future.set_exception(error)

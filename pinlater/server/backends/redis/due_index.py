@@ -1,6 +1,6 @@
-"""Which queues the monitor has to look into, without asking each of them: the scripts keep the earliest moment of each.
+"""The due index: tells the monitor which queues to check, so that it need not ask each queue.
 
-A claim is noted by the script that claims, in one step with it. So no look is late, whichever server has claimed.
+The script that claims jobs also indexes the claim. So the monitor misses no claim, whichever server made it.
 """
 
 from __future__ import annotations
@@ -10,73 +10,73 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pinlater.server.backends.redis.script_calls import Asker
+from pinlater.server.backends.redis.script_calls import ScriptRunner
 
-_PLACE = "earliest"
-"""What the keys begin with, behind the shard's."""
+_KEY = "earliest"
+"""Start of the names of the shard's keys."""
 
-_MOST_QUEUES = 1000
-"""So many queues are looked into in one step, of each kind."""
+_MAX_QUEUES = 1000
+"""Queues returned by one lookup, of each kind."""
 
-_SURVEYED_AT_ONCE = 25
-_SURVEY_SECONDS = 1.0
-"""So few queues are surveyed in that time that it costs next to nothing, however many there are."""
+_REBUILD_QUEUES = 25
+_REBUILD_SECONDS = 1.0
+"""So few queues are rebuilt per interval that it costs next to nothing, however many there are."""
 
-_SURVEYED_AT_FIRST = 500
+_FIRST_REBUILD_QUEUES = 500
 
 
-class Earliest:
-    """Finds queues with claims that may have expired, and with finished jobs that may have to go.
+class DueIndex:
+    """Finds queues with claims that may have expired, and with finished jobs that may be old enough to delete.
 
-    Older servers do not note what they claim. So all queues are surveyed once, before the first look, and a few
-    each second from then on. As long as such a server lives, it ends the claims of all by itself.
+    Servers of older versions do not index what they claim. So the index is rebuilt for all queues before the first
+    lookup, and for a few queues per second from then on. Older servers end expired claims of all queues themselves.
 
     Args:
-        aside: runs scripts that are not about one queue.
-        names: returns those of the queues.
+        scripts: of the shard.
+        queue_names: returns the names of all queues.
     """
 
-    def __init__(self, aside: Asker, names: Callable[[], Awaitable[list[str]]]) -> None:
-        self._aside = aside
-        self._names = names
-        self._is_surveyed = False
-        self._to_survey: list[str] = []
-        self._next_survey = 0.0
+    def __init__(self, scripts: ScriptRunner, queue_names: Callable[[], Awaitable[list[str]]]) -> None:
+        self._scripts = scripts
+        self._queue_names = queue_names
+        self._is_built = False
+        self._to_rebuild: list[str] = []
+        self._next_rebuild = 0.0
 
-    async def with_expired(self) -> list[str]:
-        """Return queues in which claims may have expired, in random order: so none waits for the others for ever."""
-        await self._survey()
+    async def queues_with_expired(self) -> list[str]:
+        """Return queues that may have expired claims, in random order, so that none is always last."""
+        await self._rebuild_some()
         [queues] = await self._due("claims", 0)
         return queues
 
-    async def with_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int) -> tuple[list[str], list[str]]:
-        """Return queues with succeeded and with failed jobs that may be older than that, each in random order."""
-        await self._survey()
+    async def queues_with_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int) -> tuple[list[str], list[str]]:
+        """Return queues that may have succeeded and failed jobs older than that, each in random order."""
+        await self._rebuild_some()
         succeeded, failed = await self._due("S", succeeded_ttl_ms, "F", failed_ttl_ms)
         return succeeded, failed
 
-    async def correct(self, *queues: str) -> None:
-        """Note what some queues have, or that they are gone."""
-        await self._aside.ask("survey", _PLACE, *queues)
+    async def rebuild(self, *queues: str) -> None:
+        """Rebuild the entries of some queues; those of deleted queues are removed."""
+        await self._scripts.run_for_shard("rebuild_due_index", _KEY, *queues)
 
     async def _due(self, *kinds_and_ages: Any) -> list[list[str]]:
-        found = await self._aside.ask("due_queues", _PLACE, _MOST_QUEUES, *kinds_and_ages)
-        named = [[name.decode() for name in names] for names in found]
-        for names in named:
+        found = await self._scripts.run_for_shard("due_queues", _KEY, _MAX_QUEUES, *kinds_and_ages)
+        decoded = [[name.decode() for name in names] for names in found]
+        for names in decoded:
             random.shuffle(names)
-        return named
+        return decoded
 
-    async def _survey(self) -> None:
+    async def _rebuild_some(self) -> None:
         now = asyncio.get_running_loop().time()
-        if self._is_surveyed and now < self._next_survey:
+        if self._is_built and now < self._next_rebuild:
             return
-        self._next_survey = now + _SURVEY_SECONDS
-        if not self._to_survey:
-            self._to_survey = await self._names()
-        while self._to_survey:
-            at_once = _SURVEYED_AT_ONCE if self._is_surveyed else _SURVEYED_AT_FIRST
-            await self.correct(*self._to_survey[:at_once])
-            del self._to_survey[:at_once]
-            if self._is_surveyed:
+        self._next_rebuild = now + _REBUILD_SECONDS
+        if not self._to_rebuild:
+            self._to_rebuild = await self._queue_names()
+        while self._to_rebuild:
+            size = _REBUILD_QUEUES if self._is_built else _FIRST_REBUILD_QUEUES
+            await self.rebuild(*self._to_rebuild[:size])
+            del self._to_rebuild[:size]
+            if self._is_built:
                 return
-        self._is_surveyed = True
+        self._is_built = True

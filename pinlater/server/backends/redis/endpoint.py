@@ -1,4 +1,4 @@
-"""Where a shard is and how to get in; with Sentinel, found anew for every connection."""
+"""The address of a shard and its credentials; with Sentinel, the master is looked up for every connection."""
 
 from __future__ import annotations
 
@@ -8,39 +8,24 @@ from typing import Any, NamedTuple
 from redis.asyncio import Connection, SSLConnection
 from redis.asyncio.sentinel import Sentinel
 
+from pinlater.server.backends.tls_files import TlsFiles
+
 Address = tuple[str, int]
 """Host and port."""
 
 
-class Tls(NamedTuple):
-    """Files for a connection by TLS: who signed the server's certificate (None: the system's authorities), and ours."""
-
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-
-    def options(self) -> dict[str, Any]:
-        """Return them as the driver takes them."""
-        return {
-            "ssl_ca_certs": self.ca,
-            "ssl_certfile": self.cert,
-            "ssl_keyfile": self.key,
-            "ssl_min_version": ssl.TLSVersion.TLSv1_2,
-        }
-
-
-class Place(NamedTuple):
-    """What the file of shards says of one.
+class RedisEndpoint(NamedTuple):
+    """The server of a shard, as the shard file describes it.
 
     Attributes:
-        master: of the server; None when Sentinel knows it.
-        sentinels: addresses of Sentinel; none: not used.
-        service: the name of the shard's servers there.
-        sentinel_password: of all of these; None: not asked for.
-        db: number of the database within the server.
-        username: for Redis' access control; None: the default user.
-        password: None: not asked for.
-        tls: how connections are encrypted, to Sentinel, too; None: not at all.
+        master: its address; None: Sentinel knows it.
+        sentinels: addresses of Sentinel; empty: not used.
+        service: name of the master in Sentinel.
+        sentinel_password: of all sentinels; None: they have none.
+        db: number of the database in the server.
+        username: None: the default user.
+        password: None: the server asks for none.
+        tls: files for TLS, to Sentinel as well; None: connections are not encrypted.
     """
 
     master: Address | None
@@ -50,10 +35,10 @@ class Place(NamedTuple):
     db: int = 0
     username: str | None = None
     password: str | None = None
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
 
     def __repr__(self) -> str:
-        """Return what may stand in a log, where no password belongs."""
+        """Return what logs show, which is not the password."""
         if self.master is not None:
             return f"{self.master[0]}:{self.master[1]}"
         return f"service {self.service!r} of Sentinel"
@@ -64,7 +49,7 @@ class Place(NamedTuple):
         Raises:
             RedisError: no Sentinel knows the present master.
         """
-        host, port = self.master or await self._found(connect_seconds)
+        host, port = self.master or await self._discover_master(connect_seconds)
         options: dict[str, Any] = {
             "host": host,
             "port": port,
@@ -77,10 +62,10 @@ class Place(NamedTuple):
             "socket_keepalive": True,
             "client_name": "pinlater-server",
         }
-        return Connection(**options) if self.tls is None else SSLConnection(**options, **self.tls.options())
+        return Connection(**options) if self.tls is None else SSLConnection(**options, **_ssl_options(self.tls))
 
-    async def _found(self, seconds: float) -> Address:
-        encryption = {} if self.tls is None else {"ssl": True, **self.tls.options()}
+    async def _discover_master(self, seconds: float) -> Address:
+        encryption = {} if self.tls is None else {"ssl": True, **_ssl_options(self.tls)}
         sentinel = Sentinel(  # type: ignore[no-untyped-call]
             self.sentinels,
             socket_connect_timeout=seconds,
@@ -94,3 +79,12 @@ class Place(NamedTuple):
             for client in sentinel.sentinels:
                 await client.aclose()
         return str(host), int(port)
+
+
+def _ssl_options(tls: TlsFiles) -> dict[str, Any]:
+    return {
+        "ssl_ca_certs": tls.ca,
+        "ssl_certfile": tls.cert,
+        "ssl_keyfile": tls.key,
+        "ssl_min_version": ssl.TLSVersion.TLSv1_2,
+    }

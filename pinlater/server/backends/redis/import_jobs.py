@@ -1,4 +1,4 @@
-"""Import: jobs of another store, with their past."""
+"""Import: jobs of another store, with their history."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import Any
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey, JobRecord
-from pinlater.server.backends.redis.lifecycle import kept_as, pack, result_of
+from pinlater.server.backends.redis.lifecycle import key_arguments, pack, parse_result
 from pinlater.server.backends.redis.records import time_argument
-from pinlater.server.backends.redis.script_calls import Asker
+from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 
-async def import_jobs(asker: Asker, queue: str, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> list[str]:
-    """Store jobs in the states that they had; sent twice only if the shard knows them again."""
+async def import_jobs(
+    scripts: ScriptRunner, queue: str, jobs: Sequence[JobRecord], once: IdempotencyKey | None
+) -> list[str]:
+    """Import jobs: nothing -> their former state; repeatable with an idempotency key only. Return their descriptors."""
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in jobs]
     packed = pack([_argument(job, priority) for job, priority in zip(jobs, priorities, strict=True)])
     bodies = [job.body or b"" for job in jobs]
     is_repeatable = once is not None
-    answer = await asker.ask("import", queue, *kept_as(once), packed, *bodies, is_repeatable=is_repeatable)
-    return result_of(answer).names(f"{queue}:s{asker.name}:p", priorities)
+    result = await scripts.run("import_jobs", queue, *key_arguments(once), packed, *bodies, is_repeatable=is_repeatable)
+    return parse_result(result).names(f"{queue}:s{scripts.name}:p", priorities)
 
 
 def _argument(job: JobRecord, priority: int) -> tuple[Any, ...]:
     state = PENDING if job.state == IN_PROGRESS else job.state
-    times = (time_argument(moment) for moment in (job.created_at_ms, job.run_after_ms, job.updated_at_ms))
+    times = (time_argument(time_ms) for time_ms in (job.created_at_ms, job.run_after_ms, job.updated_at_ms))
     key = job.unique_key if state == PENDING else None
     return (priority, state, job.attempts_allowed, job.attempts_remaining, job.status, *times, key)

@@ -1,6 +1,6 @@
-"""Wake-ups across servers: who makes jobs claimable says so on the shard's channel, and all others hear it.
+"""Job notifications between servers: whoever makes a job claimable publishes that, and the other servers subscribe.
 
-Nothing depends on a message: what gets lost delays a waiting dequeue until it looks again by itself.
+Nothing depends on a message: if one is lost, a waiting dequeue finds the job at its next poll.
 """
 
 from __future__ import annotations
@@ -15,154 +15,155 @@ from redis.exceptions import RedisError
 
 from pinlater.errors import ServiceError
 from pinlater.server.backends.job_notifications import JobNotifications
-from pinlater.server.backends.redis.connection import CONNECT_SECONDS, Command
-from pinlater.server.backends.redis.endpoint import Place
+from pinlater.server.backends.redis.connection import CONNECT_SECONDS
+from pinlater.server.backends.redis.endpoint import RedisEndpoint
+from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 log = logging.getLogger(__name__)
 
-_GRAIN_SECONDS = 0.005
-"""A server speaks of a queue no more often than this."""
+_PUBLISH_INTERVAL_SECONDS = 0.005
+"""A server publishes a queue no more often than this."""
 
-_QUIET_SECONDS = 5.0
-"""After this, a silent connection is asked whether it is alive; after twice as long, it is given up."""
+_IDLE_SECONDS = 5.0
+"""A subscription that is silent for so long is pinged; after twice as long, it is closed."""
 
-_PAUSES_SECONDS = (0.1, 2.0)
-"""Before another connection is tried: the first time, and at most; it doubles in between."""
+_RECONNECT_SECONDS = (0.1, 2.0)
+"""Backoff between connections: the first one, and the longest; it doubles in between."""
 
 
-class Wakeups:
-    """Tells the other servers of a shard, and hears from them.
+class JobChannel:
+    """Publishes and receives job notifications of one shard.
 
-    A server that is alone on a shard notices that nobody listens, and says nothing until another one greets.
+    A server that is alone on a shard learns that nobody subscribes, and publishes nothing until another one subscribes.
 
     Args:
-        name: of the shard.
-        place: where it is.
-        channel: of the shard.
-        command: sends a command to it.
-        notifications: are told what is heard; None: nobody wants to know, and nothing is told either.
+        scripts: of the shard.
+        endpoint: of its server.
+        notifications: are called for what other servers publish; None: nothing is published or received.
     """
 
-    def __init__(
-        self, name: str, place: Place, channel: str, command: Command, notifications: JobNotifications | None
-    ) -> None:
-        self._name = name
-        self._place = place
-        self._channel = channel
-        self._command = command
+    def __init__(self, scripts: ScriptRunner, endpoint: RedisEndpoint, notifications: JobNotifications | None) -> None:
+        self._name = scripts.name
+        self._endpoint = endpoint
+        self._channel = scripts.shard_key("arrivals")
+        self._command = scripts.command
         self._notifications = notifications or JobNotifications()
-        self._is_wanted = notifications is not None
-        self._me = uuid.uuid4().hex.encode()
+        self._is_enabled = notifications is not None
+        self._server_id = uuid.uuid4().hex.encode()
         self._is_alone = False
-        self._is_listening = False
-        self._is_missed = False
-        self._news: dict[str, int | None] = {}
-        self._speaker: asyncio.Task[None] | None = None
-        self._listener: asyncio.Task[None] | None = None
+        self._is_subscribed = False
+        self._is_failure_logged = False
+        self._to_publish: dict[str, int | None] = {}
+        self._publisher: asyncio.Task[None] | None = None
+        self._subscriber: asyncio.Task[None] | None = None
 
-    def listen(self) -> None:
-        """Begin to listen, unless that has begun."""
-        if self._is_wanted and self._listener is None:
-            self._listener = asyncio.create_task(self._listen())
+    def subscribe(self) -> None:
+        """Start to subscribe, unless that was done."""
+        if self._is_enabled and self._subscriber is None:
+            self._subscriber = asyncio.create_task(self._run_subscriber())
 
     async def close(self) -> None:
-        """Fall silent."""
-        tasks = [task for task in (self._speaker, self._listener) if task is not None]
+        """Stop publishing and receiving."""
+        tasks = [task for task in (self._publisher, self._subscriber) if task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    # Telling
+    # Publishing
 
-    def tell(self, queue: str, due_ms: int | None = None) -> None:
-        """Say that a queue has a job that is claimable, now or when it falls due."""
-        if self._is_alone or not self._is_wanted:
+    def publish(self, queue: str, due_ms: int | None = None) -> None:
+        """Publish that a queue has a job that is claimable now (None), or when it falls due."""
+        if self._is_alone or not self._is_enabled:
             return
-        known = self._news.get(queue, due_ms)
-        self._news[queue] = None if due_ms is None or known is None else min(due_ms, known)
-        if self._speaker is None:
-            self._speaker = asyncio.create_task(self._speak())
+        known = self._to_publish.get(queue, due_ms)
+        self._to_publish[queue] = None if due_ms is None or known is None else min(due_ms, known)
+        if self._publisher is None:
+            self._publisher = asyncio.create_task(self._run_publisher())
 
-    async def _speak(self) -> None:
+    async def _run_publisher(self) -> None:
         try:
-            while self._news:
-                news, self._news = self._news, {}
-                for queue, due_ms in news.items():
+            while self._to_publish:
+                batch, self._to_publish = self._to_publish, {}
+                for queue, due_ms in batch.items():
                     await self._publish(queue, due_ms)
-                await asyncio.sleep(_GRAIN_SECONDS)
+                await asyncio.sleep(_PUBLISH_INTERVAL_SECONDS)
         finally:
-            self._speaker = None
+            self._publisher = None
 
     async def _publish(self, queue: str, due_ms: int | None) -> None:
         try:
-            heard = await self._command("PUBLISH", self._channel, _message(self._me, queue, due_ms))
+            receivers = await self._command("PUBLISH", self._channel, _message(self._server_id, queue, due_ms))
         except ServiceError as error:
-            log.debug("shard %s: the other servers were not told: %s", self._name, error)
+            log.debug("shard %s: a job notification was not published: %s", self._name, error)
         else:
-            self._is_alone = heard <= self._is_listening
+            self._is_alone = receivers <= self._is_subscribed
 
-    # Hearing
+    # Receiving
 
-    async def _listen(self) -> None:
-        pause, longest = _PAUSES_SECONDS
+    async def _run_subscriber(self) -> None:
+        pause, longest = _RECONNECT_SECONDS
         while True:
-            trouble = ""
+            failure = ""
             try:
-                await self._listen_once()
+                await self._receive_until_failure()
             except (RedisError, OSError, TimeoutError, ServiceError) as error:
-                trouble = str(error) or "no answer"
+                failure = str(error) or "no answer"
             except Exception:
-                log.exception("shard %s: what was heard of other servers could not be passed on", self._name)
-            if self._is_listening:
-                self._is_listening, pause = False, _PAUSES_SECONDS[0]
-            if trouble and not self._is_missed:  # said once: the shard may be away for long
-                log.warning("shard %s: nothing is heard of other servers: %s", self._name, trouble)
-                self._is_missed = True
+                log.exception("shard %s: a job notification could not be processed", self._name)
+            if self._is_subscribed:
+                self._is_subscribed, pause = False, _RECONNECT_SECONDS[0]
+            if failure and not self._is_failure_logged:  # logged once: the shard may be down for long
+                log.warning(
+                    "shard %s: job notifications of other servers are not received, so waiting dequeues poll: %s",
+                    self._name,
+                    failure,
+                )
+                self._is_failure_logged = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest)
 
-    async def _listen_once(self) -> None:
+    async def _receive_until_failure(self) -> None:
         async with asyncio.timeout(CONNECT_SECONDS):
-            connection = await self._place.connection(CONNECT_SECONDS)
+            connection = await self._endpoint.connection(CONNECT_SECONDS)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.connect()  # type: ignore[no-untyped-call]
                 await connection.send_command("SUBSCRIBE", self._channel)
                 await connection.read_response(disable_decoding=True)
-            self._is_listening = True
-            # The others speak from now on, also if they were alone; and what was said before was not heard.
-            self._is_alone = await self._command("PUBLISH", self._channel, _message(self._me, "", None)) <= 1
-            self._is_missed = False
+            self._is_subscribed = True
+            # Others publish from now on, even if they were alone; what was published before may have been missed.
+            self._is_alone = await self._command("PUBLISH", self._channel, _message(self._server_id, "", None)) <= 1
+            self._is_failure_logged = False
             self._notifications.on_gap()
-            await self._hear(connection)
+            await self._receive(connection)
         finally:
             await connection.disconnect(nowait=True)
 
-    async def _hear(self, connection: Connection) -> None:
-        is_asked = False
+    async def _receive(self, connection: Connection) -> None:
+        is_pinged = False
         while True:
-            said = await connection.read_response(disable_decoding=True, timeout=_QUIET_SECONDS)
-            if said is None:
-                if is_asked:
+            answer = await connection.read_response(disable_decoding=True, timeout=_IDLE_SECONDS)
+            if answer is None:
+                if is_pinged:
                     raise TimeoutError("no answer to a PING")
                 await connection.send_command("PING")
-            is_asked = said is None
-            if said is not None and said[0] == b"message":
-                self._heard(said[2])
+            is_pinged = answer is None
+            if answer is not None and answer[0] == b"message":
+                self._handle(answer[2])
 
-    def _heard(self, message: Any) -> None:
+    def _handle(self, message: Any) -> None:
         try:
-            who, queue, due = message.split(b" ")
+            sender, queue, due = message.split(b" ")
             name, due_ms = queue.decode(), int(due) if due else None
         except ValueError:
-            return  # of a version that says more, or of somebody else
-        if who == self._me:
+            return  # of a later version with more fields, or of another program
+        if sender == self._server_id:
             return
         self._is_alone = False
         if name:
             self._notifications.on_job(name, due_ms)
 
 
-def _message(who: bytes, queue: str, due_ms: int | None) -> bytes:
-    return b" ".join((who, queue.encode(), b"" if due_ms is None else b"%d" % due_ms))
+def _message(server_id: bytes, queue: str, due_ms: int | None) -> bytes:
+    return b" ".join((server_id, queue.encode(), b"" if due_ms is None else b"%d" % due_ms))

@@ -1,4 +1,4 @@
-"""The life of jobs: stored, claimed, settled, kept alive, given back."""
+"""The lifecycle of jobs: enqueue, claim, ack, checkpoint, release; one script each."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pinlater.server.backends.records import (
     NewJob,
     Settled,
 )
-from pinlater.server.backends.redis.records import MOST_EXACT, due_of, time_argument
-from pinlater.server.backends.redis.script_calls import ANY_QUEUE, Asker, not_found
+from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, time_argument
+from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner, not_found
 from pinlater.server.backends.sharded import CallResult, DuePriorities
 from pinlater.server.backends.token_bucket import Tokens, interval_us, most_saved_us
 
@@ -39,61 +39,64 @@ _body = attrgetter("body")
 _priority = attrgetter("priority")
 
 NO_IDS = pack([])
-"""No jobs, as a script takes them."""
+"""An empty list of ids, as scripts take it."""
 
-_CLAIMS_AT_ONCE = 500
-"""So many claims are looked at by one script."""
+_RELEASE_PAGE = 500
+"""Claims that one script reads."""
 
 
-def kept_as(once: IdempotencyKey | None) -> tuple[bytes, int]:
-    """Return an idempotency key, and how long the result is kept, as scripts take them."""
+def key_arguments(once: IdempotencyKey | None) -> tuple[bytes, int]:
+    """Return an idempotency key and the lifetime of its result, as scripts take them."""
     return (b"", 0) if once is None else (once.value, once.keep_ms)
 
 
-async def enqueue(asker: Asker, queue: str, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> list[str]:
-    """Store jobs; sent twice only if the shard knows them again."""
+async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> list[str]:
+    """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
     try:
         packed = pack((*zip(*map(_argument, jobs), strict=True), len(jobs)) if jobs else _NO_JOBS)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
     is_repeatable = once is not None
-    answer = await asker.ask("enqueue", queue, *kept_as(once), packed, *map(_body, jobs), is_repeatable=is_repeatable)
-    return result_of(answer).names(f"{queue}:s{asker.name}:p", map(_priority, jobs))
+    result = await scripts.run(
+        "enqueue", queue, *key_arguments(once), packed, *map(_body, jobs), is_repeatable=is_repeatable
+    )
+    return parse_result(result).names(f"{queue}:s{scripts.name}:p", map(_priority, jobs))
 
 
-def result_of(answer: Sequence[bytes]) -> CallResult:
-    """Return what a script says of jobs that were stored, or were there by their unique keys."""
-    before, *there = answer
+def parse_result(result: Sequence[bytes]) -> CallResult:
+    """Parse the result of a script that stores jobs: the new ids, and the jobs that duplicates stand for."""
+    before, *existing = result
     elsewhere = [
-        (int(place), int(priority), int(member[1:])) for place, priority, member in zip(*[iter(there)] * 3, strict=True)
+        (int(place), int(priority), int(member[1:]))
+        for place, priority, member in zip(*[iter(existing)] * 3, strict=True)
     ]
     return CallResult(int(before) + 1, elsewhere)
 
 
-async def call_result(asker: Asker, queue: str, key: bytes) -> CallResult | None:
-    """Return what the shard did of a call; None if it knows nothing of that."""
-    answer = await asker.ask("result", queue, key)
-    if answer is None or isinstance(answer, int):
-        return None if answer is None else CallResult(answer)
-    return result_of(answer)
+async def call_result(scripts: ScriptRunner, queue: str, key: bytes) -> CallResult | None:
+    """Return the result of an earlier call by its idempotency key; None: unknown."""
+    result = await scripts.run("call_result", queue, key)
+    if result is None or isinstance(result, int):
+        return None if result is None else CallResult(result)
+    return parse_result(result)
 
 
 def first_due_of(jobs: Sequence[NewJob]) -> int | None:
-    """Return when the first of them falls due; None: now."""
+    """Return when the first of the jobs falls due; None: now."""
     times = [job.run_after_ms for job in jobs]
     return None if None in times else min(times)  # type: ignore[type-var]
 
 
 def _argument(job: NewJob) -> tuple[Any, ...]:
-    """Return a job as the script takes it; its body goes apart, since Redis' MessagePack knows no bytes."""
+    """Return a job without its body, which is sent separately: Redis' MessagePack has no binary type."""
     run_after = job.run_after_ms
-    if run_after is None or -MOST_EXACT <= run_after <= MOST_EXACT:
+    if run_after is None or -MAX_EXACT <= run_after <= MAX_EXACT:
         return job[1:]
     return (job.priority, time_argument(run_after), *job[3:])
 
 
 async def claim(
-    asker: Asker,
+    scripts: ScriptRunner,
     queue: str,
     limit: int,
     claim_as: Claim | None,
@@ -103,9 +106,9 @@ async def claim(
     want_next_due: bool = False,
     max_running: int | None = None,
 ) -> Dequeued:
-    """Claim jobs, or only look at them when ``claim_as`` is None. Never sent twice: see ``Strays``."""
+    """Claim jobs: PENDING and due -> IN_PROGRESS; None only reads them. Never repeated, see ``RedisOrphanedClaims``."""
     descriptor, lease_ms, *_ = claim_as or Claim("", 0)
-    has_more, is_held, next_due, columns, bodies = await asker.ask(
+    has_more, is_held, next_due, columns, bodies = await scripts.run(
         "claim",
         queue,
         descriptor,
@@ -119,7 +122,7 @@ async def claim(
         "" if max_running is None else max_running,
         is_repeatable=claim_as is None,
     )
-    head = f"{queue}:s{asker.name}:p"
+    head = f"{queue}:s{scripts.name}:p"
     jobs = [
         ClaimedJob(f"{head}{priority}:{local_id}", body, allowed, remaining, created_at, run_after)
         for local_id, priority, allowed, remaining, created_at, run_after, body in zip(
@@ -129,63 +132,65 @@ async def claim(
     return Dequeued(jobs, int(next_due) if next_due else None, bool(has_more), bool(is_held))
 
 
-async def acquire_tokens(asker: Asker, queue: str, rate: float, wanted: int) -> Tokens:
-    """Take tokens of a queue with a rate; below 0, give them back."""
-    return Tokens(*await asker.ask("spend", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted))
+async def acquire_tokens(scripts: ScriptRunner, queue: str, rate: float, wanted: int) -> Tokens:
+    """Acquire up to ``wanted`` tokens of a rate-limited queue; below 0, return them."""
+    return Tokens(
+        *await scripts.run("acquire_tokens", queue, repr(interval_us(rate)), repr(most_saved_us(rate)), wanted)
+    )
 
 
-async def due_priorities(aside: Asker, queue: str, levels: int) -> DuePriorities:
-    """Return what a queue has to hand out."""
-    now, due = await aside.ask("first_due", ANY_QUEUE, levels, queue)
+async def due_priorities(scripts: ScriptRunner, queue: str, levels: int) -> DuePriorities:
+    """Return which priorities of a queue have due jobs, and when the next job falls due."""
+    now, due = await scripts.run_for_shard("first_due", ALL_QUEUES, levels, queue)
     if due is None:
         raise not_found(queue)
-    return DuePriorities.at(int(now), due_times(due, levels))
+    return DuePriorities.at(int(now), parse_due_times(due, levels))
 
 
-def due_times(due: Sequence[bytes], levels: int) -> list[int | None]:
-    """Return times as the script ``first_due`` tells them."""
-    return [int(moment) if moment else None for moment in due] or [None] * levels
+def parse_due_times(due: Sequence[bytes], levels: int) -> list[int | None]:
+    """Parse the times of one queue in the result of the script ``first_due``."""
+    return [int(time_ms) if time_ms else None for time_ms in due] or [None] * levels
 
 
-async def lock_queue(asker: Asker, queue: str, milliseconds: int) -> int | None:
-    """Lock a queue for a while; return the token that unlocks it, None if somebody else has locked it."""
+async def lock_queue(scripts: ScriptRunner, queue: str, milliseconds: int) -> int | None:
+    """Lock a queue for a while. Return the token that unlocks it; None: it is locked already."""
     token = secrets.randbits(62)
-    return token if await asker.ask("lock_queue", queue, milliseconds, token) else None
+    return token if await scripts.run("lock_queue", queue, milliseconds, token) else None
 
 
-async def unlock_queue(asker: Asker, queue: str, token: int) -> None:
-    """Unlock a queue, unless that lock has ended by itself."""
-    await asker.ask("unlock_queue", queue, token)
+async def unlock_queue(scripts: ScriptRunner, queue: str, token: int) -> None:
+    """Unlock a queue, unless that lock has expired."""
+    await scripts.run("unlock_queue", queue, token)
 
 
-async def settle(asker: Asker, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
-    """Settle jobs; those that are not in progress, or under another claim, stay as they are.
+async def ack(scripts: ScriptRunner, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    """Acknowledge jobs: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED; others, and those of another claim, stay.
 
-    A failure without a claim is never sent twice: the second one would end the attempt of the next holder.
+    A failure without a claim is not repeatable: the second one would end the attempt of the next holder.
     """
-    alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
-    apart: list[tuple[Any, ...]] = []
-    for ack in succeeded:
-        (_, _, priority, local_id), claim_descriptor, status, _, _ = ack
+    groups: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
+    singles: list[tuple[Any, ...]] = []
+    for item in succeeded:
+        (_, _, priority, local_id), claim_descriptor, status, _, _ = item
         if status:
-            apart.append(_apart(ack, is_success=True))
+            singles.append(_single_ack(item, is_success=True))
         else:
-            alike[claim_descriptor, priority].append(local_id)
-    apart += (_apart(ack, is_success=False) for ack in failed)
-    packed = pack(([(*key, ids) for key, ids in alike.items()], apart))
-    is_repeatable = all(ack.claim is not None for ack in failed)
-    now, changed, given_up = await asker.ask("ack", queue, packed, is_repeatable=is_repeatable)
-    due = min((due_of(int(now), ack.retry_delay_ms) for ack in failed), default=None)
+            groups[claim_descriptor, priority].append(local_id)
+    singles += (_single_ack(item, is_success=False) for item in failed)
+    packed = pack(([(*key, ids) for key, ids in groups.items()], singles))
+    is_repeatable = all(item.claim is not None for item in failed)
+    now, changed, given_up = await scripts.run("ack", queue, packed, is_repeatable=is_repeatable)
+    due = min((retry_time(int(now), item.retry_delay_ms) for item in failed), default=None)
     return Settled(changed, len(succeeded) + len(failed) - changed, due, failed=given_up)
 
 
-def _apart(ack: Ack, *, is_success: bool) -> tuple[Any, ...]:
-    (_, _, priority, local_id), claim_descriptor, status, delay_ms, is_final = ack
-    return is_success, local_id, priority, claim_descriptor, status, min(delay_ms, MOST_EXACT), is_final
+def _single_ack(item: Ack, *, is_success: bool) -> tuple[Any, ...]:
+    (_, _, priority, local_id), claim_descriptor, status, delay_ms, is_final = item
+    return is_success, local_id, priority, claim_descriptor, status, min(delay_ms, MAX_EXACT), is_final
 
 
-async def checkpoint(asker: Asker, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
-    """Apply checkpoints to the jobs that their claims, or their source, hold."""
+async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    """Checkpoint jobs that their claim or source holds: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
     bodies = [item.body for item in checkpoints if item.body is not None]
     numbers = count(1)
     items = [
@@ -203,31 +208,36 @@ async def checkpoint(asker: Asker, queue: str, checkpoints: Sequence[Checkpoint]
         for item in checkpoints
     ]
     is_repeatable = all(item.is_repeatable for item in checkpoints)
-    now, changed, back, lost = await asker.ask("checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable)
-    dues = (checkpoints[place].run_after_ms for place in back)
+    now, changed, moved, lost = await scripts.run(
+        "checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable
+    )
+    dues = (checkpoints[place].run_after_ms for place in moved)
     due = min((int(now) if due is None else due for due in dues), default=None)
     return Settled(changed, len(checkpoints) - changed, due, tuple(checkpoints[place].job for place in lost))
 
 
-async def release(asker: Asker, queue: str, *, by: str, which: str, spared: bytes = NO_IDS) -> int:
-    """Give back all claims of a source (``by="source"``), or one claim (``by="claim"``); return how many.
+async def release(scripts: ScriptRunner, queue: str, *, by: str, which: str, spared: bytes = NO_IDS) -> int:
+    """Release the claims of a source (``by="source"``) or one claim (``by="claim"``): IN_PROGRESS -> PENDING.
 
     Args:
-        asker: of the shard.
-        queue: the name of the queue.
+        scripts: of the shard.
+        queue: name of the queue.
         by: see above.
-        which: source or claim.
-        spared: ``ids_of`` jobs that stay claimed.
+        which: the source or claim.
+        spared: jobs that stay claimed, as ``pack_ids`` returns them.
+
+    Returns:
+        How many jobs were released.
     """
     released, cursor = 0, b"0"
-    some: int
+    number: int
     while True:
-        cursor, some = await asker.ask("release", queue, by, which, cursor, _CLAIMS_AT_ONCE, spared)
-        released += some
+        cursor, number = await scripts.run("release_claims", queue, by, which, cursor, _RELEASE_PAGE, spared)
+        released += number
         if cursor == b"0":
             return released
 
 
-def ids_of(jobs: Iterable[JobDescriptor]) -> bytes:
-    """Return the ids as a script takes them."""
+def pack_ids(jobs: Iterable[JobDescriptor]) -> bytes:
+    """Return the ids of jobs as scripts take them."""
     return pack([job.local_id for job in jobs])

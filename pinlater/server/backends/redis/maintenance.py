@@ -1,6 +1,6 @@
-"""What happens to jobs without a worker: retries and deletions by hand, expiry, collection; by chunks.
+"""Changes of jobs without a worker: retries, deletions, expiry and collection, page by page.
 
-Each chunk is atomic, and so is each job; several servers may do the same at once, and nothing is done twice.
+Each page is atomic. Several servers may do the same at once, and no job is changed twice.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
-from pinlater.server.backends.redis.due_index import Earliest
-from pinlater.server.backends.redis.lifecycle import kept_as, pack
-from pinlater.server.backends.redis.reads import AT_ONCE, Search, pages
-from pinlater.server.backends.redis.script_calls import Asker
+from pinlater.server.backends.redis.due_index import DueIndex
+from pinlater.server.backends.redis.lifecycle import key_arguments, pack
+from pinlater.server.backends.redis.reads import PAGE_JOBS, RedisSearch, pages
+from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 
-class Retry(NamedTuple):
+class RetryRequest(NamedTuple):
     """FAILED -> PENDING, up to ``limit`` jobs of one priority."""
 
     priority: int
@@ -29,13 +29,13 @@ class Retry(NamedTuple):
     once: IdempotencyKey | None = None
 
 
-class Respite(NamedTuple):
+class ExpiryGrace(NamedTuple):
     """Which expired claims are spared.
 
     Attributes:
-        asked_at: those that expired later, since the server may have stood still then; as ``Asker.now`` told it.
-        age_ms: of the server: while it is younger than ``quiet_ms``, those whose lease is longer than its age.
-        quiet_ms: see there.
+        asked_at: those that expired later, as the server may have been suspended; see ``ScriptRunner.now``.
+        age_ms: age of the server: while it is below ``quiet_ms``, claims whose lease is longer than it.
+        quiet_ms: see ``age_ms``.
     """
 
     asked_at: int | str
@@ -43,26 +43,28 @@ class Respite(NamedTuple):
     quiet_ms: int
 
 
-async def retry(asker: Asker, queue: str, which: Retry) -> int:
-    """Make failed jobs pending, the oldest first; return how many.
+async def retry_failed(scripts: ScriptRunner, queue: str, request: RetryRequest) -> int:
+    """Retry failed jobs, the oldest first: FAILED -> PENDING. Return how many.
 
-    A chunk is sent twice only if the shard knows it again, lest too many move.
+    A page is repeatable with an idempotency key only, or too many jobs would be retried.
     """
-    run_after = "" if which.run_after_ms is None else which.run_after_ms
-    kept, is_repeatable = (*kept_as(which.once), which.limit), which.once is not None
+    run_after = "" if request.run_after_ms is None else request.run_after_ms
+    result_arguments, is_repeatable = (*key_arguments(request.once), request.limit), request.once is not None
     moved = 0
-    some: int
+    page: int
     while True:
-        asked = max(min(which.limit - moved, AT_ONCE), 0)
-        of_jobs = (which.priority, which.attempts, run_after, asked)
-        some, in_all = await asker.ask("retry", queue, *kept, *of_jobs, is_repeatable=is_repeatable)
-        moved = in_all if which.once else moved + some
-        if some < asked or moved >= which.limit:
+        size = max(min(request.limit - moved, PAGE_JOBS), 0)
+        job_arguments = (request.priority, request.attempts, run_after, size)
+        page, total = await scripts.run(
+            "retry_failed", queue, *result_arguments, *job_arguments, is_repeatable=is_repeatable
+        )
+        moved = total if request.once else moved + page
+        if page < size or moved >= request.limit:
             return moved
 
 
-async def retry_these(
-    asker: Asker,
+async def retry_jobs(
+    scripts: ScriptRunner,
     queue: str,
     jobs: Sequence[JobDescriptor],
     attempts: int,
@@ -70,85 +72,90 @@ async def retry_these(
     *,
     once: IdempotencyKey | None,
 ) -> int:
-    """Make those of the jobs that are failed pending; return how many."""
+    """Retry those of the jobs that are failed: FAILED -> PENDING. Return how many."""
     packed = pack([(job.priority, job.local_id) for job in jobs])
-    of_jobs = (attempts, "" if run_after_ms is None else run_after_ms, packed)
+    job_arguments = (attempts, "" if run_after_ms is None else run_after_ms, packed)
     is_repeatable = once is not None
-    moved: int = await asker.ask("retry_these", queue, *kept_as(once), *of_jobs, is_repeatable=is_repeatable)
+    moved: int = await scripts.run(
+        "retry_jobs", queue, *key_arguments(once), *job_arguments, is_repeatable=is_repeatable
+    )
     return moved
 
 
-async def run_now(asker: Asker, queue: str, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None) -> int:
-    """Make those of the jobs due now that are pending and not due; return how many."""
-    packed = pack([(job.priority, job.local_id) for job in jobs])
-    moved: int = await asker.ask("run_now", queue, *kept_as(once), packed, is_repeatable=once is not None)
-    return moved
-
-
-async def delete_these(
-    asker: Asker, queue: str, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
+async def run_jobs_now(
+    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
 ) -> int:
-    """Delete those of the jobs that are in a state; return how many."""
+    """Make those of the jobs due that are PENDING and not due. Return how many."""
+    packed = pack([(job.priority, job.local_id) for job in jobs])
+    moved: int = await scripts.run("run_jobs_now", queue, *key_arguments(once), packed, is_repeatable=once is not None)
+    return moved
+
+
+async def delete_jobs(
+    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
+) -> int:
+    """Delete those of the jobs that are in a state. Return how many."""
     by_priority: defaultdict[int, list[int]] = defaultdict(list)
     for job in jobs:
         by_priority[job.priority].append(job.local_id)
     deleted = 0
-    for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is noticed all the same
+    for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is still an error
         # Each priority is a call of its own to the shard.
         part = once and once._replace(value=once.value + b":p%d" % priority)
-        _, gone = await _delete_some(asker, queue, _Doomed(state, priority, ids), part)
-        deleted += gone
+        page, _ = await _delete_page(scripts, queue, _Deletion(state, priority, ids), part)
+        deleted += page
     return deleted
 
 
-class _Doomed(NamedTuple):
-    """Jobs to be deleted, as far as they are still in that state."""
+class _Deletion(NamedTuple):
+    """Jobs to delete, if they are still in a state."""
 
     state: int
     priority: int
     ids: Sequence[int]
 
 
-async def delete(asker: Asker, search: Search, limit: int, once: IdempotencyKey | None) -> int:
-    """Delete jobs that match, as long as they are still in that state; return how many."""
+async def delete_matching(scripts: ScriptRunner, search: RedisSearch, limit: int, once: IdempotencyKey | None) -> int:
+    """Delete matching jobs that are still in the state of the filter. Return how many."""
 
-    async def delete_some(doomed: _Doomed, so_far: int) -> int:
-        most = limit if once else limit - so_far
-        gone, in_all = await _delete_some(asker, search.queue, doomed, once, most)
-        return in_all if once else so_far + gone
+    async def delete_page(deletion: _Deletion, deleted_before: int) -> int:
+        most = limit if once else limit - deleted_before
+        page, total = await _delete_page(scripts, search.queue, deletion, once, most)
+        return total if once else deleted_before + page
 
-    nothing = _Doomed(search.which.state, search.priorities[0], ())
+    nothing = _Deletion(search.which.state, search.priorities[0], ())
     return await change_in_steps(
-        _found(asker, search, limit), delete_some, limit, nothing=nothing, pattern=search.pattern
+        _matching_pages(scripts, search, limit), delete_page, limit, nothing=nothing, pattern=search.pattern
     )
 
 
-async def _found(asker: Asker, search: Search, limit: int) -> AsyncIterator[_Doomed]:
-    """Yield jobs that match, some at a time."""
+async def _matching_pages(scripts: ScriptRunner, search: RedisSearch, limit: int) -> AsyncIterator[_Deletion]:
     for priority in search.priorities if limit else ():
-        async for some in pages(asker, search, priority, limit):
-            if some:
-                yield _Doomed(search.which.state, priority, [one.local_id for one in some])
+        async for page in pages(scripts, search, priority, limit):
+            if page:
+                yield _Deletion(search.which.state, priority, [job.local_id for job in page])
 
 
-async def _delete_some(
-    asker: Asker, queue: str, doomed: _Doomed, once: IdempotencyKey | None, most: int | None = None
+async def _delete_page(
+    scripts: ScriptRunner, queue: str, deletion: _Deletion, once: IdempotencyKey | None, most: int | None = None
 ) -> tuple[int, int]:
-    """Return how many were deleted, now and by all calls with this key; without a limit, the first one does it all."""
-    kept = (*kept_as(once), "" if most is None else most)
-    of_jobs = (doomed.state, doomed.priority, pack(doomed.ids))
-    gone, in_all = await asker.ask("delete", queue, *kept, *of_jobs, is_repeatable=once is not None)
-    return gone, in_all
+    """Return how many jobs were deleted now, and by all calls with this key; ``most`` None: the first deletes all."""
+    result_arguments = (*key_arguments(once), "" if most is None else most)
+    job_arguments = (deletion.state, deletion.priority, pack(deletion.ids))
+    page, total = await scripts.run(
+        "delete_jobs", queue, *result_arguments, *job_arguments, is_repeatable=once is not None
+    )
+    return page, total
 
 
-async def reap(asker: Asker, earliest: Earliest, limit: int, respite: Respite) -> list[Expired]:
-    """End up to ``limit`` expired claims."""
+async def reap_expired(scripts: ScriptRunner, due_index: DueIndex, limit: int, grace: ExpiryGrace) -> list[Expired]:
+    """End up to ``limit`` expired claims: IN_PROGRESS -> PENDING or FAILED."""
     result = []
-    for queue in await earliest.with_expired():
+    for queue in await due_index.queues_with_expired():
         try:
-            expired = await _reap_queue(asker, queue, limit, respite)
+            expired = await _reap_queue(scripts, queue, limit, grace)
         except QueueNotFound:
-            await earliest.correct(queue)
+            await due_index.rebuild(queue)
             continue
         limit -= expired.retried + expired.failed
         if expired.retried or expired.failed:
@@ -158,46 +165,46 @@ async def reap(asker: Asker, earliest: Earliest, limit: int, respite: Respite) -
     return result
 
 
-async def _reap_queue(asker: Asker, queue: str, limit: int, respite: Respite) -> Expired:
-    retried = failed = passed = 0
+async def _reap_queue(scripts: ScriptRunner, queue: str, limit: int, grace: ExpiryGrace) -> Expired:
+    retried = failed = skipped = 0
     while True:
-        asked = min(limit - retried - failed, AT_ONCE)
-        seen, spared, again, over = await asker.ask(
-            "reap", queue, asked, passed, respite.age_ms, respite.quiet_ms, at=respite.asked_at
+        size = min(limit - retried - failed, PAGE_JOBS)
+        seen, spared, page_retried, page_failed = await scripts.run(
+            "reap_expired", queue, size, skipped, grace.age_ms, grace.quiet_ms, at=grace.asked_at
         )
-        retried, failed, passed = retried + again, failed + over, passed + spared
-        if seen < asked or retried + failed >= limit:
+        retried, failed, skipped = retried + page_retried, failed + page_failed, skipped + spared
+        if seen < size or retried + failed >= limit:
             return Expired(queue, retried, failed)
 
 
-async def collect(
-    asker: Asker, earliest: Earliest, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
+async def collect_finished(
+    scripts: ScriptRunner, due_index: DueIndex, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
 ) -> list[Collected]:
-    """Remove up to ``limit`` succeeded and as many failed jobs that finished longer ago."""
-    succeeded, failed = await earliest.with_finished(succeeded_ttl_ms, failed_ttl_ms)
+    """Delete up to ``limit`` succeeded and as many failed jobs that are older than their time to live."""
+    succeeded, failed = await due_index.queues_with_finished(succeeded_ttl_ms, failed_ttl_ms)
 
     async def collect_kind(kind: str, queues: Iterable[str], ttl_ms: int) -> Counter[str]:
-        gone: Counter[str] = Counter()
+        deleted: Counter[str] = Counter()
         for queue in queues:
             try:
-                gone[queue] = await _collect_kind(asker, queue, kind, ttl_ms, limit - gone.total())
+                deleted[queue] = await _collect_queue(scripts, queue, kind, ttl_ms, limit - deleted.total())
             except QueueNotFound:
-                await earliest.correct(queue)
-            if gone.total() >= limit:
+                await due_index.rebuild(queue)
+            if deleted.total() >= limit:
                 break
-        return +gone
+        return +deleted
 
-    gone_s = await collect_kind("s", succeeded, succeeded_ttl_ms)
-    gone_f = await collect_kind("f", failed, failed_ttl_ms)
-    return [Collected(queue, gone_s[queue], gone_f[queue]) for queue in gone_s.keys() | gone_f.keys()]
+    by_queue_s = await collect_kind("s", succeeded, succeeded_ttl_ms)
+    by_queue_f = await collect_kind("f", failed, failed_ttl_ms)
+    return [Collected(queue, by_queue_s[queue], by_queue_f[queue]) for queue in by_queue_s.keys() | by_queue_f.keys()]
 
 
-async def _collect_kind(asker: Asker, queue: str, kind: str, ttl_ms: int, limit: int) -> int:
-    gone = 0
-    some: int
+async def _collect_queue(scripts: ScriptRunner, queue: str, kind: str, ttl_ms: int, limit: int) -> int:
+    deleted = 0
+    page: int
     while True:
-        asked = min(limit - gone, AT_ONCE)
-        some = await asker.ask("collect", queue, kind, ttl_ms, asked)
-        gone += some
-        if some < asked or gone >= limit:
-            return gone
+        size = min(limit - deleted, PAGE_JOBS)
+        page = await scripts.run("collect_finished", queue, kind, ttl_ms, size)
+        deleted += page
+        if page < size or deleted >= limit:
+            return deleted

@@ -1,4 +1,4 @@
-"""Claims whose answers were lost: nobody works on their jobs, so they are given back before their leases end."""
+"""Orphaned claims: their answers were lost, so nobody runs their jobs; they are released before their leases expire."""
 
 from __future__ import annotations
 
@@ -11,80 +11,83 @@ from collections.abc import Callable
 from pinlater.errors import QueueNotFound, ServiceError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import Claim, CommitStats
-from pinlater.server.backends.redis.lifecycle import ids_of, release
-from pinlater.server.backends.redis.script_calls import Asker
+from pinlater.server.backends.redis.lifecycle import pack_ids, release
+from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 log = logging.getLogger(__name__)
 
-_LOOKS = 3
-"""A claim may be carried out after its caller has given up, when a stopped server goes on: so once is not enough."""
+_RELEASES = 3
+"""A stopped server may execute a claim after its caller has given up, so one release is not enough."""
 
 _PAUSE_SECONDS = 0.5
-"""Before each look. While the shard is away, looks do not count."""
+"""Before each release. Releases that fail because the shard is down do not count."""
 
-_FAREWELL_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0
 
 
-class Strays:
-    """Gives back the claims of this process whose answers were lost, on one shard.
+class RedisOrphanedClaims:
+    """Releases the claims of this process on one shard whose answers were lost.
 
     Args:
-        asker: of the shard.
-        tell: is called with a queue that has jobs again.
-        on_commit: is called with the number of jobs that were given back.
+        scripts: of the shard.
+        on_release: is called with a queue that has jobs again.
+        on_commit: is told how many jobs were released.
     """
 
     def __init__(
-        self, asker: Asker, tell: Callable[[str], None], on_commit: Callable[[CommitStats], None] = lambda _: None
+        self,
+        scripts: ScriptRunner,
+        on_release: Callable[[str], None],
+        on_commit: Callable[[CommitStats], None] = lambda _: None,
     ) -> None:
-        self._asker = asker
-        self._tell = tell
+        self._scripts = scripts
+        self._on_release = on_release
         self._on_commit = on_commit
-        self._looks: dict[tuple[str, str], int] = {}
+        self._releases_left: dict[tuple[str, str], int] = {}
         self._spared: dict[tuple[str, str], bytes] = {}
         self._task: asyncio.Task[None] | None = None
 
     def add(self, queue: str, claim: Claim) -> None:
-        """Take note of a claim that has no answer; what it held before is alive."""
-        self._looks[queue, claim.descriptor] = _LOOKS
-        self._spared[queue, claim.descriptor] = ids_of(JobDescriptor.parse(job.descriptor) for job in claim.held)
+        """Release a claim, except for the jobs that it held before."""
+        self._releases_left[queue, claim.descriptor] = _RELEASES
+        self._spared[queue, claim.descriptor] = pack_ids(JobDescriptor.parse(job.descriptor) for job in claim.held)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     def has(self, queue: str, claim: str) -> bool:
-        """Whether a claim is being given back, so that nothing else must be claimed under it."""
-        return (queue, claim) in self._looks
+        """Whether a claim is being released, so that nothing must be claimed under it."""
+        return (queue, claim) in self._releases_left
 
     async def close(self) -> None:
-        """Look for the last time: when this process is gone, only the end of their leases helps."""
+        """Release all once more: after the process ends, their jobs wait for the end of the leases."""
         if self._task is None:
             return
         self._task.cancel()
         await asyncio.wait([self._task])
         with contextlib.suppress(TimeoutError, ServiceError):
-            async with asyncio.timeout(_FAREWELL_SECONDS):
-                await self._give_back()
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._release_all()
 
     async def _run(self) -> None:
         try:
-            while self._looks:
+            while self._releases_left:
                 await asyncio.sleep(_PAUSE_SECONDS)
-                with contextlib.suppress(ServiceError):  # of the shard, which says so itself
-                    await self._give_back()
+                with contextlib.suppress(ServiceError):  # logged by the sharded store
+                    await self._release_all()
         finally:
             self._task = None
 
-    async def _give_back(self) -> None:
-        """Make the jobs of these claims pending again, no attempt spent."""
-        for queue, claim in list(self._looks):
+    async def _release_all(self) -> None:
+        """Release the jobs of these claims: IN_PROGRESS -> PENDING, no attempt spent."""
+        for queue, claim in list(self._releases_left):
             released, began = 0, time.monotonic()
             with contextlib.suppress(QueueNotFound):
                 spared = self._spared[queue, claim]
-                released = await release(self._asker, queue, by="claim", which=claim, spared=spared)
+                released = await release(self._scripts, queue, by="claim", which=claim, spared=spared)
             if released:
-                log.warning("queue %s: %d jobs were claimed for an answer that got lost; given back", queue, released)
+                log.warning("queue %s: released %d jobs whose dequeue was not answered", queue, released)
                 self._on_commit(CommitStats(1, time.monotonic() - began, claims_undone=released))
-                self._tell(queue)
-            self._looks[queue, claim] -= 1
-            if not self._looks[queue, claim]:
-                del self._looks[queue, claim], self._spared[queue, claim]
+                self._on_release(queue)
+            self._releases_left[queue, claim] -= 1
+            if not self._releases_left[queue, claim]:
+                del self._releases_left[queue, claim], self._spared[queue, claim]

@@ -1,109 +1,105 @@
-"""Queues of a shard: made, listed, deleted, held back."""
+"""The queues of a shard, and their settings."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.records import QueueChange, QueueSettings
-from pinlater.server.backends.redis.connection import Command
-from pinlater.server.backends.redis.script_calls import ANY_QUEUE, Asker
+from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 
-_REREAD_SECONDS = 10.0
-_REREAD_AT_ONCE = 10
-"""Of each queue once in that time, or, of many queues, so many at each look."""
+_REFRESH_SECONDS = 10.0
+_REFRESH_QUEUES = 10
+"""Every queue is refreshed once in that time, or, of many queues, so many per read."""
 
-_READ_AT_ONCE = 500
+_READ_PAGE = 500
 
 
-class Queues:
-    """The names of queues are in one set; all else of a queue has keys of its own.
+class RedisQueues:
+    """The names of queues are in one set; each queue has keys of its own.
+
+    Settings are cached, and read again when a counter shows that some were changed. Older servers do not count, and a
+    change may be interrupted before it is counted, so a few queues are refreshed at each read anyway.
 
     Args:
-        asker: runs scripts about a queue.
-        aside: runs those about several.
-        command: sends a command.
-        names: key of the set of names.
-        tag: the key of a queue, by its name.
-
-    Settings are read again when a number says that somebody has changed some: it is counted up after each change. For
-    servers that do not count, and changes that were cut off before it, some are read again each time.
+        scripts: of the shard.
     """
 
-    def __init__(self, asker: Asker, aside: Asker, command: Command, names: str, tag: Callable[[str], str]) -> None:
-        self._asker = asker
-        self._aside = aside
-        self._command = command
-        self._names = names
-        self._changes = f"{names}:changes"
-        self._tag = tag
-        self._known: dict[str, QueueSettings] = {}
+    def __init__(self, scripts: ScriptRunner) -> None:
+        self._scripts = scripts
+        self._command = scripts.command
+        self._names_key = scripts.shard_key(ALL_QUEUES)
+        self._changes_key = f"{self._names_key}:changes"
+        self._cache: dict[str, QueueSettings] = {}
         self._seen_changes: object = None
-        self._rereading: list[str] = []
-        self._next_round = 0.0
+        self._to_refresh: list[str] = []
+        self._next_refresh = 0.0
 
     async def create(self, queue: str) -> None:
-        """Make a queue, unless it is there."""
-        # Listed before and after: no deletion at the same time, by whatever version, and no failure in between, leaves
-        # a queue that is not listed.
-        await self._command("SADD", self._names, queue)
-        await self._asker.ask("create", queue)
-        await self._command("SADD", self._names, queue)
+        """Create a queue, unless it exists."""
+        # Listed before and after: neither a concurrent deletion by a server of any version nor a failure in between
+        # leaves a queue that is not listed.
+        await self._command("SADD", self._names_key, queue)
+        await self._scripts.run("create_queue", queue)
+        await self._command("SADD", self._names_key, queue)
 
     async def delete(self, queue: str) -> None:
-        """Remove a queue, if it is there."""
+        """Delete a queue, if it exists."""
         with contextlib.suppress(QueueNotFound):
-            await self._asker.ask("drop", queue)
-        await self._command("SREM", self._names, queue)
-        await self._command("INCR", self._changes)
-        if await self._command("EXISTS", self._tag(queue)):  # made anew meanwhile
-            await self._command("SADD", self._names, queue)
+            await self._scripts.run("delete_queue", queue)
+        await self._command("SREM", self._names_key, queue)
+        await self._command("INCR", self._changes_key)
+        if await self._command("EXISTS", self._scripts.queue_key(queue)):  # created again meanwhile
+            await self._command("SADD", self._names_key, queue)
 
-    async def listed(self) -> list[str]:
-        """Return the names, perhaps with one of a queue that is about to be made or has just gone."""
-        return [name.decode() for name in await self._command("SMEMBERS", self._names)]
+    async def names(self) -> list[str]:
+        """Return the listed names; a queue that is being created or deleted may be among them."""
+        return [name.decode() for name in await self._command("SMEMBERS", self._names_key)]
 
     async def settings(self) -> dict[str, QueueSettings]:
-        """Return the settings of all queues that there are."""
-        changes, names = await asyncio.gather(self._command("GET", self._changes), self.listed())
+        """Return the settings of all existing queues."""
+        changes, names = await asyncio.gather(self._command("GET", self._changes_key), self.names())
         now = asyncio.get_running_loop().time()
-        if self._seen_changes != changes or not self._known:
-            self._known, self._seen_changes = {}, changes
-            self._rereading, self._next_round = [], now + _REREAD_SECONDS
-        known = self._known
-        await self._read([name for name in names if name not in known], known)
-        await self._read(self._some_again(names, now), known)
-        return {name: known[name] for name in names if name in known}
+        if self._seen_changes != changes or not self._cache:
+            self._cache, self._seen_changes = {}, changes
+            self._to_refresh, self._next_refresh = [], now + _REFRESH_SECONDS
+        cache = self._cache
+        await self._read([name for name in names if name not in cache], cache)
+        await self._read(self._pop_to_refresh(names, now), cache)
+        return {name: cache[name] for name in names if name in cache}
 
-    def _some_again(self, names: Sequence[str], now: float) -> list[str]:
-        """Return a few queues, so that all have their turn after a while, and many do not cost more."""
-        if not self._rereading and now >= self._next_round:
-            self._rereading, self._next_round = list(names), now + _REREAD_SECONDS
-        some = self._rereading[:_REREAD_AT_ONCE]
-        del self._rereading[:_REREAD_AT_ONCE]
-        return some
+    def _pop_to_refresh(self, names: Sequence[str], now: float) -> list[str]:
+        """Return the next few queues to refresh: a read costs the same for any number of queues."""
+        if not self._to_refresh and now >= self._next_refresh:
+            self._to_refresh, self._next_refresh = list(names), now + _REFRESH_SECONDS
+        popped = self._to_refresh[:_REFRESH_QUEUES]
+        del self._to_refresh[:_REFRESH_QUEUES]
+        return popped
 
-    async def _read(self, names: Sequence[str], known: dict[str, QueueSettings]) -> None:
-        for start in range(0, len(names), _READ_AT_ONCE):
-            some = names[start : start + _READ_AT_ONCE]
-            for name, found in zip(some, await self._aside.ask("settings", ANY_QUEUE, *some), strict=True):
-                known.pop(name, None)
-                if found is not None:
-                    known[name] = _settings_of(*found)
+    async def _read(self, names: Sequence[str], cache: dict[str, QueueSettings]) -> None:
+        for start in range(0, len(names), _READ_PAGE):
+            page = names[start : start + _READ_PAGE]
+            rows = await self._scripts.run_for_shard("queue_settings", ALL_QUEUES, *page)
+            for name, row in zip(page, rows, strict=True):
+                cache.pop(name, None)
+                if row is not None:
+                    cache[name] = _parse_settings(*row)
 
     async def change_settings(self, queue: str, change: QueueChange) -> None:
-        """Change settings of a queue."""
-        await self._asker.ask("change_settings", queue, *map(_argument, change))
-        await self._command("INCR", self._changes)
+        """Change the settings of a queue."""
+        await self._scripts.run("change_queue_settings", queue, *map(_argument, change))
+        await self._command("INCR", self._changes_key)
 
 
 def _argument(value: float | None) -> str:
     return "" if value is None else repr(value + 0)
 
 
-def _settings_of(is_paused: bytes | None, rate: bytes | None, most: bytes | None) -> QueueSettings:
+def _parse_settings(is_paused: bytes | None, rate: bytes | None, max_running: bytes | None) -> QueueSettings:
     return QueueSettings(
-        is_paused is not None, None if rate is None else float(rate), None if most is None else int(most)
+        is_paused is not None,
+        None if rate is None else float(rate),
+        None if max_running is None else int(max_running),
     )

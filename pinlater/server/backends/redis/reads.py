@@ -1,4 +1,4 @@
-"""Reading: lookup, count, scan; by chunks, so that no script holds up the others for long."""
+"""Reads: lookup, count, scan; page by page, so that no script blocks the others for long."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.records import RETRIES_LOOKED_AT, JobFilter, JobRecord, Page, Position
-from pinlater.server.backends.redis.lifecycle import due_times, ids_of, pack
-from pinlater.server.backends.redis.records import KINDS, Found, read_job
-from pinlater.server.backends.redis.script_calls import ANY_QUEUE, Asker
+from pinlater.server.backends.redis.lifecycle import pack, pack_ids, parse_due_times
+from pinlater.server.backends.redis.records import KINDS, StoredJob, parse_job
+from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 
-AT_ONCE = 500
-"""Jobs that one script reads."""
+PAGE_JOBS = 500
+"""Jobs that one script reads or changes."""
 
-_ALL_CLAIMED = JobFilter(IN_PROGRESS)
+_ANY_CLAIMED = JobFilter(IN_PROGRESS)
 
-_BODY_BYTES_AT_ONCE = 4_000_000
-_BODIES_AT_ONCE = 50
-"""When looked up: each may be large."""
+_BODY_PAGE_BYTES = 4_000_000
+_LOOKUP_BODIES = 50
+"""A lookup reads so many: each body may be large."""
+
+_QUEUES_PAGE = 200
 
 
-_QUEUES_AT_ONCE = 200
-
-
-class Search(NamedTuple):
-    """What a count, scan or deletion looks for.
+class RedisSearch(NamedTuple):
+    """The jobs that a count, scan or deletion selects.
 
     Attributes:
         queue: its name.
-        which: these jobs.
+        which: filter for its jobs.
         levels: priorities are 1 to this.
-        pattern: that bodies have to match; None: any.
+        pattern: that bodies match; None: any body.
     """
 
     queue: str
@@ -49,201 +48,203 @@ class Search(NamedTuple):
 
     @property
     def time(self) -> str:
-        """Which jobs by their time, as scripts take it."""
+        """The filter by time, as scripts take it."""
         return {None: "", True: "future", False: "due"}[self.which.is_future]
 
 
 async def lookup(
-    asker: Asker, queue: str, jobs: Sequence[JobDescriptor], *, include_body: bool
+    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], *, include_body: bool
 ) -> list[JobRecord | None]:
-    """Return the records of jobs of one queue; None for those not there."""
-    at_once = _BODIES_AT_ONCE if include_body else AT_ONCE
+    """Return the records of jobs of one queue; None for those that do not exist."""
+    page_size = _LOOKUP_BODIES if include_body else PAGE_JOBS
     found: list[JobRecord | None] = []
     try:
-        for start in range(0, len(jobs), at_once):
-            found += await _lookup_some(asker, queue, jobs[start : start + at_once], include_body)
+        for start in range(0, len(jobs), page_size):
+            found += await _lookup_page(scripts, queue, jobs[start : start + page_size], include_body)
     except QueueNotFound:
         return [None] * len(jobs)
     return found
 
 
-async def _lookup_some(
-    asker: Asker, queue: str, jobs: Sequence[JobDescriptor], include_body: bool
+async def _lookup_page(
+    scripts: ScriptRunner, queue: str, jobs: Sequence[JobDescriptor], include_body: bool
 ) -> list[JobRecord | None]:
-    *columns, bodies = await asker.ask("lookup", queue, ids_of(jobs), "1" if include_body else "")
-    head = f"{queue}:s{asker.name}:p"
-    return [_looked_up(head, job, row) for job, *row in zip(jobs, *columns, bodies or [None] * len(jobs), strict=True)]
+    *columns, bodies = await scripts.run("lookup_jobs", queue, pack_ids(jobs), "1" if include_body else "")
+    head = f"{queue}:s{scripts.name}:p"
+    return [
+        _matching_record(head, job, row) for job, *row in zip(jobs, *columns, bodies or [None] * len(jobs), strict=True)
+    ]
 
 
-def _looked_up(head: str, job: JobDescriptor, row: Sequence[bytes | None]) -> JobRecord | None:
+def _matching_record(head: str, job: JobDescriptor, row: Sequence[bytes | None]) -> JobRecord | None:
     line, status, key, body = row
     if line is None:
         return None
-    found = read_job(head, b" %d" % job.local_id, line, status, key)
+    found = parse_job(head, b" %d" % job.local_id, line, status, key)
     return found.record._replace(body=body) if found.priority == job.priority else None
 
 
-async def count(asker: Asker, search: Search, cap: int) -> int:
+async def count(scripts: ScriptRunner, search: RedisSearch, cap: int) -> int:
     """Return how many jobs match, at most ``cap`` per priority."""
     if search.which.is_retry:
-        return sum([await _retried(asker, search.queue, priority, cap) for priority in search.priorities])
+        return sum([await _count_retried(scripts, search.queue, priority, cap) for priority in search.priorities])
     if search.pattern is None and search.which.state != IN_PROGRESS:
         first, last = search.priorities[0], search.priorities[-1]
-        counts = await asker.ask("count", search.queue, KINDS[search.which.state], search.time, first, last)
+        counts = await scripts.run("count_jobs", search.queue, KINDS[search.which.state], search.time, first, last)
         return sum(min(number, cap) for number in counts)
-    if search.which == _ALL_CLAIMED:
-        running: int = await asker.ask("running", search.queue)
+    if search.which == _ANY_CLAIMED:
+        running: int = await scripts.run("count_claimed", search.queue)
         return min(running, cap * search.levels)
     total = 0
     for priority in search.priorities:
-        total += len([found async for found in matching(asker, search, priority, cap)])
+        total += len([found async for found in matching(scripts, search, priority, cap)])
     return total
 
 
-async def _retried(asker: Asker, queue: str, priority: int, cap: int) -> int:
+async def _count_retried(scripts: ScriptRunner, queue: str, priority: int, cap: int) -> int:
     most, total = min(cap, RETRIES_LOOKED_AT), 0
-    for start in range(0, most, AT_ONCE):
-        size = min(AT_ONCE, most - start)
-        seen, tried = await asker.ask("retried", queue, priority, start, start + size - 1)
+    for start in range(0, most, PAGE_JOBS):
+        size = min(PAGE_JOBS, most - start)
+        seen, tried = await scripts.run("count_retried", queue, priority, start, start + size - 1)
         total += int(tried)
         if seen < size:
             break
     return total
 
 
-async def oldest_due(asker: Asker, search: Search) -> int | None:
-    """Return since when the job is due that has been so for longest; None if none is."""
+async def oldest_due(scripts: ScriptRunner, search: RedisSearch) -> int | None:
+    """Return when the oldest due job fell due; None: no job is due."""
     first, last = search.priorities[0], search.priorities[-1]
-    due: list[bytes] = await asker.ask("oldest", search.queue, first, last)
-    return min((int(moment) for moment in due), default=None)
+    due: list[bytes] = await scripts.run("oldest_due", search.queue, first, last)
+    return min((int(time_ms) for time_ms in due), default=None)
 
 
-async def first_due(aside: Asker, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
-    """Return when the first PENDING job of each priority falls due, or did, by queue; see ``Shard``."""
+async def first_due(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
+    """Return when the first PENDING job of each priority falls due, by queue; see ``Shard``."""
     found: dict[str, list[int | None]] = {}
-    for start in range(0, len(queues), _QUEUES_AT_ONCE):
-        some = queues[start : start + _QUEUES_AT_ONCE]
-        _, *dues = await aside.ask("first_due", ANY_QUEUE, levels, *some)
-        found |= {queue: due_times(due, levels) for queue, due in zip(some, dues, strict=True) if due is not None}
+    for start in range(0, len(queues), _QUEUES_PAGE):
+        names = queues[start : start + _QUEUES_PAGE]
+        _, *dues = await scripts.run_for_shard("first_due", ALL_QUEUES, levels, *names)
+        found |= {name: parse_due_times(due, levels) for name, due in zip(names, dues, strict=True) if due is not None}
     return found
 
 
-async def scan(asker: Asker, search: Search, limit: int, position: Position | None) -> Page:
-    """Return the next jobs that match, latest run_after first, without their bodies."""
+async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position: Position | None) -> Page:
+    """Return the next page of matching jobs, latest run_after first, without their bodies."""
     found = [
-        one for priority in search.priorities async for one in matching(asker, search, priority, limit + 1, position)
+        job for priority in search.priorities async for job in matching(scripts, search, priority, limit + 1, position)
     ]
-    found.sort(key=lambda one: one.rank, reverse=True)
+    found.sort(key=lambda job: job.rank, reverse=True)
     shown = found[:limit]
     if len(found) <= limit or not shown:
-        return Page([one.record for one in shown], None)
-    return Page([one.record for one in shown], Position(shown[-1].record.run_after_ms, shown[-1].local_id))
+        return Page([job.record for job in shown], None)
+    return Page([job.record for job in shown], Position(shown[-1].record.run_after_ms, shown[-1].local_id))
 
 
 async def matching(
-    asker: Asker, search: Search, priority: int, wanted: int, position: Position | None = None
-) -> AsyncIterator[Found]:
-    """Yield up to ``wanted`` jobs of one priority, latest run_after first."""
-    if wanted <= 0:
+    scripts: ScriptRunner, search: RedisSearch, priority: int, limit: int, position: Position | None = None
+) -> AsyncIterator[StoredJob]:
+    """Yield up to ``limit`` matching jobs of one priority, latest run_after first."""
+    if limit <= 0:
         return
-    async for some in pages(asker, search, priority, wanted, position):
-        for found in some:
-            yield found
-            wanted -= 1
-            if not wanted:
+    async for page in pages(scripts, search, priority, limit, position):
+        for job in page:
+            yield job
+            limit -= 1
+            if not limit:
                 return
 
 
 async def pages(
-    asker: Asker, search: Search, priority: int, wanted: int, position: Position | None = None
-) -> AsyncIterator[list[Found]]:
-    """Yield jobs of one priority, latest run_after first, some at a time, until nobody wants more."""
-    at_once = AT_ONCE if search.pattern else min(wanted, AT_ONCE)
-    walk = _held if search.which.state == IN_PROGRESS else _pages
-    async for some in walk(asker, search, priority, at_once, position):
-        yield await _with_pattern(asker, search, some)
+    scripts: ScriptRunner, search: RedisSearch, priority: int, limit: int, position: Position | None = None
+) -> AsyncIterator[list[StoredJob]]:
+    """Yield pages of matching jobs of one priority, latest run_after first."""
+    page_size = PAGE_JOBS if search.pattern else min(limit, PAGE_JOBS)
+    scan_pages = _claimed_pages if search.which.state == IN_PROGRESS else _pages
+    async for page in scan_pages(scripts, search, priority, page_size, position):
+        yield await _match_bodies(scripts, search, page)
 
 
 async def _pages(
-    asker: Asker, search: Search, priority: int, at_once: int, position: Position | None
-) -> AsyncIterator[list[Found]]:
+    scripts: ScriptRunner, search: RedisSearch, priority: int, page_size: int, position: Position | None
+) -> AsyncIterator[list[StoredJob]]:
     now: int | None = None
     run_after, local_id, _ = position or ("", "", "")
     while True:
-        now, some = await _read(
-            asker, search, now, "page", KINDS[search.which.state], priority, search.time, run_after, local_id, at_once
+        position_and_size = (run_after, local_id, page_size)
+        kind = KINDS[search.which.state]
+        shown, *columns = await scripts.run(
+            "scan_jobs", search.queue, kind, priority, search.time, *position_and_size, at=now
         )
-        yield some
-        if len(some) < at_once:
+        now, page = int(shown), _parse_jobs(scripts, search, *columns)
+        yield page
+        if len(page) < page_size:
             return
-        run_after, local_id = some[-1].record.run_after_ms, some[-1].local_id
+        run_after, local_id = page[-1].record.run_after_ms, page[-1].local_id
 
 
-async def _held(
-    asker: Asker, search: Search, priority: int, at_once: int, position: Position | None
-) -> AsyncIterator[list[Found]]:
-    """Claimed jobs: few enough, as workers hold them, to be all read and put in order here."""
+async def _claimed_pages(
+    scripts: ScriptRunner, search: RedisSearch, priority: int, page_size: int, position: Position | None
+) -> AsyncIterator[list[StoredJob]]:
+    """Yield pages of claimed jobs; there are few enough to read and sort them all."""
     now: int | None = None
     cursor: Any = "0"
-    found: dict[int, Found] = {}
+    found: dict[int, StoredJob] = {}
     while True:
-        shown, *columns, cursor = await asker.ask("held", search.queue, cursor, AT_ONCE, priority, at=now)
+        shown, *columns, cursor = await scripts.run("scan_claimed", search.queue, cursor, PAGE_JOBS, priority, at=now)
         now = int(shown)
-        found.update((one.local_id, one) for one in _jobs(asker, search, *columns))
+        found.update((job.local_id, job) for job in _parse_jobs(scripts, search, *columns))
         if cursor == b"0":
             break
-    ranked = sorted((one for one in found.values() if _is_wanted(one, search, now, position)), key=_rank, reverse=True)
-    for start in range(0, len(ranked), at_once):
-        yield ranked[start : start + at_once]
+    ranked = sorted(
+        (job for job in found.values() if _is_selected(job, search, now, position)), key=_rank, reverse=True
+    )
+    for start in range(0, len(ranked), page_size):
+        yield ranked[start : start + page_size]
 
 
-def _rank(one: Found) -> tuple[float, int]:
-    return one.rank
+def _rank(job: StoredJob) -> tuple[float, int]:
+    return job.rank
 
 
-def _is_wanted(one: Found, search: Search, now: int, position: Position | None) -> bool:
-    if position is not None and one.rank >= (float(position.run_after_ms), position.local_id):
+def _is_selected(job: StoredJob, search: RedisSearch, now: int, position: Position | None) -> bool:
+    if position is not None and job.rank >= (float(position.run_after_ms), position.local_id):
         return False
-    return search.which.is_future is None or search.which.is_future == (one.record.run_after_ms > now)
+    return search.which.is_future is None or search.which.is_future == (job.record.run_after_ms > now)
 
 
-async def _read(asker: Asker, search: Search, now: int | None, script: str, *arguments: Any) -> tuple[int, list[Found]]:
-    shown, *columns = await asker.ask(script, search.queue, *arguments, at=now)
-    return int(shown), _jobs(asker, search, *columns)
-
-
-def _jobs(asker: Asker, search: Search, *columns: Any) -> list[Found]:
-    head = f"{search.queue}:s{asker.name}:p"
+def _parse_jobs(scripts: ScriptRunner, search: RedisSearch, *columns: Any) -> list[StoredJob]:
+    head = f"{search.queue}:s{scripts.name}:p"
     return [
-        read_job(head, member, line, status, key)
+        parse_job(head, member, line, status, key)
         for member, line, status, key in zip(*columns, strict=True)
         if line is not None
     ]
 
 
-async def _with_pattern(asker: Asker, search: Search, found: list[Found]) -> list[Found]:
+async def _match_bodies(scripts: ScriptRunner, search: RedisSearch, found: list[StoredJob]) -> list[StoredJob]:
     pattern = search.pattern
     if pattern is None:
         return found
-    matches: list[Found] = []
-    for some in _by_size(found):
-        bodies = await asker.ask("bodies", search.queue, pack([one.local_id for one in some]))
-        matches += await asyncio.to_thread(_matches, pattern, some, bodies)
+    matches: list[StoredJob] = []
+    for group in _by_size(found):
+        bodies = await scripts.run("read_bodies", search.queue, pack([job.local_id for job in group]))
+        matches += await asyncio.to_thread(_matches, pattern, group, bodies)
     return matches
 
 
-def _matches(pattern: BodyPattern, found: list[Found], bodies: list[bytes | None]) -> list[Found]:
-    return [one for one, body in zip(found, bodies, strict=True) if body is not None and pattern.matches(body)]
+def _matches(pattern: BodyPattern, found: list[StoredJob], bodies: list[bytes | None]) -> list[StoredJob]:
+    return [job for job, body in zip(found, bodies, strict=True) if body is not None and pattern.matches(body)]
 
 
-def _by_size(found: list[Found]) -> list[list[Found]]:
-    """Split so that not too many bytes are read at once."""
-    groups: list[list[Found]] = []
-    room = 0
-    for one in found:
-        room -= one.body_bytes
-        if room < 0 or not groups:
+def _by_size(found: list[StoredJob]) -> list[list[StoredJob]]:
+    """Split jobs into groups whose bodies are read at once."""
+    groups: list[list[StoredJob]] = []
+    bytes_left = 0
+    for job in found:
+        bytes_left -= job.body_bytes
+        if bytes_left < 0 or not groups:
             groups.append([])
-            room = _BODY_BYTES_AT_ONCE - one.body_bytes
-        groups[-1].append(one)
+            bytes_left = _BODY_PAGE_BYTES - job.body_bytes
+        groups[-1].append(job)
     return groups

@@ -1,4 +1,4 @@
-"""Jobs as the scripts keep them (see ``scripts/parts/records.lua``), and their names here."""
+"""Job records as the scripts store them, see ``scripts/parts/records.lua``."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pinlater.server.backends.records import JobRecord
 KINDS = {PENDING: "p", SUCCEEDED: "s", FAILED: "f"}
 """State -> the letter of its sorted sets. Claimed jobs are in one set for all priorities, by expiry."""
 
-MOST_EXACT = 2**53
-"""Numbers beyond this are not exact in Lua, and go there as text."""
+MAX_EXACT = 2**53
+"""Largest number that is exact in Lua; larger ones are sent as strings."""
 
 _LAST_MS = 2**63 - 1
 
 
-class Found(NamedTuple):
-    """A job that was read.
+class StoredJob(NamedTuple):
+    """A job as it was read.
 
     Attributes:
         member: its name in the sorted sets and hashes.
         local_id: its number.
         priority: its level.
         body_bytes: size of its body.
-        record: all that is known of it, but for the body.
+        record: all but the body.
     """
 
     member: bytes
@@ -35,23 +35,23 @@ class Found(NamedTuple):
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Its place in the order of the sorted sets, in which very late times are alike."""
+        """Its sort key in the sorted sets, where times beyond ``MAX_EXACT`` may be equal."""
         return float(self.record.run_after_ms), self.local_id
 
 
-def read_job(head: str, member: bytes, line: bytes, status: bytes | None, key: bytes | None) -> Found:
-    """Return a job.
+def parse_job(head: str, member: bytes, line: bytes, status: bytes | None, key: bytes | None) -> StoredJob:
+    """Parse a job.
 
     Args:
         head: of its descriptor: ``queue:s<shard>:p``.
-        member: its name there.
-        line: its record there.
+        member: its name in the sorted sets.
+        line: its record.
         status: its custom status; None: it has none.
         key: its unique key; None: it has none.
     """
     state, priority, allowed, remaining, created, run_after, updated, _, size, claim = line.split(b" ", 9)
     local_id, level = int(member[1:]), int(priority)
-    return Found(
+    return StoredJob(
         member,
         local_id,
         level,
@@ -73,19 +73,19 @@ def read_job(head: str, member: bytes, line: bytes, status: bytes | None, key: b
 
 
 def time_argument(time_ms: int | None) -> int | str | None:
-    """Return a time as a script takes it.
+    """Return a time as scripts take it.
 
     Raises:
-        OverflowError: no store keeps such times.
+        OverflowError: it does not fit into 64 bits.
     """
-    if time_ms is None or -MOST_EXACT <= time_ms <= MOST_EXACT:
+    if time_ms is None or -MAX_EXACT <= time_ms <= MAX_EXACT:
         return time_ms
     if not -_LAST_MS - 1 <= time_ms <= _LAST_MS:
         raise OverflowError(f"time {time_ms} does not fit into 64 bits")
     return str(time_ms)
 
 
-def due_of(now_ms: int, delay_ms: int) -> int:
-    """Return when a failed job runs again, as ``ack.lua`` reckons it."""
+def retry_time(now_ms: int, delay_ms: int) -> int:
+    """Return when a failed job is retried, computed as ``ack.lua`` does."""
     due = now_ms + max(delay_ms, 0)
-    return due if due < MOST_EXACT else _LAST_MS
+    return due if due < MAX_EXACT else _LAST_MS

@@ -1,4 +1,4 @@
-"""Running scripts on a shard: what its refusals mean, and what may be sent again."""
+"""Script calls on a shard: which are sent again, and what the errors of Redis mean."""
 
 from __future__ import annotations
 
@@ -18,96 +18,130 @@ from redis.exceptions import (
 )
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
-from pinlater.server.backends.redis.cluster import elsewhere
-from pinlater.server.backends.redis.connection import Link
+from pinlater.server.backends.redis.cluster import key_moved
+from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.sharded import ShardUnreachable
 
-ANY_QUEUE = "queues"
-"""The place of the names of all queues, and of scripts about several of them."""
+PREFIX = "pinlater:"
+"""Of all keys, so that other programs may use the same server."""
+
+ALL_QUEUES = "queues"
+"""Name of the set of queue names, and key of scripts about several queues."""
 
 DEADLINE_SECONDS = 9.5
-"""Nobody waits longer than this, whatever the shard does."""
+"""Timeout for a call, retries included."""
 
-_AWAY = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, NoPermissionError)
-"""Answers of a server that is not, or no more, the right one. Nothing was done."""
+_WRONG_SERVER = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, NoPermissionError)
+"""Errors of a server that is not, or no longer, the master of the shard. Nothing was changed."""
 
-_FULL = ("MISCONF", "NOREPLICAS")
-"""Answers of a server that takes nothing new at present: its disk or its replicas are wanting. Nothing was done."""
+_REJECTING_WRITES = ("MISCONF", "NOREPLICAS")
+"""Errors of a server that accepts no writes: its disk is full or replicas are missing. Nothing was changed."""
 
 
 def not_found(queue: str) -> QueueNotFound:
-    """Return the error for a queue that is not there."""
+    """Return the error for a queue that does not exist."""
     return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
 
 
-class Asker:
-    """Asks one shard for what scripts do.
+class ScriptRunner:
+    """Runs scripts and commands on one shard.
 
     Args:
         name: of the shard.
-        link: the way to it.
-        tag: what the keys of a queue begin with, by its name; or of what else there is.
-        now: what the scripts are told of the time, see ``clock.lua``.
+        connection: to the shard.
+        now: returns the time argument of scripts, see ``clock.lua``.
     """
 
-    def __init__(self, name: str, link: Link, tag: Callable[[str], str], now: Callable[[], int | str]) -> None:
+    def __init__(self, name: str, connection: SharedConnection, now: Callable[[], int | str]) -> None:
         self.name = name
-        self._link = link
-        self._tag = tag
+        self._connection = connection
         self.now = now
 
-    async def ask(
-        self, script: str, queue: str, *arguments: Any, is_repeatable: bool = True, at: int | str | None = None
+    def queue_key(self, queue: str) -> str:
+        """Return the prefix of all keys of a queue."""
+        return f"{PREFIX}{{{self.name}:{queue}}}"
+
+    def shard_key(self, name: str) -> str:
+        """Return a key that belongs to no single queue."""
+        return f"{PREFIX}{{{self.name}}}:{name}"
+
+    async def command(self, *command: Any) -> Any:
+        """Send a command and return its answer; see ``SharedConnection.call``.
+
+        Raises:
+            UnknownError: the shard refused.
+        """
+        try:
+            return await self._connection.call(*command)
+        except MovedError:
+            raise key_moved(self.name) from None
+        except ResponseError as error:
+            raise UnknownError(f"shard {self.name} refused the call: {error}") from None
+
+    async def run_for_shard(self, script: str, name: str, *arguments: Any) -> Any:
+        """Run a script on a key that belongs to no single queue and return its result; see ``run``."""
+        return await self.run(script, name, *arguments, key=self.shard_key(name))
+
+    async def run(
+        self,
+        script: str,
+        queue: str,
+        *arguments: Any,
+        is_repeatable: bool = True,
+        at: int | str | None = None,
+        key: str | None = None,
     ) -> Any:
-        """Run a script on a queue; return its answer.
+        """Run a script on a queue and return its result.
 
         Args:
             script: its name.
-            queue: the name of the queue.
-            arguments: from the second on.
-            is_repeatable: whether it may be sent again when its answer was lost.
-            at: the time that it shall be, as ``now`` told it; None: the present.
+            queue: name of the queue.
+            arguments: from the second on; the first is the time.
+            is_repeatable: whether it may be sent again when its answer is lost.
+            at: the time to run it at, as ``now`` returned it; None: the present.
+            key: the script's key; None: that of the queue.
 
         Raises:
             QueueNotFound: the shard does not have the queue.
-            ShardUnreachable: nothing was done.
-            ShardConnectionFailed: nobody knows whether it was done.
-            UnknownError: the shard refused; nothing was done.
+            ShardUnreachable: nothing was changed.
+            ShardConnectionFailed: it is unknown whether anything was changed.
+            UnknownError: the shard refused; nothing was changed.
         """
         now = self.now() if at is None else at
-        command = ("EVALSHA", scripts()[script].sha, 1, self._tag(queue), now, *arguments)
+        command = ("EVALSHA", scripts()[script].sha, 1, key or self.queue_key(queue), now, *arguments)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await self._send(script, command, is_repeatable)
         except TimeoutError:
             raise ShardConnectionFailed(
-                f"shard {self.name} did not answer within {DEADLINE_SECONDS:g} s, and may or may not have done it"
+                f"shard {self.name} did not answer within {DEADLINE_SECONDS:g} s; "
+                "the call may or may not have been executed"
             ) from None
         except ResponseError as error:
-            raise await self._refusal(error, queue, is_enqueue=script == "enqueue") from None
+            raise await self._translated(error, queue, is_enqueue=script == "enqueue") from None
 
     async def _send(self, script: str, command: tuple[Any, ...], is_repeatable: bool) -> Any:
         try:
-            return await self._link.call(*command)
-        except NoScriptError:  # somebody flushed them; nothing was done
-            await self._link.call("SCRIPT", "LOAD", scripts()[script].text)
+            return await self._connection.call(*command)
+        except NoScriptError:  # the script cache was flushed; nothing was changed
+            await self._connection.call("SCRIPT", "LOAD", scripts()[script].text)
         except ShardUnreachable:
             raise
         except ShardConnectionFailed:
             if not is_repeatable:
                 raise
-        return await self._link.call(*command)
+        return await self._connection.call(*command)
 
-    async def _refusal(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
+    async def _translated(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
         text = str(error)
         if text.startswith("NOQUEUE"):
             return not_found(queue)
-        if isinstance(error, _AWAY) or "-READONLY " in text:  # before Redis 7, a script's errors come wrapped
-            await self._link.drop()
+        if isinstance(error, _WRONG_SERVER) or "-READONLY " in text:  # before Redis 7, errors in scripts come wrapped
+            await self._connection.disconnect()
             if isinstance(error, MovedError):
-                return elsewhere(self.name)
+                return key_moved(self.name)
             return ShardUnreachable(f"shard {self.name} cannot serve: {text}")
-        if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_FULL)):
-            return ShardUnreachable(f"shard {self.name} takes no new jobs: {text}")  # another one may
-        return UnknownError(f"shard {self.name} could not carry this out, nothing was changed: {text}")
+        if is_enqueue and (isinstance(error, OutOfMemoryError) or text.startswith(_REJECTING_WRITES)):
+            return ShardUnreachable(f"shard {self.name} accepts no new jobs: {text}")  # another shard may
+        return UnknownError(f"shard {self.name} refused the call, nothing was changed: {text}")

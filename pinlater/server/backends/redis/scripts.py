@@ -1,6 +1,6 @@
-"""The Lua scripts, each in a file of its own with a comment that says what it does.
+"""The Lua scripts: each is one file, starting with a comment that says what it does.
 
-A script runs whole, alone, and on the shard's own clock; so each is one step of the contract.
+Redis runs a script atomically and the script goes by the shard's own clock, so each is one step of the contract.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FOLDER = Path(__file__).parent / "scripts"
-_WITH = re.compile(r"^-- with ([a-z ]+)$", re.MULTILINE)
-_ALONE = re.compile(r"^-- alone$", re.MULTILINE)
+_PARTS = re.compile(r"^-- parts: ([a-z_ ]+)$", re.MULTILINE)
+_STANDALONE = re.compile(r"^-- standalone$", re.MULTILINE)
 
 
 class Script(NamedTuple):
-    """A script as Redis gets it, and the name that Redis then knows it by."""
+    """The text of a script, and the digest that ``EVALSHA`` takes."""
 
     text: str
     sha: str
@@ -30,10 +30,10 @@ def scripts() -> dict[str, Script]:
 
 
 def _assemble(path: Path) -> Script:
-    """Put the parts that a script names in its head before it; all but those "alone" begin with a clock and a queue."""
+    """Prepend the parts that a script lists; all scripts but standalone ones start with ``clock`` and ``queue``."""
     own = path.read_text(encoding="utf-8")
-    parts = [] if _ALONE.search(own) else ["clock", "queue"]
-    for match in _WITH.finditer(own):
+    parts = [] if _STANDALONE.search(own) else ["clock", "queue"]
+    for match in _PARTS.finditer(own):
         parts += match[1].split()
     texts = [(_FOLDER / "parts" / f"{part}.lua").read_text(encoding="utf-8") for part in parts]
     text = "".join([*texts, own])

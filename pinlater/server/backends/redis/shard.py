@@ -1,4 +1,4 @@
-"""One Redis, or Valkey, server as a shard: the verbs of the contract, each one script or a walk in chunks."""
+"""A shard in a Redis or Valkey server: each verb of the contract is one script, or several pages of one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from redis.asyncio import Connection
-from redis.exceptions import MovedError, ResponseError
 
 from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
@@ -39,51 +37,48 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.redis import import_jobs, lifecycle, maintenance, reads, reports
-from pinlater.server.backends.redis.cluster import elsewhere
-from pinlater.server.backends.redis.connection import Link
-from pinlater.server.backends.redis.due_index import Earliest
+from pinlater.server.backends.redis.connection import SharedConnection
+from pinlater.server.backends.redis.due_index import DueIndex
 from pinlater.server.backends.redis.durability import DurabilityCheck
-from pinlater.server.backends.redis.endpoint import Place
-from pinlater.server.backends.redis.handshake import greet
-from pinlater.server.backends.redis.job_notifications import Wakeups
-from pinlater.server.backends.redis.orphaned_claims import Strays
-from pinlater.server.backends.redis.queues import Queues
-from pinlater.server.backends.redis.script_calls import ANY_QUEUE, Asker
+from pinlater.server.backends.redis.endpoint import RedisEndpoint
+from pinlater.server.backends.redis.handshake import handshake
+from pinlater.server.backends.redis.job_notifications import JobChannel
+from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
+from pinlater.server.backends.redis.queues import RedisQueues
+from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import CallResult, ClockRecord, DuePriorities, ShardClock, ShardUnreachable
 from pinlater.server.backends.token_bucket import Tokens
-
-PREFIX = "pinlater:"
-"""Of all keys, so that a server may be shared with others."""
 
 _PING_SECONDS = 1.0
 
 _CLOCK = "clock"
-"""The key with what the last server left that read the shard's clock; it is of no use for long."""
+"""Name of the key in which a server stores its last reading of the shard's clock, for the next server that reads it."""
 
-_VISIT_SECONDS = 3600
+_CLOCK_READING_SECONDS = 3600
+"""Lifetime of that key."""
 
 
 class RedisShard:
-    """Jobs in one Redis database.
+    """A shard in one Redis database.
 
-    Two connections: one for the calls of workers and producers, one for those that may take longer. Everything of a
-    queue has keys that begin with ``pinlater:{<shard>:<queue>}``: several shards may share a server.
+    It has two connections: one for the calls of workers and producers, one for calls that may take longer. All keys
+    contain the name of the shard, so several shards may share a server.
 
     Args:
         name: of the shard.
-        place: where it is.
+        endpoint: of its server.
         priority_levels: priorities are 1 to this.
         count_limit: counts stop at this number per priority.
-        regex_seconds: time for the body patterns of one call.
-        now_ms: the time, for tests; None: that of the server, but for steps of its clock, which are followed slowly.
+        regex_seconds: time limit for the body patterns of one call.
+        now_ms: a clock for tests; None: that of the Redis server, whose steps are followed slowly.
         on_commit: is told of each batch of calls of producers and workers.
-        notifications: told of jobs that other servers made claimable; None: this shard tells and hears nothing.
+        notifications: are called for jobs that other servers made claimable; None: none are published or received.
     """
 
     def __init__(
         self,
         name: str,
-        place: Place,
+        endpoint: RedisEndpoint,
         *,
         priority_levels: int,
         count_limit: int = 100_000,
@@ -96,91 +91,68 @@ class RedisShard:
         self._levels = priority_levels
         self._count_limit = count_limit
         self._regex_seconds = regex_seconds
-        self._link = Link(name, place, greet, on_commit)
-        self._side = Link(name, place, self._greet_and_look)
+        self._connection = SharedConnection(name, endpoint, handshake, on_commit)
+        self._slow_connection = SharedConnection(name, endpoint, self._slow_handshake)
         self._clock = ShardClock()
         now = now_ms or self._steady_now
-        self._work = Asker(name, self._link, self._tag, now)
-        self._look = Asker(name, self._side, self._tag, now)
-        self._work_aside = Asker(name, self._link, self._own, now)
-        self._aside = Asker(name, self._side, self._own, now)
-        self._queues = Queues(self._look, self._aside, self._plain, self._own(ANY_QUEUE), self._tag)
-        self._earliest = Earliest(self._aside, self._queues.listed)
+        self._scripts = ScriptRunner(name, self._connection, now)
+        self._slow_scripts = ScriptRunner(name, self._slow_connection, now)
+        self._queues = RedisQueues(self._slow_scripts)
+        self._due_index = DueIndex(self._slow_scripts, self._queues.names)
         self._durability = DurabilityCheck(name)
         self._notifications = notifications or JobNotifications()
-        self._wakeups = Wakeups(name, place, self._own("arrivals"), self._along, notifications)
-        self._strays = Strays(self._look, self._came_back, on_commit)
+        self._channel = JobChannel(self._scripts, endpoint, notifications)
+        self._orphaned = RedisOrphanedClaims(self._slow_scripts, self._notify_released, on_commit)
 
-    async def _greet_and_look(self, connection: Connection) -> None:
-        await greet(connection)
-        await self._durability.look(connection)
-        self._wakeups.listen()
+    async def _slow_handshake(self, connection: Connection) -> None:
+        await handshake(connection)
+        await self._durability.run(connection)
+        self._channel.subscribe()
 
     @property
     def waiting(self) -> int:
-        """Requests that have no result yet."""
-        return self._link.waiting + self._side.waiting
+        """Number of calls without an answer."""
+        return self._connection.waiting + self._slow_connection.waiting
 
     @property
     def connections(self) -> int:
-        """Open connections to its server, but for the one that listens for jobs of other servers."""
-        return self._link.is_open + self._side.is_open
-
-    def _tag(self, queue: str) -> str:
-        return f"{PREFIX}{{{self.name}:{queue}}}"
-
-    def _own(self, place: str) -> str:
-        """Return the key of what is not one queue's."""
-        return f"{PREFIX}{{{self.name}}}:{place}"
+        """Number of open connections to its server, without the subscription to job notifications."""
+        return self._connection.is_open + self._slow_connection.is_open
 
     async def ping(self) -> None:
         try:
             async with asyncio.timeout(_PING_SECONDS):
-                await self._plain("PING")
+                await self._slow_scripts.command("PING")
         except TimeoutError:
             raise ShardConnectionFailed(f"shard {self.name} did not answer within {_PING_SECONDS:g} s") from None
 
     async def size(self) -> StoreSize:
-        told = (line.partition(b":") for line in (await self._plain("INFO", "memory")).splitlines())
-        memory = {name: value for name, _, value in told}
+        fields = (line.partition(b":") for line in (await self._slow_scripts.command("INFO", "memory")).splitlines())
+        memory = {name: value for name, _, value in fields}
         used, most = int(memory[b"used_memory"]), int(memory.get(b"maxmemory", 0))
         return StoreSize(used, max(most - used, 0) if most else None)
 
     async def read_clock(self) -> float:
-        own_ms, kept = 0.0, b""
+        own_ms, stored = 0.0, b""
 
         async def shown_ms() -> float:
-            nonlocal own_ms, kept
-            own, kept = await self._aside.ask("tell_time", _CLOCK)
+            nonlocal own_ms, stored
+            own, stored = await self._slow_scripts.run_for_shard("read_clock", _CLOCK)
             own_ms = float(own)
             return own_ms
 
         await self._clock.read(shown_ms)
-        visit = self._clock.meet(own_ms, ClockRecord(*map(float, kept.split())) if kept else None)
+        visit = self._clock.meet(own_ms, ClockRecord(*map(float, stored.split())) if stored else None)
         if visit is not None:
-            with suppress(UnknownError):  # a full server tells the time all the same
-                await self._plain(
-                    "SET", self._own(_CLOCK), f"{visit.ahead_ms:.3f} {visit.seen_ms:.3f}", "EX", _VISIT_SECONDS
+            with suppress(UnknownError):  # a full server accepts no writes, and the reading counts nevertheless
+                reading = f"{visit.ahead_ms:.3f} {visit.seen_ms:.3f}"
+                await self._slow_scripts.command(
+                    "SET", self._slow_scripts.shard_key(_CLOCK), reading, "EX", _CLOCK_READING_SECONDS
                 )
         return self._clock.ahead_ms
 
     def _steady_now(self) -> str:
         return f"~{self._clock.now_ms()}" if self._clock.is_read else ""
-
-    async def _plain(self, *command: Any) -> Any:
-        return await self._say(self._side, command)
-
-    async def _along(self, *command: Any) -> Any:
-        """Send a command along with the calls of workers and producers."""
-        return await self._say(self._link, command)
-
-    async def _say(self, link: Link, command: Sequence[Any]) -> Any:
-        try:
-            return await link.call(*command)
-        except MovedError:
-            raise elsewhere(self.name) from None
-        except ResponseError as error:
-            raise UnknownError(f"shard {self.name} could not carry this out: {error}") from None
 
     # Queues
 
@@ -199,24 +171,24 @@ class RedisShard:
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
         await self._queues.change_settings(queue, change)
 
-    # The life of jobs
+    # Lifecycle
 
     async def call_result(self, queue: str, key: bytes) -> CallResult | None:
-        return await lifecycle.call_result(self._work, queue, key)
+        return await lifecycle.call_result(self._scripts, queue, key)
 
     async def enqueue_jobs(
         self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        names = await lifecycle.enqueue(self._work, queue, jobs, once)
+        names = await lifecycle.enqueue(self._scripts, queue, jobs, once)
         if names:
-            self._wakeups.tell(queue, lifecycle.first_due_of(jobs))
+            self._channel.publish(queue, lifecycle.first_due_of(jobs))
         return names
 
     async def import_jobs(
         self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        names = await import_jobs.import_jobs(self._look, queue, jobs, once)
-        self._wakeups.tell(queue)
+        names = await import_jobs.import_jobs(self._slow_scripts, queue, jobs, once)
+        self._channel.publish(queue)
         return names
 
     async def dequeue_jobs(
@@ -230,11 +202,11 @@ class RedisShard:
         max_running: int | None = None,
         levels: int | None = None,
     ) -> Dequeued:
-        if self._strays.has(queue, claim.descriptor):
-            raise ShardUnreachable(f"shard {self.name} did not answer this dequeue; what it claimed goes back first")
+        if self._orphaned.has(queue, claim.descriptor):
+            raise ShardUnreachable(f"shard {self.name} did not answer this dequeue; its jobs are being released")
         try:
             return await lifecycle.claim(
-                self._work,
+                self._scripts,
                 queue,
                 limit,
                 claim,
@@ -246,72 +218,73 @@ class RedisShard:
         except ShardUnreachable:
             raise
         except (ShardConnectionFailed, asyncio.CancelledError):
-            self._strays.add(queue, claim)
+            self._orphaned.add(queue, claim)
             raise
 
     async def acquire_tokens(self, queue: str, rate: float, wanted: int) -> Tokens:
-        return await lifecycle.acquire_tokens(self._work, queue, rate, wanted)
+        return await lifecycle.acquire_tokens(self._scripts, queue, rate, wanted)
 
     async def due_priorities(self, queue: str) -> DuePriorities:
-        return await lifecycle.due_priorities(self._work_aside, queue, self._levels)
+        return await lifecycle.due_priorities(self._scripts, queue, self._levels)
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
-        return await lifecycle.lock_queue(self._work, queue, milliseconds)
+        return await lifecycle.lock_queue(self._scripts, queue, milliseconds)
 
     async def unlock_queue(self, queue: str, token: int) -> None:
-        await lifecycle.unlock_queue(self._work, queue, token)
+        await lifecycle.unlock_queue(self._scripts, queue, token)
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
-        shown = await lifecycle.claim(self._look, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
+        shown = await lifecycle.claim(self._slow_scripts, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
         return shown.jobs
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
-        settled = await lifecycle.settle(self._work, queue, succeeded, failed)
+        settled = await lifecycle.ack(self._scripts, queue, succeeded, failed)
         if settled.changed and not all(ack.is_final for ack in failed):
-            self._wakeups.tell(queue, settled.due_ms)
+            self._channel.publish(queue, settled.due_ms)
         return settled
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
-        settled = await lifecycle.checkpoint(self._work, queue, checkpoints)
+        settled = await lifecycle.checkpoint(self._scripts, queue, checkpoints)
         if settled.due_ms is not None:
-            self._wakeups.tell(queue, settled.due_ms)
+            self._channel.publish(queue, settled.due_ms)
         return settled
 
     async def release_claims(self, queue: str, source: str) -> int:
-        released = await lifecycle.release(self._look, queue, by="source", which=source)
-        return self._told(queue, released)
+        released = await lifecycle.release(self._slow_scripts, queue, by="source", which=source)
+        return self._notify(queue, released)
 
-    # Looking
+    # Reads
 
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
-        places: defaultdict[str, list[int]] = defaultdict(list)
+        by_queue: defaultdict[str, list[int]] = defaultdict(list)
         for at, job in enumerate(jobs):
-            places[job.queue].append(at)
+            by_queue[job.queue].append(at)
         records: list[JobRecord | None] = [None] * len(jobs)
-        for queue, own in places.items():
-            found = await reads.lookup(self._look, queue, [jobs[at] for at in own], include_body=include_body)
-            for at, record in zip(own, found, strict=True):
+        for queue, indexes in by_queue.items():
+            wanted = [jobs[at] for at in indexes]
+            found = await reads.lookup(self._slow_scripts, queue, wanted, include_body=include_body)
+            for at, record in zip(indexes, found, strict=True):
                 records[at] = record
         return records
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        return await reads.count(self._look, await self._search(queue, which), self._count_limit)
+        return await reads.count(self._slow_scripts, await self._search(queue, which), self._count_limit)
 
     async def oldest_due_ms(self, queue: str) -> int | None:
-        return await reads.oldest_due(self._look, await self._search(queue, JobFilter(PENDING)))
+        return await reads.oldest_due(self._slow_scripts, await self._search(queue, JobFilter(PENDING)))
 
     async def first_due(self, queues: Sequence[str]) -> Mapping[str, Sequence[int | None]]:
-        return await reads.first_due(self._aside, queues, self._levels)
+        return await reads.first_due(self._slow_scripts, queues, self._levels)
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
-        return await reads.scan(self._look, await self._search(queue, which), limit, position)
+        return await reads.scan(self._slow_scripts, await self._search(queue, which), limit, position)
 
-    async def _search(self, queue: str, which: JobFilter) -> reads.Search:
+    async def _search(self, queue: str, which: JobFilter) -> reads.RedisSearch:
         regex = which.body_regex
         pattern = await asyncio.to_thread(BodyPattern, regex, self._regex_seconds) if regex else None
-        return reads.Search(queue, which, self._levels, pattern)
+        return reads.RedisSearch(queue, which, self._levels, pattern)
 
-    # By hand and by the monitor
+    # Maintenance
 
     async def retry_failed_jobs(
         self,
@@ -323,23 +296,21 @@ class RedisShard:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        moved = await maintenance.retry(
-            self._look, queue, maintenance.Retry(priority, attempts, run_after_ms, limit, once)
-        )
-        return self._told(queue, moved, run_after_ms)
+        request = maintenance.RetryRequest(priority, attempts, run_after_ms, limit, once)
+        return self._notify(queue, await maintenance.retry_failed(self._slow_scripts, queue, request), run_after_ms)
 
-    def _came_back(self, queue: str) -> None:
-        """Tell everybody of jobs that were given back unasked."""
+    def _notify_released(self, queue: str) -> None:
+        """Notify all servers, this one included, of jobs that were released without a call."""
         self._notifications.on_job(queue, None)
-        self._wakeups.tell(queue)
+        self._channel.publish(queue)
 
-    def _told(self, queue: str, moved: int, due_ms: int | None = None) -> int:
+    def _notify(self, queue: str, moved: int, due_ms: int | None = None) -> int:
         if moved:
-            self._wakeups.tell(queue, due_ms)
+            self._channel.publish(queue, due_ms)
         return moved
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
-        return await maintenance.delete(self._look, await self._search(queue, which), limit, once)
+        return await maintenance.delete_matching(self._slow_scripts, await self._search(queue, which), limit, once)
 
     async def retry_these_jobs(
         self,
@@ -350,42 +321,44 @@ class RedisShard:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        moved = await maintenance.retry_these(self._look, queue, jobs, attempts, run_after_ms, once=once)
-        return self._told(queue, moved, run_after_ms)
+        moved = await maintenance.retry_jobs(self._slow_scripts, queue, jobs, attempts, run_after_ms, once=once)
+        return self._notify(queue, moved, run_after_ms)
 
     async def run_jobs_now(
         self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
     ) -> int:
-        return self._told(queue, await maintenance.run_now(self._look, queue, jobs, once))
+        return self._notify(queue, await maintenance.run_jobs_now(self._slow_scripts, queue, jobs, once))
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:
-        return await maintenance.delete_these(self._look, queue, jobs, state, once)
+        return await maintenance.delete_jobs(self._slow_scripts, queue, jobs, state, once)
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        asked_at = self._look.now()
-        # While the shard was away, nobody could renew a claim: as after a start of the server, they get time to.
-        age_ms = int(min(server_age_ms, self._side.seconds_since_failure * 1000))
-        respite = maintenance.Respite(asked_at, age_ms, quiet_ms)
-        found = await maintenance.reap(self._look, self._earliest, limit, respite)
+        asked_at = self._slow_scripts.now()
+        # While the shard was down, no claim could be renewed: its holders get time to, as after a start of the server.
+        age_ms = int(min(server_age_ms, self._slow_connection.seconds_since_failure * 1000))
+        grace = maintenance.ExpiryGrace(asked_at, age_ms, quiet_ms)
+        found = await maintenance.reap_expired(self._slow_scripts, self._due_index, limit, grace)
         for queue, retried, _ in found:
-            self._told(queue, retried)
+            self._notify(queue, retried)
         return found
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        return await maintenance.collect(self._look, self._earliest, succeeded_ttl_ms, failed_ttl_ms, limit)
+        return await maintenance.collect_finished(
+            self._slow_scripts, self._due_index, succeeded_ttl_ms, failed_ttl_ms, limit
+        )
 
-    async def forget_results(self, limit: int) -> int:  # noqa: ARG002 - Redis lets go of them by itself
+    async def forget_results(self, limit: int) -> int:  # noqa: ARG002 - Redis expires them itself
         return 0
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        await reports.keep(self._aside, worker_id, report, keep_ms)
+        await reports.store_report(self._slow_scripts, worker_id, report, keep_ms)
 
     async def reports(self, max_bytes: int) -> list[KeptReport]:
-        return await reports.read(self._aside, max_bytes)
+        return await reports.read_reports(self._slow_scripts, max_bytes)
 
     async def close(self) -> None:
-        await self._strays.close()
-        await self._wakeups.close()
-        await asyncio.gather(self._link.close(), self._side.close())
+        await self._orphaned.close()
+        await self._channel.close()
+        await asyncio.gather(self._connection.close(), self._slow_connection.close())

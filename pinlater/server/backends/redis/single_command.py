@@ -1,4 +1,4 @@
-"""One command at a time on a connection that nobody shares yet."""
+"""One command at a time on a connection that is not shared yet."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from redis.asyncio import Connection
 
 
-async def say(connection: Connection, *command: Any) -> Any:
-    """Send a command; return its answer.
+async def run_command(connection: Connection, *command: Any) -> Any:
+    """Send a command and return its answer.
 
     Raises:
-        RedisError: of the connection, or the server refused.
+        RedisError: the connection failed, or the server refused the command.
     """
     await connection.send_command(*command)
     return await connection.read_response(disable_decoding=True)

@@ -1,31 +1,31 @@
--- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, one attempt less; or FAILED at the last.
--- ARGV[2]: MessagePack {alike, apart}. Alike are successes without a text: {claim or nil, priority, ids}. Apart are the
--- others: {is_success, id, priority, claim or nil, status, delay in ms, is_final}.
--- Returns {now, how many jobs changed, how many of them are FAILED}.
--- with records earliest changes status
+-- IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, with one attempt less; or FAILED after the last attempt.
+-- ARGV[2]: MessagePack {groups, singles}. A group is successes without a status: {claim or nil, priority, ids}. A
+-- single is any other ack: {is_success, id, priority, claim or nil, status, delay in ms, is_final}.
+-- Returns {now, number of jobs changed, number of those that are now FAILED}.
+-- parts: records due_index changes custom_status
 local request = cmsgpack.unpack(ARGV[2])
-local alike, apart = request[1], request[2]
+local groups, singles = request[1], request[2]
 local LAST_EXACT, END_OF_TIME = 2 ^ 53, '9223372036854775807'
 local changed, failed = 0, 0
 
 local members, lines = {}, {}
-for _, group in ipairs(alike) do
+for _, group in ipairs(groups) do
   for at, id in ipairs(group[3]) do
     local member = member_of(id)
     group[3][at] = member
     members[#members + 1] = member
   end
 end
-for _, item in ipairs(apart) do
+for _, item in ipairs(singles) do
   item[2] = member_of(item[2])
   members[#members + 1] = item[2]
 end
-for at, line in ipairs(read(JOBS, members)) do
+for at, line in ipairs(read_fields(JOBS, members)) do
   lines[members[at]] = line
 end
 
--- Returns the fields of a job that this claim (nil: any) holds; nothing otherwise.
-local function held(member, wanted_priority, wanted_claim)
+-- Returns the fields of a job if this claim (nil: any claim) holds it; nothing otherwise.
+local function held_fields(member, wanted_priority, wanted_claim)
   local line = lines[member]
   if not line then
     return
@@ -39,7 +39,7 @@ end
 local function succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
   local line = record(SUCCEEDED, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
   lines[member] = line
-  put(member, line)
+  write_record(member, line)
   finish('s', priority, run_after, member)
   leaving[#leaving + 1] = member
   changed = changed + 1
@@ -49,22 +49,22 @@ local function fail(member, delay, is_final, ...)
   local retry_at = now + math.max(delay, 0)
   local text = retry_at < LAST_EXACT and string.format('%d', retry_at) or END_OF_TIME
   local is_last
-  lines[member], is_last = spend(member, is_final, text, ...)
+  lines[member], is_last = end_attempt(member, is_final, text, ...)
   changed = changed + 1
   failed = failed + (is_last and 1 or 0)
 end
 
-for _, group in ipairs(alike) do
+for _, group in ipairs(groups) do
   for _, member in ipairs(group[3]) do
-    local priority, allowed, remaining, created, run_after, lease, bytes, claim = held(member, group[2], group[1])
+    local priority, allowed, remaining, created, run_after, lease, bytes, claim = held_fields(member, group[2], group[1])
     if priority then
       succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
     end
   end
 end
-for _, item in ipairs(apart) do
+for _, item in ipairs(singles) do
   local is_success, member, status = item[1], item[2], item[5]
-  local priority, allowed, remaining, created, run_after, lease, bytes, claim = held(member, item[3], item[4])
+  local priority, allowed, remaining, created, run_after, lease, bytes, claim = held_fields(member, item[3], item[4])
   if priority then
     if is_success then
       succeed(member, priority, allowed, remaining, created, run_after, lease, bytes, claim)
@@ -72,9 +72,9 @@ for _, item in ipairs(apart) do
       fail(member, item[6], item[7], priority, allowed, remaining, created, run_after, lease, bytes, claim)
     end
     if status ~= '' then
-      change_status(member, '', status)
+      extend_status(member, '', status)
     end
   end
 end
-carry_out()
+apply_changes()
 return {NOW, changed, failed}

@@ -1,15 +1,16 @@
--- IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING, no attempt spent; for the holder of the claim alone.
--- ARGV[2]: MessagePack, a list of {id, priority, claim or nil, source, number of the body or nil, whether back to
--- PENDING, run_after or nil (as it was, if there is a claim, else now), attempts or nil, status to prepend}. ARGV[3] on: the bodies.
--- Returns {now, how many jobs changed, places in the list of those given back, places of those that were to go on, but
--- are not held so}.
--- with records earliest changes status source
+-- IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING with no attempt spent; only for the holder of the claim.
+-- ARGV[2]: MessagePack, a list of {id, priority, claim or nil, source, index of the body or nil, whether to move to
+-- PENDING, run_after or nil (unchanged if there is a claim, else now), attempts or nil, status to prepend}. ARGV[3]
+-- on: the bodies.
+-- Returns {now, number of jobs changed, list indexes of those moved to PENDING, list indexes of the others that the
+-- claim no longer holds}.
+-- parts: records due_index changes custom_status claim_source
 local items = cmsgpack.unpack(ARGV[2])
 local members, lines = {}, {}
 for at, item in ipairs(items) do
   members[at] = member_of(item[1])
 end
-for at, line in ipairs(read(JOBS, members)) do
+for at, line in ipairs(read_fields(JOBS, members)) do
   lines[members[at]] = line
 end
 
@@ -37,22 +38,22 @@ for at, item in ipairs(items) do
       remaining = allowed
     end
     if status ~= '' then
-      change_status(member, status, '')
+      extend_status(member, status, '')
     end
     if is_back then
       state, claim = PENDING, ''
-      enter(prefix .. 'p' .. priority, run_after, member)
+      add_member(prefix .. 'p' .. priority, run_after, member)
       leaving[#leaving + 1] = member
       back[#back + 1] = at - 1
     else
-      enter(CLAIMS, string.format('%d', now + lease), member)
+      add_member(CLAIMS, string.format('%d', now + lease), member)
     end
     lines[member] = record(state, priority, allowed, remaining, created, run_after, NOW, lease, bytes, claim)
-    put(member, lines[member])
+    write_record(member, lines[member])
     changed = changed + 1
   elseif not item[6] then
     lost[#lost + 1] = at - 1
   end
 end
-carry_out()
+apply_changes()
 return {NOW, changed, back, lost}

@@ -1,13 +1,13 @@
 -- PENDING and due -> IN_PROGRESS, in the order (priority, run_after, id).
--- ARGV[2] claim, [3] lease, [4] most jobs, [5] most bytes of the answer (a first job is handed out even if it does not
--- fit), [6] bytes that a job takes beside its body, [7] priority levels, [8] "1": tell when the next job falls due,
--- [9] "1": change nothing, only show; [10] how many of the queue's jobs may be claimed at once, empty: any number.
--- Returns {"1" if more may be due, "1" if more may be due but as many are claimed as may be, when the next falls due or
--- empty, columns as JSON: ids, priorities, attempts
--- allowed and remaining, created, run_after}, then the bodies.
--- with records earliest
+-- ARGV[2] claim, [3] lease in ms, [4] limit, [5] most bytes of the answer (the first job is claimed even if it does
+-- not fit), [6] bytes per job in addition to its body, [7] priority levels, [8] "1": return when the next job falls
+-- due, [9] "1": dry run, change nothing; [10] most jobs of the queue that may be claimed at once, empty: no limit.
+-- Returns {"1" if more may be due, "1" if more may be due but the queue's limit is reached, when the next job falls
+-- due or empty, columns as JSON: ids, priorities, attempts allowed, attempts remaining, created, run_after}, then
+-- the bodies.
+-- parts: records due_index
 local claim, lease = ARGV[2], ARGV[3]
-local wanted, room, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local wanted, bytes_left, overhead = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local levels, is_dry = tonumber(ARGV[7]), ARGV[9] == '1'
 local expires = string.format('%d', now + lease)
 local is_limited = false
@@ -19,19 +19,19 @@ end
 local AT_ONCE = 500
 
 local ids, priorities, alloweds, remainings, createds, run_afters, bodies = {}, {}, {}, {}, {}, {}, {}
-local count, is_cut = 0, false
+local count, is_answer_full = 0, false
 
--- Takes jobs until they do not fit any more. Returns their members, what changes, and how many members that covers:
--- also those whose records are gone, because a Redis that may evict has evicted them.
-local function take(members)
+-- Claims jobs until the answer is full. Returns their members, their new records and claims, and how many of the given
+-- members that covers, including those whose records are gone because Redis has evicted them.
+local function claim_members(members)
   local taken, records, claims = {}, {}, {}
-  for at, line in ipairs(read(JOBS, members)) do
+  for at, line in ipairs(read_fields(JOBS, members)) do
     local member = members[at]
     local _, priority, allowed, remaining, created, run_after, _, _, bytes = string.match(line or '', RECORD)
     if bytes then
-      room = room - bytes - overhead
-      if room < 0 and count > 0 then
-        is_cut = true
+      bytes_left = bytes_left - bytes - overhead
+      if bytes_left < 0 and count > 0 then
+        is_answer_full = true
         return taken, records, claims, at - 1
       end
       count = count + 1
@@ -50,33 +50,33 @@ end
 
 for priority = 1, levels do
   local key, offset, is_more = prefix .. 'p' .. priority, 0, true
-  while is_more and wanted > 0 and not is_cut do
+  while is_more and wanted > 0 and not is_answer_full do
     local asked = math.min(wanted, AT_ONCE)
     local members = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'LIMIT', offset, asked)
-    local taken, records, claims, covered = take(members)
+    local taken, records, claims, covered = claim_members(members)
     if is_dry then
       offset = offset + covered
     elseif covered > 0 then
       redis.call('ZREMRANGEBYRANK', key, 0, covered - 1)
-      all('HSET', JOBS, records)
-      all('ZADD', CLAIMS, claims)
+      call_in_chunks('HSET', JOBS, records)
+      call_in_chunks('ZADD', CLAIMS, claims)
     end
-    for _, body in ipairs(read(prefix .. 'bodies', taken)) do
+    for _, body in ipairs(read_fields(prefix .. 'bodies', taken)) do
       bodies[#bodies + 1] = body
     end
     wanted = wanted - #taken
     is_more = #members == asked
   end
-  if wanted <= 0 or is_cut then
+  if wanted <= 0 or is_answer_full then
     break
   end
 end
 
 if count > 0 and not is_dry then
-  expect('claims', expires)
+  index_due('claims', expires)
 end
 
-local is_full, next_due = wanted <= 0 or is_cut, ''
+local is_full, next_due = wanted <= 0 or is_answer_full, ''
 if not is_full and ARGV[8] == '1' then
   local earliest
   for priority = 1, levels do

@@ -1,9 +1,9 @@
--- Queues in which the monitor may have something to do: those whose first claim, succeeded or failed job is of that time or
--- earlier. KEYS[1] begins the keys of the moments, see earliest.lua. ARGV[2] most queues of a kind; [3] "claims", "S" or
--- "F", [4] age in ms, and so on in pairs.
--- Returns a list of names for each kind.
--- alone
--- with clock
+-- Finds the queues that may have work for the monitor: those whose first claim, succeeded or failed job is at least
+-- as old as an age. KEYS[1] is the prefix of the due index, see due_index.lua. ARGV[2] most queues of a kind; then
+-- pairs: [3] "claims", "S" or "F", [4] age in ms.
+-- Returns a list of queue names for each pair.
+-- standalone
+-- parts: clock
 local found = {}
 for at = 3, #ARGV, 2 do
   local latest = string.format('%d', now - ARGV[at + 1])

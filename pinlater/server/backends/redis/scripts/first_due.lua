@@ -1,9 +1,10 @@
--- When the first jobs of some queues fall due, or did. KEYS[1] begins with what the keys of all queues of the shard begin
--- with. ARGV[2] priority levels; [3] on: names of queues.
--- Returns the time; then for each queue a text for each priority, empty: none; or an empty list: no jobs at all; or false:
--- there is no such queue.
--- alone
--- with clock tags
+-- Finds when the first job of each priority falls due, for several queues. KEYS[1] is the prefix of the shard's
+-- keys.
+-- ARGV[2] priority levels; [3] on: names of queues.
+-- Returns the time; then for each queue a list with a string per priority, empty: none; or an empty list: no jobs at
+-- all; or false: no such queue.
+-- standalone
+-- parts: clock queue_prefix
 local levels = tonumber(ARGV[2])
 local answer = {NOW}
 for at = 3, #ARGV do

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.server.backends.redis.durability import doubts_of
-from pinlater.server.backends.redis.records import due_of, time_argument
+from pinlater.server.backends.redis.durability import durability_warnings
+from pinlater.server.backends.redis.records import retry_time, time_argument
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.redis.shard_file import read_shards
+from pinlater.server.backends.tls_files import TlsFiles
 
 FILE = Path("shards.json")
 MASTER = {"host": "redis1", "port": 6379}
@@ -45,7 +46,7 @@ def test_ways_to_get_in():
     assert (spec.place.service, spec.place.sentinels) == ("jobs", (("s1", 26379), ("s2", 26379)))
     assert (spec.place.db, spec.place.username, spec.place.password) == (2, "pinlater", "secret")
     assert spec.place.sentinel_password == "whisper"
-    assert spec.place.tls == (None, None, None)
+    assert spec.place.tls == TlsFiles()
     assert not {"secret", "whisper"} & {*re.findall(r"\w+", f"{spec} {spec.place}")}, "this gets into logs"
     (plain,) = read_shards(shards(a={"master": MASTER, "tls": False}), FILE)
     assert plain.place.tls is None
@@ -54,23 +55,23 @@ def test_ways_to_get_in():
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "is not a file of Redis shards"),
-        (b"[]", "is not a file of Redis shards"),
-        (b'{"shards": []}', "names no shard"),
+        (b"", "is not a valid Redis shard file"),
+        (b"[]", "is not a valid Redis shard file"),
+        (b'{"shards": []}', "lists no shard"),
         (shards(a={"master": MASTER, "colour": "red"}), "colour"),
         (shards(a={}), "needs either a master or a sentinel"),
         (shards(a={"master": MASTER, "sentinel": SENTINEL}), "needs either a master or a sentinel"),
-        (shards(a={"sentinel": SENTINEL | {"nodes": []}}), "at least one of nodes"),
-        (shards(a={"master": MASTER | {"port": 0}}), "is no address"),
-        (shards(a={"master": MASTER | {"host": ""}}), "is no address"),
+        (shards(a={"sentinel": SENTINEL | {"nodes": []}}), "at least one entry in nodes"),
+        (shards(a={"master": MASTER | {"port": 0}}), "is not a valid address"),
+        (shards(a={"master": MASTER | {"host": ""}}), "is not a valid address"),
         (shards(a={"master": MASTER, "db": -1}), "is negative"),
-        (shards(a={"master": MASTER, "tls": {"ca": "/no/such/ca.pem"}}), "there is no file /no/such/ca.pem"),
+        (shards(a={"master": MASTER, "tls": {"ca": "/no/such/ca.pem"}}), "file /no/such/ca.pem does not exist"),
         (shards(**{"a:b": {"master": MASTER}}), "a name is"),
         (shards(**{"a}": {"master": MASTER}}), "a name is"),
         (shards(**{"": {"master": MASTER}}), "a name is"),
         (
             json.dumps({"shards": [{"name": "1", "shardConfig": {"master": MASTER}}] * 2}).encode(),
-            "stands there twice",
+            "two shards have the same name",
         ),
     ],
 )
@@ -89,17 +90,17 @@ def test_every_script_says_what_it_does():
 
 
 @pytest.mark.parametrize(
-    ("config", "doubt"),
+    ("config", "expected"),
     [
         ({"appendonly": "no", "save": ""}, "a restart loses every job"),
         ({"appendonly": "no", "save": "3600 1"}, "since the last snapshot"),
-        ({"appendonly": "yes", "appendfsync": "no"}, "set everysec or always"),
-        ({"appendonly": "yes", "maxmemory": "1000", "maxmemory-policy": "allkeys-lru"}, "set noeviction"),
+        ({"appendonly": "yes", "appendfsync": "no"}, "set appendfsync everysec or always"),
+        ({"appendonly": "yes", "maxmemory": "1000", "maxmemory-policy": "allkeys-lru"}, "maxmemory-policy noeviction"),
     ],
 )
-def test_settings_that_cost_jobs_are_warned_of(config, doubt):
-    (said,) = doubts_of(config)
-    assert doubt in said
+def test_settings_that_cost_jobs_are_warned_of(config, expected):
+    (warning,) = durability_warnings(config)
+    assert expected in warning
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_settings_that_cost_jobs_are_warned_of(config, doubt):
     ],
 )
 def test_settings_that_keep_jobs_are_not(config):
-    assert doubts_of(config) == []
+    assert durability_warnings(config) == []
 
 
 def test_numbers_that_lua_cannot_hold_go_as_text():
@@ -122,6 +123,6 @@ def test_numbers_that_lua_cannot_hold_go_as_text():
     assert time_argument(None) is None
     with pytest.raises(OverflowError):
         time_argument(2**63)
-    assert due_of(1000, 5) == 1005
-    assert due_of(1000, -5) == 1000
-    assert due_of(1000, 2**62) == 2**63 - 1
+    assert retry_time(1000, 5) == 1005
+    assert retry_time(1000, -5) == 1000
+    assert retry_time(1000, 2**62) == 2**63 - 1

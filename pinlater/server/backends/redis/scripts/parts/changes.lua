@@ -1,13 +1,13 @@
--- Changes of jobs are gathered and then carried out with few commands. A job may leave "claims" in a script that has
--- renewed it, but never comes back in the same script: so additions go first, removals last.
+-- Collects changes of jobs and applies them with few commands. A job may leave "claims" in a script that has renewed
+-- it, but never re-enters it in the same script: so additions come first, removals last.
 local records, entering, leaving, finished = {}, {}, {}, {}
 
-local function put(member, line)
+local function write_record(member, line)
   records[#records + 1] = member
   records[#records + 1] = line
 end
 
-local function enter(key, score, member)
+local function add_member(key, score, member)
   local list = entering[key]
   if not list then
     list = {}
@@ -17,26 +17,27 @@ local function enter(key, score, member)
   list[#list + 1] = member
 end
 
--- Claimed -> succeeded ("s", "S") or failed ("f", "F"): in order of run_after for people, of the finish for collection.
+-- Adds a job to the sets of succeeded ("s", "S") or failed ("f", "F") jobs: by run_after for scans, by finish for
+-- collection.
 local function finish(kind, priority, run_after, member)
-  enter(prefix .. kind .. priority, run_after, member)
-  enter(prefix .. string.upper(kind), NOW, member)
+  add_member(prefix .. kind .. priority, run_after, member)
+  add_member(prefix .. string.upper(kind), NOW, member)
   finished[#finished + 1] = member
 end
 
--- Jobs that are over have no unique key any more.
-local function forget_keys(members)
+-- Finished jobs give up their unique keys.
+local function delete_unique_keys(members)
   if #members == 0 or redis.call('EXISTS', prefix .. 'keys') == 0 then
     return
   end
   local keys = {}
-  for _, key in ipairs(read(prefix .. 'keys', members)) do
+  for _, key in ipairs(read_fields(prefix .. 'keys', members)) do
     if key then
       keys[#keys + 1] = key
     end
   end
-  all('HDEL', prefix .. 'unique', keys)
-  all('HDEL', prefix .. 'keys', members)
+  call_in_chunks('HDEL', prefix .. 'unique', keys)
+  call_in_chunks('HDEL', prefix .. 'keys', members)
 end
 
 local function least_score(list)
@@ -49,24 +50,24 @@ local function least_score(list)
   return least
 end
 
-local function carry_out()
-  all('HSET', JOBS, records)
+local function apply_changes()
+  call_in_chunks('HSET', JOBS, records)
   for key, list in pairs(entering) do
-    all('ZADD', key, list)
+    call_in_chunks('ZADD', key, list)
   end
-  for _, kind in ipairs(KINDS_OF_UPKEEP) do
+  for _, kind in ipairs(DUE_KINDS) do
     local list = entering[prefix .. kind]
     if list then
-      expect(kind, least_score(list))
+      index_due(kind, least_score(list))
     end
   end
-  all('ZREM', CLAIMS, leaving)
-  forget_keys(finished)
+  call_in_chunks('ZREM', CLAIMS, leaving)
+  delete_unique_keys(finished)
 end
 
--- Ends one attempt of a claimed job: FAILED when it was the last, otherwise PENDING at the given time.
--- Returns the job's new record, and whether it failed.
-local function spend(member, is_final, retry_at, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+-- IN_PROGRESS -> FAILED if it was the last attempt, otherwise PENDING at retry_at, one attempt less.
+-- Returns the job's new record, and whether it is FAILED.
+local function end_attempt(member, is_final, retry_at, priority, allowed, remaining, created, run_after, lease, bytes, claim)
   remaining = tonumber(remaining)
   local line
   local is_last = is_final or remaining <= 1
@@ -75,9 +76,9 @@ local function spend(member, is_final, retry_at, priority, allowed, remaining, c
     finish('f', priority, run_after, member)
   else
     line = record(PENDING, priority, allowed, remaining - 1, created, retry_at, NOW, lease, bytes, '')
-    enter(prefix .. 'p' .. priority, retry_at, member)
+    add_member(prefix .. 'p' .. priority, retry_at, member)
   end
   leaving[#leaving + 1] = member
-  put(member, line)
+  write_record(member, line)
   return line, is_last
 end

@@ -1,6 +1,6 @@
--- ARGV[1] is the time in epoch milliseconds. Behind "~" it is what the asking server's clock shows, which does not step: then
--- this server's own clock counts while it is near, and that one when it is not, since this one was set. Empty: this
--- server's own clock counts, whatever it shows.
+-- ARGV[1] is the time in epoch milliseconds. After "~" it is the time of the calling server's steady clock: then the
+-- clock of this Redis counts while it is near that time, and otherwise that time, since this clock was set. Empty:
+-- the clock of this Redis counts, whatever it shows.
 local NEAR_MS = 250
 local now = tonumber(ARGV[1])
 if not now then

@@ -1,0 +1,13 @@
+-- Changes the settings of a queue. ARGV[2] "1" or "0": paused or not; [3] jobs per second; [4] jobs running at once.
+-- An empty value leaves the setting as it is, "0" removes it.
+for at, name in ipairs({'is_paused', 'jobs_per_second', 'max_running'}) do
+  local wanted = ARGV[at + 1]
+  if wanted ~= '' then
+    if tonumber(wanted) == 0 then
+      redis.call('HDEL', prefix .. 'settings', name)
+    else
+      redis.call('HSET', prefix .. 'settings', name, wanted)
+    end
+  end
+end
+return 1

@@ -1,0 +1,2 @@
+-- Counts the claimed jobs.
+return redis.call('ZCARD', CLAIMS)

@@ -1,0 +1,13 @@
+-- Counts the jobs of a state by priority. ARGV[2] "p", "s" or "f": pending, succeeded or failed; [3] "due", "future" or
+-- empty for both; [4] first and [5] last priority.
+local low, high = '-inf', '+inf'
+if ARGV[3] == 'due' then
+  high = NOW
+elseif ARGV[3] == 'future' then
+  low = '(' .. NOW
+end
+local counts = {}
+for priority = tonumber(ARGV[4]), tonumber(ARGV[5]) do
+  counts[#counts + 1] = redis.call('ZCOUNT', prefix .. ARGV[2] .. priority, low, high)
+end
+return counts

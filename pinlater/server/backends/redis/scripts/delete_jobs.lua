@@ -1,0 +1,34 @@
+-- Jobs that are still in a state -> deleted. ARGV[2] idempotency key or empty, [3] how long its result is kept, in
+-- ms, [4] most jobs over all calls with this key, or empty: the first call deletes all; [5] state, [6] priority;
+-- [7]: MessagePack, a list of ids.
+-- Returns {number deleted now, number deleted by all calls with the key}.
+-- parts: records due_index changes call_results
+local before, most = find_result(ARGV[2]), tonumber(ARGV[4])
+if before and not most then
+  return {0, before}
+end
+before = before or 0
+local asked, gone, seen = {}, {}, {}
+for at, id in ipairs(cmsgpack.unpack(ARGV[7])) do
+  asked[at] = member_of(id)
+end
+for at, line in ipairs(read_fields(JOBS, asked)) do
+  local state, priority = string.match(line or '', '^(%d) (%d+)')
+  if state == ARGV[5] and priority == ARGV[6] and not seen[asked[at]] and (not most or before + #gone < most) then
+    seen[asked[at]] = true
+    gone[#gone + 1] = asked[at]
+  end
+end
+local places = {
+  [PENDING] = {'p' .. ARGV[6]}, [IN_PROGRESS] = {'claims'}, [SUCCEEDED] = {'s' .. ARGV[6], 'S'},
+  [FAILED] = {'f' .. ARGV[6], 'F'}
+}
+for _, place in ipairs(places[ARGV[5]]) do
+  call_in_chunks('ZREM', prefix .. place, gone)
+end
+delete_unique_keys(gone)
+call_in_chunks('HDEL', JOBS, gone)
+call_in_chunks('HDEL', prefix .. 'bodies', gone)
+call_in_chunks('HDEL', prefix .. 'status', gone)
+store_result(ARGV[2], ARGV[3], before + #gone)
+return {#gone, before + #gone}

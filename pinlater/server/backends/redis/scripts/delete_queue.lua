@@ -1,0 +1,17 @@
+-- A queue with all its jobs -> none. Redis frees large keys in a background thread, so millions of jobs take no longer.
+-- Descriptors of this generation find nothing in the next one.
+-- parts: due_index
+local keys = {KEYS[1], JOBS, CLAIMS}
+for _, name in ipairs({'bodies', 'status', 'unique', 'keys', 'settings', 'bucket', 'lock', 'S', 'F'}) do
+  keys[#keys + 1] = prefix .. name
+end
+for priority = 1, 127 do
+  for _, kind in ipairs({'p', 's', 'f'}) do
+    keys[#keys + 1] = prefix .. kind .. priority
+  end
+end
+redis.call('UNLINK', unpack(keys))
+for _, kind in ipairs(DUE_KINDS) do
+  redis.call('ZREM', SHARD .. '}:earliest:' .. kind, QUEUE)
+end
+return 1

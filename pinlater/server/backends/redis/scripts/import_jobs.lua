@@ -1,0 +1,40 @@
+-- Nothing -> the state and history that a job had in another store; all jobs of a call or none.
+-- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, a list of {priority,
+-- state (none is IN_PROGRESS), attempts allowed, attempts remaining, status, created, run_after, updated, unique key
+-- or nil}; a time beyond 2^53 is a string. ARGV[5] on: the bodies.
+-- Returns the same as enqueue.
+-- parts: records due_index changes unique_keys call_results
+local known = find_result(ARGV[2])
+if known then
+  return known
+end
+local jobs = cmsgpack.unpack(ARGV[4])
+local first = redis.call('INCRBY', KEYS[1] .. ':ids', #jobs) - #jobs
+local result = {string.format('%d', first)}
+local KINDS = {[PENDING] = 'p', [SUCCEEDED] = 's', [FAILED] = 'f'}
+local bodies, statuses = {}, {}
+for number, job in ipairs(jobs) do
+  local priority, state, status, key = job[1], string.format('%d', job[2]), job[5], job[9]
+  if not is_duplicate(key, number, result) then
+    local member, body = member_of(first + number), ARGV[number + 4]
+    local allowed, remaining = string.format('%d', job[3]), string.format('%d', job[4])
+    local created, run_after, updated = time_text(job[6]), time_text(job[7]), time_text(job[8])
+    store_key(key, priority, member)
+    write_record(member, record(state, priority, allowed, remaining, created, run_after, updated, 0, #body, ''))
+    add_member(prefix .. KINDS[state] .. priority, run_after, member)
+    if state ~= PENDING then
+      add_member(prefix .. string.upper(KINDS[state]), updated, member)
+    end
+    bodies[#bodies + 1] = member
+    bodies[#bodies + 1] = body
+    if status ~= '' then
+      statuses[#statuses + 1] = member
+      statuses[#statuses + 1] = status
+    end
+  end
+end
+call_in_chunks('HSET', prefix .. 'bodies', bodies)
+call_in_chunks('HSET', prefix .. 'status', statuses)
+apply_changes()
+store_result(ARGV[2], ARGV[3], result)
+return result

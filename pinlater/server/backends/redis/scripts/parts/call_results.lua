@@ -1,0 +1,18 @@
+-- Results of calls with an idempotency key: one key each, which Redis expires by itself. It holds the expiry by the
+-- script's clock, and the result as JSON.
+local function find_result(once)
+  local stored = once ~= '' and redis.call('GET', prefix .. 'result:' .. once)
+  if not stored then
+    return nil
+  end
+  local expires, answer = string.match(stored, '^(%d+) (.*)$')
+  return tonumber(expires) > now and cjson.decode(answer) or nil
+end
+
+-- To be called last, so that a script that fails half-way stores no result.
+local function store_result(once, keep_ms, answer)
+  if once ~= '' then
+    local expires = string.format('%d', now + keep_ms)
+    redis.call('SET', prefix .. 'result:' .. once, expires .. ' ' .. cjson.encode(answer), 'PX', keep_ms)
+  end
+end

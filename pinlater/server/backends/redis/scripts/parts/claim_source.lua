@@ -1,0 +1,5 @@
+-- Reads the source of a claim descriptor, <host>:<port>:<server start>:<source>:<counter>; it may contain colons.
+local function source_of(claim)
+  local rest = string.match(claim, '^[^:]*:[^:]*:[^:]*:(.*)$')
+  return rest and string.match(rest, '^(.*):[^:]*$') or ''
+end

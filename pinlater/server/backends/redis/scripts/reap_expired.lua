@@ -1,0 +1,28 @@
+-- IN_PROGRESS with an expired claim -> PENDING with one attempt less, or FAILED after the last; longest expired
+-- first.
+-- ARGV[2] number of claims to read, [3] number to skip before them; [4] age of the server and [5] its grace period,
+-- in ms: while the server is younger, claims whose lease is longer than its age are spared.
+-- Returns {claims read, claims spared, jobs now PENDING, jobs now FAILED}.
+-- parts: records due_index changes
+local age, quiet = tonumber(ARGV[4]), tonumber(ARGV[5])
+local members = redis.call('ZRANGEBYSCORE', CLAIMS, '-inf', NOW, 'LIMIT', ARGV[3], ARGV[2])
+local spared, retried, failed = 0, 0, 0
+for at, line in ipairs(read_fields(JOBS, members)) do
+  local _, priority, allowed, remaining, created, run_after, _, lease, bytes, claim = string.match(line or '', RECORD)
+  if not claim then
+    leaving[#leaving + 1] = members[at]
+  elseif age < quiet and math.min(tonumber(lease), quiet) > age then
+    spared = spared + 1
+  else
+    local _, is_last =
+      end_attempt(members[at], false, NOW, priority, allowed, remaining, created, run_after, lease, bytes, claim)
+    if is_last then
+      failed = failed + 1
+    else
+      retried = retried + 1
+    end
+  end
+end
+apply_changes()
+reindex_due('claims')
+return {#members, spared, retried, failed}

@@ -1,0 +1,28 @@
+-- Those of the given jobs that are FAILED -> PENDING with new attempts. ARGV[2] idempotency key or empty, [3] how
+-- long its result is kept, in ms; [4] attempts, [5] run_after or empty for now, [6]: MessagePack, a list of
+-- {priority, id}.
+-- Returns the number of jobs moved.
+-- parts: records due_index changes retry call_results
+local known = find_result(ARGV[2])
+if known then
+  return known
+end
+local run_after = ARGV[5] ~= '' and ARGV[5] or NOW
+local jobs, members = cmsgpack.unpack(ARGV[6]), {}
+for at, job in ipairs(jobs) do
+  members[at] = member_of(job[2])
+end
+local moved = 0
+for at, line in ipairs(read_fields(JOBS, members)) do
+  local state, priority = string.match(line or '', '^(%d) (%d+)')
+  -- A job that is given twice is no longer among the failed ones the second time.
+  if state == FAILED and tonumber(priority) == jobs[at][1]
+    and redis.call('ZREM', prefix .. 'f' .. priority, members[at]) == 1 then
+    redis.call('ZREM', prefix .. 'F', members[at])
+    retry(members[at], line, ARGV[4], run_after)
+    moved = moved + 1
+  end
+end
+apply_changes()
+store_result(ARGV[2], ARGV[3], moved)
+return moved

@@ -1,2 +1,0 @@
--- How many jobs are claimed.
-return redis.call('ZCARD', CLAIMS)
