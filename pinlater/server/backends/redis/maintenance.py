@@ -102,8 +102,8 @@ async def delete_jobs(
     for priority, ids in by_priority.items() or [(1, [])]:  # without jobs, a missing queue is still an error
         # Each priority is a call of its own to the shard.
         part = once and once._replace(value=once.value + b":p%d" % priority)
-        page, _ = await _delete_page(scripts, queue, _Deletion(state, priority, ids), part)
-        deleted += page
+        _, total = await _delete_page(scripts, queue, _Deletion(state, priority, ids), part)
+        deleted += total
     return deleted
 
 
