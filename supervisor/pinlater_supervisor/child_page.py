@@ -1,4 +1,4 @@
-"""The page of memory a child and the master share: signs of life, readiness, stage of stopping, status."""
+"""The memory page that a child and the master share: heartbeat, readiness, stop stage, status."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from time import monotonic_ns
 
 RUNNING, DRAINING, STOPPING_NOW = 0, 1, 2
 
-_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _LOOK_AT, _HEARD, _WEIGHT, _FALLING, _RETURNED = range(10)
+_BEAT, _READY, _STAGE, _LENGTH, _KILL_AT, _NEXT_CHECK_AT, _ANSWERED, _READY_RSS, _BEING_KILLED, _RETURNED = range(10)
 _TEXT = 128
 _TEXT_MAX_BYTES = 512
 _NEVER = 2**64 - 1
 
 
-class Cell:
+class ChildPage:
     """Written by both sides without a lock: every field is one machine word, or only for people to read."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._words = memoryview(self._memory)[:_TEXT].cast("Q")
-        self._words[_KILL_AT] = self._words[_LOOK_AT] = _NEVER
+        self._words[_KILL_AT] = self._words[_NEXT_CHECK_AT] = _NEVER
 
     def beat(self) -> None:
-        """Note that the child lives. The monotonic clock is the same one in all processes of a host."""
+        """Record a heartbeat. All processes of a host share the monotonic clock."""
         self._words[_BEAT] = monotonic_ns()
 
     @property
     def beat_seconds(self) -> float:
-        """When the child last gave a sign of life, on `time.monotonic()`; 0 if never."""
+        """Time of the last heartbeat on `time.monotonic()`; 0 if there was none."""
         return self._words[_BEAT] / 1e9
 
     @property
@@ -37,12 +37,12 @@ class Cell:
 
     @property
     def ready_rss_bytes(self) -> int:
-        """Resident memory that the child had when it became ready, before any work."""
-        return self._words[_WEIGHT]
+        """Resident memory in bytes when the child became ready, before any work."""
+        return self._words[_READY_RSS]
 
     def set_ready(self, rss_bytes: int) -> None:
         self.beat()
-        self._words[_WEIGHT] = rss_bytes
+        self._words[_READY_RSS] = rss_bytes
         self._words[_READY] = 1
 
     @property
@@ -51,30 +51,30 @@ class Cell:
         return _seconds(self._words[_KILL_AT])
 
     def set_kill_at(self, moment: float) -> bool:
-        """Set by the child; whether the master would look too late if nobody woke it."""
+        """Set the child's time-out; return whether the master has to be woken to check it in time."""
         self._words[_KILL_AT] = _nanoseconds(moment)
-        return self._words[_KILL_AT] < self._words[_LOOK_AT]
+        return self._words[_KILL_AT] < self._words[_NEXT_CHECK_AT]
 
-    def set_look_at(self, moment: float) -> None:
-        """Set by the master: when it will look at `kill_at_seconds` again."""
-        self._words[_LOOK_AT] = _nanoseconds(moment)
+    def set_next_check_at(self, moment: float) -> None:
+        """Publish when the master will next read `kill_at_seconds`."""
+        self._words[_NEXT_CHECK_AT] = _nanoseconds(moment)
 
     @property
     def is_being_killed(self) -> bool:
-        """Whether the master kills the child right now for its time-out, unless it takes that back at once."""
-        return self._words[_FALLING] != 0
+        """Whether the master is killing the child for its time-out; it may still cancel that."""
+        return self._words[_BEING_KILLED] != 0
 
     def set_being_killed(self, is_so: bool) -> None:
-        """Set by the master, which then looks at `kill_at_seconds` for the last time."""
-        self._words[_FALLING] = is_so
+        """Announce or cancel the kill; the master then reads `kill_at_seconds` for the last time."""
+        self._words[_BEING_KILLED] = is_so
 
     @property
     def has_returned(self) -> bool:
-        """Whether the child's `run` came to its end, so that its exit code is its own word."""
+        """Whether the child's `run` returned, so that its exit code means something."""
         return self._words[_RETURNED] != 0
 
-    def note_returned(self) -> None:
-        """Set by the child."""
+    def set_returned(self) -> None:
+        """Record that `run` returned."""
         self._words[_RETURNED] = 1
 
     @property
@@ -86,13 +86,13 @@ class Cell:
         self._words[_STAGE] = max(stage, self._words[_STAGE])
 
     @property
-    def has_heard(self) -> bool:
-        """Whether the child's handlers have answered the signals that announced the present stage."""
-        return self._words[_HEARD] >= self._words[_STAGE]
+    def has_answered(self) -> bool:
+        """Whether the child's handlers have run for the signals of the current stage."""
+        return self._words[_ANSWERED] >= self._words[_STAGE]
 
-    def note_heard(self, stage: int) -> None:
-        """Set by the child, by the handler that answers the signal."""
-        self._words[_HEARD] = max(stage, self._words[_HEARD])
+    def record_answer(self, stage: int) -> None:
+        """Record that the child's handler has run."""
+        self._words[_ANSWERED] = max(stage, self._words[_ANSWERED])
 
     @property
     def status(self) -> str:

@@ -1,4 +1,4 @@
-"""Which signals a child hears, and what becomes of them in processes that it forks itself."""
+"""Signal handlers of a child, and of the processes that it forks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DUMP_SIGNAL = signal.SIGUSR2
 
 _STDERR = 2
-_CLOCKS = {
+_TIMERS = {
     signal.ITIMER_REAL: signal.SIGALRM,
     signal.ITIMER_VIRTUAL: signal.SIGVTALRM,
     signal.ITIMER_PROF: signal.SIGPROF,
@@ -24,30 +24,30 @@ _CLOCKS = {
 """A process has one of each, and its signal ends the process unless there is a handler."""
 
 
-def hear(child: Child) -> None:
-    """Replace the handlers inherited from the master; signals are still blocked."""
-    _hear_nothing()
-    _listen(child)
+def install_handlers(child: Child) -> None:
+    """Replace the signal handlers inherited from the master; signals are still blocked."""
+    _reset_handlers()
+    _install_child_handlers(child)
     faulthandler.enable(_STDERR)
     faulthandler.register(DUMP_SIGNAL, _STDERR, all_threads=True)
-    _Forking().register()
+    _ForkHandlers().register()
 
 
 def hear_again(child: Child) -> None:
-    """Undo what the child's work did to signals: took their handlers, blocked them, left alarm clocks running."""
-    for clock in _CLOCKS:
-        signal.setitimer(clock, 0)
-    _listen(child)
+    """Restore the child's signal handling after work that replaced handlers, blocked signals or left timers running."""
+    for timer in _TIMERS:
+        signal.setitimer(timer, 0)
+    _install_child_handlers(child)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _listen(child: Child) -> None:
+def _install_child_handlers(child: Child) -> None:
     # Only the master decides when a child stops, whatever a terminal sends to all. Handlers that do
     # nothing, since programs that the child starts would inherit the disposition "ignored".
-    signal.signal(signal.SIGINT, signals.noted)
-    signal.signal(signal.SIGHUP, signals.noted)
-    for alarm in _CLOCKS.values():  # that one piece of work left behind must not end the next
-        signal.signal(alarm, signals.noted)
+    signal.signal(signal.SIGINT, signals.no_op)
+    signal.signal(signal.SIGHUP, signals.no_op)
+    for alarm in _TIMERS.values():  # that one piece of work left behind must not end the next
+        signal.signal(alarm, signals.no_op)
     # As every Python process: a broken pipe is an OSError. `subprocess` gives programs the default back.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, child.heard_term)
@@ -55,20 +55,20 @@ def _listen(child: Child) -> None:
     signal.signal(signal.SIGUSR1, child.heard_reopen)
 
 
-def _hear_nothing() -> None:
+def _reset_handlers() -> None:
     signal.set_wakeup_fd(-1)
     for number in signals.HANDLED:
         signal.signal(number, signal.SIG_DFL)
 
 
-class _Forking(threading.local):
-    """A process that the child forks (multiprocessing does) must not answer for it.
+class _ForkHandlers(threading.local):
+    """Resets signal handlers in processes that the child forks, as multiprocessing does.
 
-    Signals wait while it is born: one that met the child's handlers in it would be lost.
+    Signals are blocked during the fork: one that ran the child's handlers in the new process would be lost.
     """
 
     def register(self) -> None:
-        os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._born)
+        os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after_in_child)
 
     def _before(self) -> None:
         self._former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.HANDLED)
@@ -76,6 +76,6 @@ class _Forking(threading.local):
     def _after(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._former)
 
-    def _born(self) -> None:
-        _hear_nothing()
+    def _after_in_child(self) -> None:
+        _reset_handlers()
         self._after()

@@ -1,6 +1,6 @@
-"""What children have started themselves: nothing of it may outlive the supervisor.
+"""Kills the descendants of children: none may outlive the supervisor.
 
-Most of it is in the process group of its child and dies with it. The rest made groups of its own, as
+Most are in the process group of their child and die with it. The rest made groups of their own, as
 `subprocess.Popen(start_new_session=True)` does.
 """
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     import psutil
 
 
-def kill_below(pid: int) -> None:
-    """Kill all that a living process has started, directly or not, but not the process itself."""
-    for process in _below(pid):
+def kill_descendants(pid: int) -> None:
+    """Kill all descendants of a living process, but not the process itself."""
+    for process in _descendants(pid):
         _kill(process)
 
 
 def children() -> set[int]:
-    """Pids of our own children, dead ones that nobody waited for included."""
+    """Return the pids of this process's children, zombies included."""
     if not _have_children():
         return set()
-    return {process.pid for process in _below(os.getpid(), recursive=False)}
+    return {process.pid for process in _descendants(os.getpid(), recursive=False)}
 
 
-def sweep(spared: Container[int]) -> None:
+def kill_orphans(spared: Container[int]) -> None:
     """Kill and reap all children of this process except `spared`, until no orphan of theirs is left."""
     while _have_children():
-        found = [process for process in _below(os.getpid(), recursive=False) if process.pid not in spared]
+        found = [process for process in _descendants(os.getpid(), recursive=False) if process.pid not in spared]
         if not found:
             return
         for process in found:
@@ -49,7 +49,7 @@ def _have_children() -> bool:
     return True
 
 
-def _below(pid: int, *, recursive: bool = True) -> list[psutil.Process]:
+def _descendants(pid: int, *, recursive: bool = True) -> list[psutil.Process]:
     # Imported where it is needed, which in most runs is never.
     import psutil
 

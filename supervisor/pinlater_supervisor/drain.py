@@ -1,4 +1,4 @@
-"""The order and the deadlines in which everything ends."""
+"""Stops all pools in their order, within the deadlines."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from pinlater_supervisor.watch import kill
 
 if TYPE_CHECKING:
-    from pinlater_supervisor.pool_state import Crew
-    from pinlater_supervisor.process import Process
+    from pinlater_supervisor.pool_state import PoolState
+    from pinlater_supervisor.process import ChildProcess
 
 log = logging.getLogger("pinlater_supervisor")
 
 WARNING_SECONDS = 2.0
-"""How long before its death a child is told to stop now."""
+"""How long before the kill a child is told to stop now."""
 RESERVE_SECONDS = 2.0
-"""What each stage has at least after the one before it, to tidy up after children that were killed; of a short drain, a
+"""Least time of each stage after the one before it, to clean up after children that were killed; of a short drain, a
 quarter of it."""
 
 
@@ -26,67 +26,67 @@ def warning_seconds(drain_seconds: float) -> float:
 
 
 class Drain:
-    """One stop of everything, stage by stage in the order of `Pool.stop_order`.
+    """One stop of all pools, stage by stage in the order of `Pool.stop_order`.
 
     Attributes:
-        exit_code: what the supervisor returns when it is over.
+        exit_code: what the supervisor returns after the stop.
         is_quick: whether children are to drop their work.
     """
 
     def __init__(
-        self, crews: Sequence[Crew], *, exit_code: int, deadline: float, seconds: float, quick_seconds: float
+        self, states: Sequence[PoolState], *, exit_code: int, deadline: float, seconds: float, quick_seconds: float
     ) -> None:
         self.exit_code = exit_code
         self.is_quick = False
-        self._crews = crews
+        self._states = states
         self._deadline = deadline
         self._seconds = seconds
         self._quick_seconds = quick_seconds
-        self._orders = sorted({crew.pool.stop_order for crew in crews})
-        self._is_entered = False
+        self._orders = sorted({state.pool.stop_order for state in states})
+        self._is_stage_started = False
 
     @property
     def is_over(self) -> bool:
         return not self._orders
 
-    def keeps(self, crew: Crew) -> bool:
-        """Whether the crew's turn has not come, so that its dead are still replaced."""
-        return bool(self._orders) and crew.pool.stop_order > self._orders[0]
+    def restarts(self, state: PoolState) -> bool:
+        """Whether the pool's stage has not begun, so that its dead children are still replaced."""
+        return bool(self._orders) and state.pool.stop_order > self._orders[0]
 
     def advance(self, now: float) -> None:
-        """Go on to the next stage when the present one has no children left."""
+        """Enter the next stage when the current one has no children left."""
         while self._orders:
-            if not self._is_entered:
-                self._enter(now)
+            if not self._is_stage_started:
+                self._start_stage(now)
             if self._stage():
                 return
             self._orders.pop(0)
-            self._is_entered = False
+            self._is_stage_started = False
 
-    def hurry(self, now: float) -> None:
-        """From here on children are told to drop their work and are killed after a short grace."""
+    def stop_now(self, now: float) -> None:
+        """Tell children to drop their work, and kill them after a short grace period."""
         self.is_quick = True
-        if not self._is_entered:
+        if not self._is_stage_started:
             return
         for process in self._stage():
-            process.hurry("stop")
+            process.stop_now("stop")
             process.kill_by(now + self._quick_seconds, "quick stop")
 
-    def cut_off(self) -> None:
-        """Kill those whose turn it is; the later ones, who tidy up after them, keep their short grace."""
+    def kill_stage(self) -> None:
+        """Kill the children of the current stage; later stages, which clean up after them, keep their grace period."""
         for process in self._stage():
-            kill(process, "stop was asked for again")
+            kill(process, "stop was requested again")
 
-    def _enter(self, now: float) -> None:
-        self._is_entered = True
+    def _start_stage(self, now: float) -> None:
+        self._is_stage_started = True
         reserve = min(RESERVE_SECONDS, self._seconds / 4) * (len(self._orders) - 1)
         for process in self._stage():
             process.ask_to_stop(
                 "stop", deadline=self._deadline - reserve, warning_seconds=warning_seconds(self._seconds)
             )
         if self.is_quick:
-            self.hurry(now)
+            self.stop_now(now)
 
-    def _stage(self) -> list[Process]:
+    def _stage(self) -> list[ChildProcess]:
         order = self._orders[0]
-        return [p for crew in self._crews if crew.pool.stop_order == order for p in crew.members.values()]
+        return [p for state in self._states if state.pool.stop_order == order for p in state.children.values()]

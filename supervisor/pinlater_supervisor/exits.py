@@ -1,4 +1,4 @@
-"""How a child ended, as data and in words."""
+"""How a child ended, as a record and as text."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 EX_OK = 0
 EX_UNAVAILABLE = 69
-"""A child that leaves with this before it is ready, in the first start, lacks something it needs."""
+"""Exit code of a child that lacks something it needs; stops the supervisor if the first start is not over."""
 TIME_OUT = "time-out"
-"""Why a child was killed that had asked for it with `Child.kill_at`."""
+"""Kill reason of a child that exceeded its `Child.kill_at`."""
 MEMORY_CEILING = "memory ceiling"
-"""Why a child was killed that had more memory than `Pool.rss_ceiling_bytes`."""
+"""Kill reason of a child that exceeded `Pool.rss_ceiling_bytes`."""
 EX_SOFTWARE = 70
-"""The machinery itself failed."""
+"""Exit code when the supervisor itself failed."""
 EX_CONFIG = 78
-"""A child that leaves with this before it is ready cannot boot, and trying again will not help."""
+"""Exit code of a child that cannot boot, where trying again will not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildExit:
-    """The end of one child.
+    """Describes how one child ended.
 
     Attributes:
         pool: name of its pool.
@@ -39,9 +39,9 @@ class ChildExit:
         run_seconds: from fork to reaping.
         was_ready: whether it had called `Child.ready()`.
         stopping: whether the master had asked it to stop.
-        has_returned: whether its `run` came to an end; `os._exit` in the midst of it is a crash, whatever the code.
+        has_returned: whether its `run` returned; an exit before that, as by `os._exit`, is a crash, whatever the code.
         killed_by_master: why the master killed it, None if it did not.
-        kill_detail: what the master had measured then, for people.
+        kill_detail: what the master had measured then, as text.
         oom_suspected: whether the kernel's count of out-of-memory kills in our cgroup grew.
     """
 
@@ -72,7 +72,7 @@ class ChildExit:
         return self.is_clean or (self.stopping and self.signal in {signal.SIGTERM, signal.SIGQUIT})
 
     def in_words(self) -> str:
-        """One line for logs and job histories, e.g. `killed by SIGKILL (perhaps out of memory), peak 212 MB, ran 3.2 s`."""  # noqa: E501 - an example is one line
+        """Return one line for logs and job histories, e.g. `killed by SIGKILL (perhaps out of memory), peak 212 MB, ran 3.2 s`."""  # noqa: E501 - an example is one line
         return f"{self._cause()}, peak {self.peak_rss_bytes / 1e6:.0f} MB, ran {self.run_seconds:.1f} s"
 
     def _cause(self) -> str:
@@ -88,7 +88,7 @@ class ChildExit:
         if self.code == EX_CONFIG and not self.was_ready:
             return "cannot boot"
         if self.code is not None and self.was_ready and not self.has_returned:
-            return "in the midst of its work"
+            return "while it was working"
         return "" if self.was_ready or self.stopping else "before it was ready"
 
 
@@ -100,7 +100,7 @@ def signal_name(number: int) -> str:
 
 
 def split_status(status: int) -> tuple[int | None, int | None]:
-    """A wait status as (exit code, signal), one of which is None."""
+    """Split a wait status into (exit code, signal), one of which is None."""
     code = os.waitstatus_to_exitcode(status)
     return (code, None) if code >= 0 else (None, -code)
 

@@ -1,4 +1,4 @@
-"""Forking, and what a newborn child does before and after its `run`."""
+"""Forks children, and sets each one up before its `run` and cleans up after it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from pinlater_supervisor import linux, signals
 from pinlater_supervisor.child import Child
-from pinlater_supervisor.child_signals import hear
+from pinlater_supervisor.child_signals import install_handlers
 from pinlater_supervisor.exits import EX_OK, EX_SOFTWARE
 from pinlater_supervisor.pool import Run
 
@@ -24,7 +24,7 @@ log = logging.getLogger("pinlater_supervisor")
 
 
 class ThreadsRunningError(RuntimeError):
-    """The master has threads; a fork would copy their locks in whatever state they are."""
+    """The master has threads; a fork would copy their locks in whatever state they are in."""
 
 
 def refuse_threads() -> None:
@@ -51,16 +51,16 @@ def _native_threads() -> int:
 
 
 def fork(child: Child, run: Run, leave_master: Callable[[], None]) -> int:
-    """Start a child in a process group of its own; its pid.
+    """Start a child in a process group of its own and return its pid.
 
     Args:
         child: what `run` is called with.
-        run: the child's life.
-        leave_master: called in the child to let go of what belongs to the master.
+        run: what the child does.
+        leave_master: called in the child to close what belongs to the master.
 
     Raises:
         ThreadsRunningError: the master is not single-threaded.
-        OSError: the system has no process to give.
+        OSError: the system cannot create a process.
     """
     refuse_threads()
     _flush()
@@ -68,31 +68,31 @@ def fork(child: Child, run: Run, leave_master: Callable[[], None]) -> int:
     with signals.blocked():
         pid = os.fork()
         if pid == 0:
-            _live(child, run, leave_master, master)
+            _run_and_exit(child, run, leave_master, master)
     # The child does the same; whoever comes first, the group exists before the master can want to kill it.
     with suppress(OSError):
         os.setpgid(pid, pid)
     return pid
 
 
-def _live(child: Child, run: Run, leave_master: Callable[[], None], master: int) -> NoReturn:
+def _run_and_exit(child: Child, run: Run, leave_master: Callable[[], None], master: int) -> NoReturn:
     code = EX_SOFTWARE
     try:
-        _settle(child, leave_master, master)
+        _prepare(child, leave_master, master)
         code = _run(child, run)
     except BaseException:
         log.exception("%s[%d]: could not start", child.pool, child.slot)
     finally:
-        _leave(code)
+        _exit(code)
 
 
-def _settle(child: Child, leave_master: Callable[[], None], master: int) -> None:
+def _prepare(child: Child, leave_master: Callable[[], None], master: int) -> None:
     os.setpgid(0, 0)
     _die_with(master)
     leave_master()
     child.awake()
-    hear(child)
-    _read_nothing()
+    install_handlers(child)
+    _redirect_stdin()
     # Objects of the master are never garbage here: leaving their pages alone keeps them shared.
     gc.freeze()
     atexit._clear()  # noqa: SLF001 - what the master registered is not the child's to run
@@ -104,11 +104,11 @@ def _settle(child: Child, leave_master: Callable[[], None], master: int) -> None
 def _die_with(master: int) -> None:
     linux.die_with_parent()
     if os.getppid() != master:
-        # It died before the line above; nobody would tell us.
+        # It died before the line above, so no signal will come.
         os._exit(EX_SOFTWARE)
 
 
-def _read_nothing() -> None:
+def _redirect_stdin() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     if nothing != 0:
@@ -126,20 +126,20 @@ def _run(child: Child, run: Run) -> int:
             return _exit_code(leaving.code)
         log.error("%s[%d]: %s", child.pool, child.slot, leaving.code)  # noqa: TRY400 - a message, not a failure
     except BaseException:
-        log.exception("%s[%d]: died of an exception", child.pool, child.slot)
+        log.exception("%s[%d]: uncaught exception", child.pool, child.slot)
     finally:
         child.forget_hooks()
     return 1
 
 
 def _exit_code(result: object) -> int:
-    """What does not fit the eight bits of an exit code must not wrap round to 0, success."""
+    """Map what does not fit into eight bits to 1: it must not wrap around to 0, success."""
     if result is None:
         return EX_OK
     return result if isinstance(result, int) and 0 <= result <= 255 else 1
 
 
-def _leave(code: int) -> NoReturn:
+def _exit(code: int) -> NoReturn:
     # The interpreter's own way out would run what the master registered and wait for threads.
     try:
         atexit._run_exitfuncs()  # noqa: SLF001 - os._exit would skip what the job's libraries registered

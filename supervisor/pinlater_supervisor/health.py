@@ -1,4 +1,4 @@
-"""The pages that every supervisor has: whether it lives, and whether it is of use."""
+"""Health checks of every supervisor: liveness and readiness."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from pinlater_supervisor.listener import HttpListener
 
 
-def add_health(listener: HttpListener, why_unready: Callable[[], str]) -> None:
-    """Add `/livez`, answered as long as the loop turns, and `/readyz`, which says what `why_unready` does.
+def add_health(listener: HttpListener, unready_reason: Callable[[], str]) -> None:
+    """Add `/livez`, answered as long as the loop runs, and `/readyz`, answered 503 with the `unready_reason` if any.
 
-    What is wrong with children or servers is no reason to restart the master, so it is none for `/livez`.
+    Trouble with children or servers is no reason to restart the master, so `/livez` ignores it.
     """
 
     def readyz() -> bytes:
-        if reason := why_unready():
+        if reason := unready_reason():
             raise Unavailable(reason)
         return b"ok\n"
 

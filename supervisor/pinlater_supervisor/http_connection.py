@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 MOST_REQUEST_BYTES = 4096
-"""Of request line and headers; nothing here reads a body."""
+"""Limit of request line and headers together; bodies are not read."""
 MOST_IGNORED_BYTES = 65536
 """What a peer may still send after its request: closing with data unread would reset the connection, reply and all."""
 _READ_BYTES = 4096
@@ -20,18 +20,18 @@ _REQUEST = re.compile(rb"([A-Z]+) ([!-~]+) HTTP/1\.[0-9]\r?\n")
 
 
 class Reply(NamedTuple):
-    """A status and the text of a page."""
+    """An HTTP status and the text of a page."""
 
     status: int
     body: bytes
 
 
-class Exchange:
-    """Goes through reading, writing and waiting for the peer to close, one step per event.
+class HttpConnection:
+    """Reads a request, writes the reply and waits for the peer to close, one step per event.
 
     Attributes:
         socket: the connection.
-        wants: events that `advance` is to be called for.
+        wants: the selector events to call `advance` for.
         is_over: whether the connection should be closed.
     """
 
@@ -46,7 +46,7 @@ class Exchange:
         self._ignored = 0
 
     def advance(self) -> None:
-        """Do what can be done without waiting.
+        """Take the next step that needs no waiting.
 
         Raises:
             OSError: the connection is broken.
@@ -91,13 +91,13 @@ class Exchange:
 
 
 def _answered(request: bytes, answer: Callable[[str], Reply]) -> tuple[Reply, bool]:
-    """The reply to a request, and whether its body is sent, too."""
+    """Return the reply to a request, and whether its body is sent."""
     found = _REQUEST.match(request)
     if found is None:
-        return Reply(HTTPStatus.BAD_REQUEST, b"this is no HTTP/1 request\n"), True
+        return Reply(HTTPStatus.BAD_REQUEST, b"not an HTTP/1 request\n"), True
     method, target = found[1].decode(), found[2].decode()
     if method not in {"GET", "HEAD"}:
-        return Reply(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD are answered\n"), True
+        return Reply(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD are allowed\n"), True
     return answer(target.partition("?")[0]), method == "GET"
 
 

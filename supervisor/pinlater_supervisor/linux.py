@@ -1,4 +1,4 @@
-"""Two requests to the kernel that Python has no name for. Elsewhere than on Linux they do nothing."""
+"""Two prctl(2) requests that Python lacks. They do nothing on other systems than Linux."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-ORPHANED_SIGNAL = getattr(signal, "SIGRTMIN", 34) + 4
-"""For a process that is to hear of its parent's death; nobody else uses it."""
+PARENT_DEATH_SIGNAL = getattr(signal, "SIGRTMIN", 34) + 4
+"""Sent by the kernel to a process whose parent died, if it asked for that; nothing else uses this signal."""
 
 
 def die_with_parent() -> None:
-    """Have this process killed when its parent dies, however it dies."""
+    """Have the kernel kill this process when its parent dies, however it dies."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def can_hear_of_parents_death() -> bool:
+def has_parent_death_signal() -> bool:
     return sys.platform == "linux"
 
 
-def hear_of_parents_death() -> None:
-    """Have this process get `ORPHANED_SIGNAL` then, instead of being killed."""
-    _prctl(_PR_SET_PDEATHSIG, ORPHANED_SIGNAL)
+def request_parent_death_signal() -> None:
+    """Have the kernel send `PARENT_DEATH_SIGNAL` then, instead of killing this process."""
+    _prctl(_PR_SET_PDEATHSIG, PARENT_DEATH_SIGNAL)
 
 
 def adopt_orphans(wanted: bool) -> None:
-    """Whether descendants whose parents died become children of this process instead of process 1."""
+    """Set whether orphaned descendants become children of this process instead of process 1."""
     _prctl(_PR_SET_CHILD_SUBREAPER, int(wanted))
 
 

@@ -1,4 +1,4 @@
-"""Memory of children, and whether the kernel killed for the lack of it."""
+"""Resident memory of processes, and out-of-memory kills by the kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory of a process in bytes; 0 if it is gone."""
+    """Return the resident memory of a process in bytes; 0 if it is gone."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * mmap.PAGESIZE
     except (OSError, IndexError):
@@ -15,14 +15,14 @@ def rss_bytes(pid: int) -> int:
 
 
 class OomCounter:
-    """Notices growth of the kernel's count of out-of-memory kills in our cgroup. Best effort."""
+    """Watches the kernel's count of out-of-memory kills in our cgroup. Best effort."""
 
     def __init__(self, files: list[Path] | None = None) -> None:
         self._files = _counter_files() if files is None else files
         self._seen = self._read()
 
     def has_grown(self) -> bool:
-        """Whether there were kills since the last call."""
+        """Whether the kernel has killed a process since the last call."""
         before, self._seen = self._seen, self._read()
         return self._seen > before
 
@@ -39,7 +39,7 @@ def _counter_files() -> list[Path]:
 
 
 def _candidates(line: str) -> list[Path]:
-    """Places of the counter for one line of /proc/self/cgroup, e.g. `0::/system.slice/x.service`."""
+    """Return the counter files for one line of /proc/self/cgroup, e.g. `0::/system.slice/x.service`."""
     _, controllers, group = [*line.split(":", 2), "", ""][:3]
     group = group.lstrip("/")
     if not controllers:

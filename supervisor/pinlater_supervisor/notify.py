@@ -1,4 +1,4 @@
-"""Telling systemd how we are: the sd_notify protocol, without a library."""
+"""Notifies systemd of states: the sd_notify protocol, without a library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("pinlater_supervisor")
 class Notifier:
     """Sends states to the socket that systemd names in the environment; silent without one.
 
-    The variables are taken out of `environ`, so that children do not speak for the service.
+    The variables are removed from `environ`, so that children cannot notify in the service's name.
     """
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
@@ -29,7 +29,7 @@ class Notifier:
         self._send("READY=1")
 
     def status(self, text: str) -> None:
-        """One line on what goes on; sent when it differs from the last one."""
+        """Send a one-line status, if it differs from the last one."""
         if text != self._status:
             self._status = text
             self._send(f"STATUS={text}")
@@ -39,11 +39,11 @@ class Notifier:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={clock_gettime_ns(_CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self, seconds: float) -> None:
-        """Announce the stop, and that it may take `seconds`, whatever the unit file says."""
+        """Announce a stop that may take `seconds`, whatever the unit file says."""
         self._send(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={round(seconds * 1e6)}")
 
     def beat(self, now: float) -> float:
-        """Feed the watchdog at half its interval; when to come again, inf if nobody waits."""
+        """Feed the watchdog at half its interval; return when to call again, inf without a watchdog."""
         if now >= self._beat_at:
             self._beat_at = now + self._watchdog_seconds / 2
             self._send("WATCHDOG=1")

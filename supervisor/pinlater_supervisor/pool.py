@@ -1,4 +1,4 @@
-"""What one kind of child is, and how many of them there should be."""
+"""Settings of a pool of child processes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Run = Callable[["Child"], "int | None"]
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pool:
-    """Children of one kind, kept at `size`.
+    """Describes a pool: children that run the same function, kept at `size`.
 
     Attributes:
-        name: how the pool is called in logs and in `ChildExit.pool`.
-        run: the child's life, called in the forked process; its result is the exit code, None means 0.
+        name: the pool's name in logs and in `ChildExit.pool`.
+        run: limit_name in the forked process; its result is the exit code, None means 0.
         size: how many children there should be.
-        most: how many SIGTTIN may make of them; None: any number.
-        title: beginning of the children's process title; the supervisor's name and `name` if empty.
-        stop_order: pools stop in rising order; an order is asked to stop once all lower ones are gone.
+        most: largest size that SIGTTIN may set; None: no limit.
+        title: start of the children's process title; the supervisor's name and `name` if empty.
+        stop_order: pools stop in rising order; each order is asked to stop once all lower ones are gone.
         hang_seconds: longest silence between two `Child.beat()` of a ready child before it is killed.
         ready_seconds: longest time from the fork to `Child.ready()` before the child is killed.
         max_age_seconds: a child older than this is drained and replaced.
@@ -31,7 +31,7 @@ class Pool:
         recycle_seconds: what a child that is replaced for age or memory has to finish its work; inf: as long as that
             takes. Its replacement starts when it is gone. None: it has what the supervisor gives in all other cases,
             beside its replacement.
-        limit_names: name of a limit above -> how the log is to call it, such as the option that set it.
+        limit_names: name of a limit above -> its name in the log, such as the option that set it.
         recycle_jitter: limits of age and memory are spread by up to this fraction, so that children
             started together are not replaced together.
         restart: whether a child that ends with 0 is replaced; a crashed one is replaced in any case.
@@ -71,6 +71,6 @@ class Pool:
             if value is not None and value <= 0:
                 raise ValueError(f"pool {self.name!r}: {limit} is {value}, it must be above 0 (None: no limit)")
 
-    def called(self, limit: str) -> str:
-        """How the log calls a limit."""
+    def limit_name(self, limit: str) -> str:
+        """Return the name of a limit for the log."""
         return self.limit_names.get(limit, limit)

@@ -1,4 +1,4 @@
-"""The living children of one pool: how many there should be, and how many there are."""
+"""The living children of one pool: the wanted and the actual number."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import random
 from itertools import count
 from typing import TYPE_CHECKING
 
-from pinlater_supervisor.backoff import Backoff
-from pinlater_supervisor.child_page import Cell
-from pinlater_supervisor.process import Process
+from pinlater_supervisor.backoff import CrashBackoff
+from pinlater_supervisor.child_page import ChildPage
+from pinlater_supervisor.process import ChildProcess
 
 if TYPE_CHECKING:
     from pinlater_supervisor.exits import ChildExit
     from pinlater_supervisor.pool import Pool
 
 
-class Crew:
-    """Compares the wanted number with the actual one; starting and stopping is the supervisor's part.
+class PoolState:
+    """Tracks a pool's children and decides how many to start or stop; the supervisor does it.
 
     Attributes:
-        size: how many children there should be, but for those that finished.
+        size: how many children there should be, less those that finished.
         finished: children that ended with 0 in a pool without restart.
-        members: all that are not reaped, by pid, oldest first.
-        is_paused: whether nothing is started before the next generation.
-        held_until: moments before which one start each is held back, on the monotonic clock.
+        children: those not reaped yet, by pid, oldest first.
+        is_paused: whether no child is started before the next generation.
+        delayed_until: moments on the monotonic clock, each of which delays the start of one child.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -32,9 +32,9 @@ class Crew:
         self.generation = 0
         self.finished = 0
         self.is_paused = False
-        self.members: dict[int, Process] = {}
-        self._backoff = Backoff(pool.size)
-        self.held_until: list[float] = []
+        self.children: dict[int, ChildProcess] = {}
+        self._backoff = CrashBackoff(pool.size)
+        self.delayed_until: list[float] = []
 
     @property
     def wanted(self) -> int:
@@ -42,44 +42,44 @@ class Crew:
 
     @property
     def ready_count(self) -> int:
-        return sum(process.is_ready and process.has_place for process in self.members.values())
+        return sum(process.is_ready and process.counts_in_pool for process in self.children.values())
 
     @property
-    def why_unready(self) -> str:
-        """What is missing, in words; "" if all children that are wanted are ready."""
+    def unready_reason(self) -> str:
+        """Why the pool is not ready, as text; "" if all wanted children are ready."""
         ready, wanted = self.ready_count, self.wanted
         return f"pool {self.pool.name}: {ready} of {wanted} children ready" if ready < wanted else ""
 
     @property
-    def in_words(self) -> str:
-        """How many children are ready, and what the child says that has a crew to itself."""
-        texts = [process.cell.status for process in self.members.values()] if self.size == 1 else []
+    def summary(self) -> str:
+        """How many children are ready, and the status of a pool's only child."""
+        texts = [process.page.status for process in self.children.values()] if self.size == 1 else []
         return " ".join([f"{self.pool.name} {self.ready_count}/{self.wanted}", *filter(None, texts)])
 
     @property
-    def is_renewed(self) -> bool:
-        """Whether all children wanted of the present generation are ready."""
+    def has_reloaded(self) -> bool:
+        """Whether all wanted children of the current generation are ready."""
         return sum(process.is_ready for process in self._current()) >= self.wanted
 
     @property
     def is_finished(self) -> bool:
-        return not self.pool.restart and self.wanted == 0 and not self.members
+        return not self.pool.restart and self.wanted == 0 and not self.children
 
-    def missing(self, now: float) -> int:
-        """How many children may be started now."""
-        self.held_until = [moment for moment in self.held_until if moment > now]
+    def missing_count(self, now: float) -> int:
+        """Count the children to start now."""
+        self.delayed_until = [moment for moment in self.delayed_until if moment > now]
         if self.is_paused:
             return 0
-        present = sum(p.has_place and p.generation == self.generation for p in self.members.values())
-        missing = self.wanted - present - len(self.held_until)
+        present = sum(p.counts_in_pool and p.generation == self.generation for p in self.children.values())
+        missing = self.wanted - present - len(self.delayed_until)
         if not self.pool.overlap:
-            missing = min(missing, self.wanted - len(self.members))
+            missing = min(missing, self.wanted - len(self.children))
         return max(0, missing)
 
-    def surplus(self) -> list[Process]:
-        """Children to retire: too many, or replaced by ready ones of a new generation.
+    def surplus(self) -> list[ChildProcess]:
+        """Return the children to stop: too many, or replaced by ready ones of a new generation.
 
-        First those that do not work yet (they may never), then the oldest.
+        Those that are not ready come first (they may never be), then the oldest.
         """
         current = sorted(self._current(), key=_is_ready)
         outdated = sorted(self._outdated(), key=_is_ready)
@@ -87,28 +87,28 @@ class Crew:
         keep = max(0, self.wanted - ready) if self.pool.overlap else 0
         return outdated[: max(0, len(outdated) - keep)] + current[: max(0, len(current) - self.wanted)]
 
-    def renew(self) -> None:
-        """Want a new generation; what the old one failed at is not held against it."""
+    def start_generation(self) -> None:
+        """Start a new generation, with a fresh crash backoff."""
         self.generation += 1
         self.is_paused = False
-        self._backoff = Backoff(self.size)
-        self.held_until.clear()
+        self._backoff = CrashBackoff(self.size)
+        self.delayed_until.clear()
 
     def pause(self, generation: int) -> bool:
-        """Start no more of that generation; whether that is news: it is the present one, and was not paused."""
-        is_news = generation == self.generation and not self.is_paused
-        self.is_paused = self.is_paused or is_news
-        return is_news
+        """Start no more children of a generation; return whether it is the current one and was not paused yet."""
+        is_new = generation == self.generation and not self.is_paused
+        self.is_paused = self.is_paused or is_new
+        return is_new
 
-    def newcomer(self) -> Process:
-        """A process that is not forked yet."""
-        taken = {process.slot for process in self.members.values()}
+    def new_child(self) -> ChildProcess:
+        """Return a child process that is not forked yet."""
+        taken = {process.slot for process in self.children.values()}
         slot = next(number for number in count() if number not in taken)
-        stretch = 1.0 - self.pool.recycle_jitter * random.random()  # noqa: S311 - spreads load, guards nothing
-        return Process(self.pool, slot, self.generation, Cell(), stretch)
+        limit_factor = 1.0 - self.pool.recycle_jitter * random.random()  # noqa: S311 - spreads load, guards nothing
+        return ChildProcess(self.pool, slot, self.generation, ChildPage(), limit_factor)
 
-    def note_exit(self, ended: ChildExit, now: float) -> None:
-        """Decide whether and when a replacement follows."""
+    def record_exit(self, ended: ChildExit, now: float) -> None:
+        """Count the exit of a child, and decide whether and when a replacement follows."""
         if ended.stopping:
             return
         if ended.is_clean and not self.pool.restart:
@@ -116,18 +116,18 @@ class Crew:
             return
         delay = self._backoff.delay_seconds(ended, now)
         if delay > 0:
-            self.hold_back(now + delay)
+            self.delay_start(now + delay)
 
-    def hold_back(self, until: float) -> None:
-        """Start one child less until then."""
-        self.held_until.append(until)
+    def delay_start(self, until: float) -> None:
+        """Start one child less until that moment."""
+        self.delayed_until.append(until)
 
-    def _current(self) -> list[Process]:
-        return [p for p in self.members.values() if not p.is_stopping and p.generation == self.generation]
+    def _current(self) -> list[ChildProcess]:
+        return [p for p in self.children.values() if not p.is_stopping and p.generation == self.generation]
 
-    def _outdated(self) -> list[Process]:
-        return [p for p in self.members.values() if not p.is_stopping and p.generation < self.generation]
+    def _outdated(self) -> list[ChildProcess]:
+        return [p for p in self.children.values() if not p.is_stopping and p.generation < self.generation]
 
 
-def _is_ready(process: Process) -> bool:
+def _is_ready(process: ChildProcess) -> bool:
     return process.is_ready

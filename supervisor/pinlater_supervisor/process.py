@@ -17,48 +17,48 @@ from pinlater_supervisor.exits import ChildExit, peak_rss_bytes, split_status
 if TYPE_CHECKING:
     from resource import struct_rusage
 
-    from pinlater_supervisor.child_page import Cell
+    from pinlater_supervisor.child_page import ChildPage
     from pinlater_supervisor.pool import Pool
 
-NUDGE_SECONDS = 0.05
-"""After this time, and then twice as long each time, a child that did not answer a signal gets it again."""
-NUDGES = 6
+RESEND_SECONDS = 0.05
+"""Delay before a signal is sent again to a child that did not answer it; it doubles each time."""
+MOST_RESENDS = 6
 
 
-class Process:
-    """A child that has not been reaped: what is known of it, and what can be done to it.
+class ChildProcess:
+    """The master's handle of a child that has not been reaped.
 
     Attributes:
-        hurry_at: when it will be told to stop now, on the monotonic clock.
-        nudge_at: when it will get its last signal again, should it not have answered.
+        stop_now_at: when it will be told to stop now, on the monotonic clock.
+        resend_at: when it will get its last signal again, should it not have answered.
         kill_at: when it will be killed, for `kill_reason`.
-        stretch: its own factor on the pool's limits of age and memory, a little below 1.
-        keeps_place: whether it counts as one of its pool, though asked to stop: no other is started for it.
+        limit_factor: the child's own factor on the pool's limits of age and memory, a little below 1.
+        keeps_slot: whether it still counts in its pool when asked to stop, so that no replacement is started yet.
         retire_reason: why it was asked to stop, None if it was not.
         killed: why the master killed it, None if it did not.
-        kill_detail: what it had measured then, for people.
-        overtime_kill_at: when it will be killed for its time-out, should that still hold then.
+        kill_detail: what the master had measured then, as text.
+        timeout_kill_at: when it will be killed for its time-out, unless the child has moved that by then.
     """
 
-    def __init__(self, pool: Pool, slot: int, generation: int, cell: Cell, stretch: float = 1.0) -> None:
+    def __init__(self, pool: Pool, slot: int, generation: int, page: ChildPage, limit_factor: float = 1.0) -> None:
         self.pool = pool
         self.slot = slot
         self.generation = generation
-        self.cell = cell
-        self.stretch = stretch
+        self.page = page
+        self.limit_factor = limit_factor
         self.pid = 0
         self.started_at = monotonic()
-        self.hurry_at = inf
+        self.stop_now_at = inf
         self.kill_at = inf
-        self.overtime_kill_at = inf
-        self.nudge_at = inf
-        self._announced = 0
-        self._nudges_left = 0
+        self.timeout_kill_at = inf
+        self.resend_at = inf
+        self._stop_signal = 0
+        self._resends_left = 0
         self.kill_reason = ""
         self.memory_check_at = 0.0
-        self.is_born_heavy = False
+        self.starts_over_limit = False
         self.is_dumped = False
-        self.keeps_place = False
+        self.keeps_slot = False
         self.retire_reason: str | None = None
         self.killed: str | None = None
         self.kill_detail = ""
@@ -68,81 +68,81 @@ class Process:
 
     @property
     def is_ready(self) -> bool:
-        return self.cell.is_ready
+        return self.page.is_ready
 
     @property
     def is_stopping(self) -> bool:
         return self.retire_reason is not None
 
     @property
-    def has_place(self) -> bool:
-        """Whether it counts as one of its pool."""
-        return self.keeps_place or not self.is_stopping
+    def counts_in_pool(self) -> bool:
+        """Whether the child counts in its pool."""
+        return self.keeps_slot or not self.is_stopping
 
     def ask_to_stop(self, reason: str, *, deadline: float, warning_seconds: float) -> None:
-        """Let it finish its work by `deadline`, with a last call `warning_seconds` before it is killed."""
-        self.hurry_at = min(self.hurry_at, deadline - warning_seconds)
+        """Let the child finish its work by `deadline`; tell it to stop now `warning_seconds` before it is killed."""
+        self.stop_now_at = min(self.stop_now_at, deadline - warning_seconds)
         self.kill_by(deadline, "drain deadline")
         if not self.is_stopping:
             self.retire_reason = reason
-            self.cell.raise_stage(DRAINING)
-            self._announce(signal.SIGTERM)
+            self.page.raise_stage(DRAINING)
+            self._send_stop_signal(signal.SIGTERM)
 
-    def hurry(self, reason: str) -> None:
-        """Tell it to drop its work."""
-        self.hurry_at = inf
+    def stop_now(self, reason: str) -> None:
+        """Tell the child to drop its work."""
+        self.stop_now_at = inf
         self.retire_reason = self.retire_reason or reason
-        self.cell.raise_stage(STOPPING_NOW)
-        self._announce(signal.SIGQUIT)
+        self.page.raise_stage(STOPPING_NOW)
+        self._send_stop_signal(signal.SIGQUIT)
 
-    def _announce(self, number: int) -> None:
+    def _send_stop_signal(self, number: int) -> None:
         self.signal(number)
-        self._announced = number
-        self._nudges_left = NUDGES
-        self.nudge_at = monotonic() + NUDGE_SECONDS
+        self._stop_signal = number
+        self._resends_left = MOST_RESENDS
+        self.resend_at = monotonic() + RESEND_SECONDS
 
-    def nudge(self, now: float) -> None:
+    def resend_signal(self, now: float) -> None:
         """Send the last signal again, unless the child has answered it.
 
         A signal that comes just before a system call blocks does not end that call, and Python runs its
         handler only after the call: the next signal does end it.
         """
-        if self.cell.has_heard or not self._nudges_left:
-            self.nudge_at = inf
+        if self.page.has_answered or not self._resends_left:
+            self.resend_at = inf
             return
-        self.signal(self._announced)
-        self._nudges_left -= 1
-        self.nudge_at = now + NUDGE_SECONDS * 2.0 ** (NUDGES - self._nudges_left)
+        self.signal(self._stop_signal)
+        self._resends_left -= 1
+        self.resend_at = now + RESEND_SECONDS * 2.0 ** (MOST_RESENDS - self._resends_left)
 
     def kill_by(self, moment: float, reason: str) -> None:
         if moment < self.kill_at:
             self.kill_at, self.kill_reason = moment, reason
 
     def kill(self, reason: str, detail: str = "") -> None:
-        """End it and all it started that is still in its process group."""
+        """Kill the child, its descendants and its process group."""
         if self.killed is None:
             self.killed, self.kill_detail = reason, detail
-        self.hurry_at = self.kill_at = self.nudge_at = inf
-        descendants.kill_below(self.pid)
+        self.stop_now_at = self.kill_at = self.resend_at = inf
+        descendants.kill_descendants(self.pid)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.signal(signal.SIGKILL)
 
     def kill_if_overdue(self, now: float, reason: str) -> bool:
-        """Kill it unless it has named a later moment, or none; whether it was killed.
+        """Kill the child unless its `kill_at` has moved to later or never; return whether it was killed.
 
-        First it is shown that it is being killed, then its wish is read for the last time. The child names its wish
-        first and looks then, and waits while it is being killed. So it is either seen to have gone on, or stands still.
+        The master first announces the kill, then reads `kill_at` for the last time. The child first sets `kill_at`,
+        then waits while a kill is announced. So either the master sees the new value, or the child stands still.
         """
-        self.cell.set_being_killed(True)
-        if self.cell.kill_at_seconds <= now:
+        self.page.set_being_killed(True)
+        if self.page.kill_at_seconds <= now:
             self.kill(reason)
             return True
-        self.cell.set_being_killed(False)
+        self.page.set_being_killed(False)
         return False
 
-    def exit(self, status: int, usage: struct_rusage, *, oom_has_killed: bool) -> ChildExit:
-        """How it ended, once it has been reaped."""
+    def describe_exit(self, status: int, usage: struct_rusage, *, oom_has_killed: bool) -> ChildExit:
+        """Describe how the child ended, once it has been reaped."""
         code, number = split_status(status)
         return ChildExit(
             pool=self.pool.name,
@@ -154,7 +154,7 @@ class Process:
             peak_rss_bytes=peak_rss_bytes(usage),
             run_seconds=monotonic() - self.started_at,
             was_ready=self.is_ready,
-            has_returned=self.cell.has_returned,
+            has_returned=self.page.has_returned,
             stopping=self.is_stopping,
             killed_by_master=self.killed,
             kill_detail=self.kill_detail,
@@ -162,7 +162,7 @@ class Process:
         )
 
     def dump(self) -> None:
-        """Make it write the stacks of its threads to stderr, also if it was stopped."""
+        """Make the child write the stacks of its threads to stderr, even if it was stopped."""
         self.is_dumped = True
         self.signal(DUMP_SIGNAL)
         self.signal(signal.SIGCONT)

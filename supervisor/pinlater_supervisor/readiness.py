@@ -1,4 +1,4 @@
-"""How the crews stand as a whole: whether all have started once, or a reload is under way; and telling systemd."""
+"""Progress of the first start, a reload and the stop, reported to systemd."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from typing import TYPE_CHECKING
 from pinlater_supervisor.notify import Notifier
 
 if TYPE_CHECKING:
-    from pinlater_supervisor.pool_state import Crew
+    from pinlater_supervisor.pool_state import PoolState
 
 
-class Standing:
-    """Follows the crews from their first start to the stop.
+class Readiness:
+    """Follows all pools from their first start to the stop.
 
     Attributes:
-        has_started: whether all children that were wanted have been ready at one time.
+        has_started: whether all wanted children have been ready at the same time once.
     """
 
-    def __init__(self, crews: Sequence[Crew]) -> None:
+    def __init__(self, states: Sequence[PoolState]) -> None:
         self.has_started = False
-        self._crews = crews
+        self._states = states
         self._is_reloading = False
         self._notifier = Notifier()
 
     def reloading(self) -> None:
-        """Note that a new generation is wanted."""
+        """Report that a reload has begun."""
         self._is_reloading = True
         self._notifier.reloading()
 
     def reloaded(self) -> None:
-        """Note that a reload is over, though it may have failed; nothing if there was none."""
+        """Report that the reload is over, failed or not; does nothing if there was none."""
         if self._is_reloading:
             self._is_reloading = False
             self._notifier.ready()
 
     def stopping(self, seconds: float) -> None:
-        """Note that all is to stop, which may take `seconds`."""
+        """Report that the stop has begun, which may take `seconds`."""
         self._notifier.stopping(seconds)
 
-    def look(self) -> None:
-        """See how far the start or a reload has come."""
-        self._notifier.status(", ".join(crew.in_words for crew in self._crews))
-        if not self.has_started and all(crew.ready_count >= crew.wanted for crew in self._crews):
+    def update(self) -> None:
+        """Report the progress of the start or a reload."""
+        self._notifier.status(", ".join(state.summary for state in self._states))
+        if not self.has_started and all(state.ready_count >= state.wanted for state in self._states):
             self.has_started = True
             self._notifier.ready()
-        if self._is_reloading and all(crew.is_renewed for crew in self._crews):
+        if self._is_reloading and all(state.has_reloaded for state in self._states):
             self.reloaded()
 
-    def look_at_stop(self) -> None:
-        """See how far the stop has come."""
-        left = sum(len(crew.members) for crew in self._crews)
+    def update_stopping(self) -> None:
+        """Report the progress of the stop."""
+        left = sum(len(state.children) for state in self._states)
         self._notifier.status(f"stopping, {left} children left")
 
     def beat(self, now: float) -> float:
-        """Feed systemd's watchdog; when to come again, inf if nobody waits."""
+        """Feed systemd's watchdog; return when to call again, inf without a watchdog."""
         return self._notifier.beat(now)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Close the connection to systemd."""
         self._notifier.close()

@@ -1,4 +1,4 @@
-"""Waiting for children that ended, without losing one and without hitting a stranger."""
+"""Reaps children that ended, without losing one or signaling a reused pid."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def reap(ours: Container[int]) -> Iterator[tuple[int, int, struct_rusage]]:
-    """All children that have ended: pid, wait status, resource usage.
+    """Reap all children that have ended; yield pid, wait status and resource usage of each.
 
-    What a child of ours leaves behind in its process group is killed. Unknown pids are reaped and
-    given out as well: as process 1 of a container the master inherits every orphan.
+    What is left in the process group of a child of ours is killed. Unknown pids are reaped and
+    yielded, too: as process 1 of a container the master inherits every orphan.
     """
     while (pid := _next_dead()) is not None:
         if pid in ours:

@@ -1,4 +1,4 @@
-"""Signals of the master, as a queue to read when there is time.
+"""A queue of the master's signals.
 
 No Python code runs in a handler: the interpreter's C handler writes the number into a pipe, which the main
 loop selects on.
@@ -27,18 +27,18 @@ HANDLED = (
 
 
 class SignalQueue:
-    """Collects `HANDLED` signals while open; puts the former handlers back when closed."""
+    """Collects `HANDLED` signals while open; restores the former handlers when closed."""
 
     def __init__(self) -> None:
         self._reader, self._writer = nonblocking_pipe()
         self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._former: dict[int, Any] = {number: signal.signal(number, noted) for number in HANDLED}
+        self._former: dict[int, Any] = {number: signal.signal(number, no_op) for number in HANDLED}
 
     def fileno(self) -> int:
         return self._reader
 
     def drain(self) -> list[int]:
-        """The signals that came since the last call, oldest first."""
+        """Return the signals received since the last call, oldest first."""
         return list(drain_pipe(self._reader))
 
     def close(self) -> None:
@@ -48,18 +48,18 @@ class SignalQueue:
         self.close_pipe()
 
     def close_pipe(self) -> None:
-        """Let go of the pipe only: what a forked child does, which sets handlers of its own."""
+        """Close the pipe only, for a forked child, which sets handlers of its own."""
         os.close(self._reader)
         os.close(self._writer)
 
 
-def noted(_number: int, _frame: FrameType | None) -> None:
-    """Python writes to the wake-up pipe only for signals that have a handler."""
+def no_op(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: Python writes to the wake-up pipe only for signals that have a handler."""
 
 
 @contextmanager
 def blocked() -> Iterator[None]:
-    """Hold signals back around a fork: a child must not answer one with its parent's handlers and pipe."""
+    """Block signals around a fork: a child must not run its parent's handlers."""
     former = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     try:
         yield
@@ -74,8 +74,8 @@ def nonblocking_pipe() -> tuple[int, int]:
     return reader, writer
 
 
-def ring(writer: int) -> None:
-    """Wake whoever selects on the other end. A full pipe will wake them anyway."""
+def wake(writer: int) -> None:
+    """Wake the process that selects on the other end; a full pipe wakes it anyway."""
     with suppress(OSError):
         os.write(writer, b"\0")
 

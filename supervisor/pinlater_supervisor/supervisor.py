@@ -1,4 +1,4 @@
-"""The master: signals, reaping, reconciling the wanted children with the living ones."""
+"""The master process: handles signals, reaps children, keeps each pool at its size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from pinlater_supervisor import descendants, fork, linux, signals
-from pinlater_supervisor.child import Child, Place, set_title
+from pinlater_supervisor.child import Child, ChildPosition, set_title
 from pinlater_supervisor.child_signals import DUMP_SIGNAL
 from pinlater_supervisor.drain import Drain, warning_seconds
 from pinlater_supervisor.exits import (
@@ -24,35 +24,35 @@ from pinlater_supervisor.exits import (
 )
 from pinlater_supervisor.health import add_health
 from pinlater_supervisor.memory import OomCounter
-from pinlater_supervisor.pool_state import Crew
-from pinlater_supervisor.readiness import Standing
+from pinlater_supervisor.pool_state import PoolState
+from pinlater_supervisor.readiness import Readiness
 from pinlater_supervisor.reaper import reap
-from pinlater_supervisor.watch import Watch
+from pinlater_supervisor.watch import LimitWatch
 
 if TYPE_CHECKING:
     from resource import struct_rusage
 
     from pinlater_supervisor.listener import HttpListener
     from pinlater_supervisor.pool import Pool
-    from pinlater_supervisor.process import Process
+    from pinlater_supervisor.process import ChildProcess
 
 log = logging.getLogger("pinlater_supervisor")
 
 FORK_RETRY_SECONDS = 1.0
-"""After the system had no process to give."""
+"""Pause after the system could not create a process."""
 NOTIFY_MARGIN_SECONDS = 5.0
-"""What systemd is asked for on top of the time that draining may take."""
+"""Time requested from systemd on top of the drain time."""
 
 
 class Supervisor:
     """Keeps pools of forked children running until it is told to stop.
 
-    1. Turns signals into wishes (see README.md for the list).
-    2. Reaps children, says why they ended, and calls `on_exit` before their slot is used again.
-    3. Starts what is missing and retires what is too much.
-    4. Holds children to the limits of their pool.
+    1. Acts on signals (see README.md for the list).
+    2. Reaps children, logs why they ended, and calls `on_exit` before their slot is reused.
+    3. Starts missing children and stops surplus ones.
+    4. Enforces the limits of each pool on its children.
 
-    It has no threads and runs no code of the children's work. Between events it sleeps.
+    It has no threads and runs none of the children's code. Between events it sleeps.
     """
 
     def __init__(
@@ -69,20 +69,20 @@ class Supervisor:
         listener: HttpListener | None = None,
         unready: Callable[[], str] | None = None,
     ) -> None:
-        """Describe the processes; nothing starts before `run`.
+        """Configure the supervisor; nothing starts before `run`.
 
         Args:
-            pools: kinds of children; SIGTTIN and SIGTTOU change the size of the first.
-            name: of the program, for process titles and logs.
-            drain_seconds: what children have to finish their work after SIGTERM, and when they are
+            pools: pools of children; SIGTTIN and SIGTTOU change the size of the first.
+            name: name of the program, for process titles and logs.
+            drain_seconds: time for children to finish their work after SIGTERM, and when they are
                 replaced; after that they are killed with all they started.
-            quick_seconds: what the children of one stop order have after SIGINT or SIGQUIT.
-            on_exit: called in the master for each child that ended, before its slot is used again.
+            quick_seconds: time for the children of each stop order after SIGINT or SIGQUIT.
+            on_exit: called in the master for each child that ended, before its slot is reused.
             on_reload: called in the master on SIGHUP, before the new generation is started.
-            on_reopen: called in the master on SIGUSR1, to open its log files anew.
-            on_stop: called in the master once, when all begins to stop and before any child is told.
-            listener: serves its pages, and /livez and /readyz, from the master's loop.
-            unready: called for /readyz when all children are ready; why they are not of use yet, "" if they are.
+            on_reopen: called in the master on SIGUSR1, to reopen its log files.
+            on_stop: called in the master once, when the stop begins and before any child is told.
+            listener: HTTP listener that serves its pages, and /livez and /readyz, from the master's loop.
+            unready: called for /readyz when all children are ready; returns why the program is not ready yet, or "".
         """
         if not pools:
             raise ValueError("a supervisor needs at least one pool")
@@ -98,14 +98,14 @@ class Supervisor:
         self.on_reload = on_reload
         self.on_reopen = on_reopen
         self.on_stop = on_stop
-        self._crews = [Crew(pool) for pool in pools]
+        self._states = [PoolState(pool) for pool in pools]
         self._listener = listener
         self._unready = unready
-        self._watch = Watch(self._recycle)
+        self._watch = LimitWatch(self._recycle)
         self._drain: Drain | None = None
 
     def run(self) -> int:
-        """Supervise until stopped; the exit code for the program.
+        """Supervise until stopped; return the exit code for the program.
 
         0 after an ordered stop or when all children of pools without restart have finished, 78 if a
         child cannot boot, 69 if one lacks something at the first start.
@@ -117,7 +117,7 @@ class Supervisor:
         self._open()
         try:
             while True:
-                due = self._turn(monotonic())
+                due = self._run_once(monotonic())
                 if self._drain is not None and self._drain.is_over:
                     return self._drain.exit_code
                 self._sleep_until(due)
@@ -127,19 +127,19 @@ class Supervisor:
     def _open(self) -> None:
         set_title(f"{self.name}: master")
         self._signals = signals.SignalQueue()
-        self._doorbell, self._doorbell_writer = signals.nonblocking_pipe()
+        self._wakeup, self._wakeup_writer = signals.nonblocking_pipe()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._signals, selectors.EVENT_READ)
-        self._selector.register(self._doorbell, selectors.EVENT_READ)
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
         if self._listener is not None:
-            add_health(self._listener, self._why_unready)
+            add_health(self._listener, self._unready_reason)
             self._listener.attach(self._selector)
-        # Children of the program that uses us are its own affair, before and after.
-        self._strangers = descendants.children()
+        # Children that the program had before are left alone.
+        self._foreign_children = descendants.children()
         linux.adopt_orphans(True)
-        self._standing = Standing(self._crews)
+        self._readiness = Readiness(self._states)
         self._oom = OomCounter()
-        self._answers: dict[int, Callable[[], None]] = {
+        self._signal_actions: dict[int, Callable[[], None]] = {
             SIGTERM: self._stop,
             SIGINT: self._stop_quickly,
             SIGQUIT: self._stop_quickly,
@@ -152,153 +152,155 @@ class Supervisor:
         }
 
     def _close(self) -> None:
-        # Children of ours are left only after an error in the master itself; orphans may be at any time.
+        # Own children are left only after an error in the master itself; orphans may be left at any time.
         for process in self._processes():
             process.kill("the master failed")
-        descendants.sweep(self._strangers)
+        descendants.kill_orphans(self._foreign_children)
         linux.adopt_orphans(False)
         self._signals.close()
-        self._let_go()
-        os.close(self._doorbell_writer)
+        self._close_descriptors()
+        os.close(self._wakeup_writer)
 
-    def _let_go(self) -> None:
+    def _close_descriptors(self) -> None:
         self._selector.close()
         if self._listener is not None:
             self._listener.close()
-        self._standing.close()
-        os.close(self._doorbell)
+        self._readiness.close()
+        os.close(self._wakeup)
 
-    def _turn(self, now: float) -> float:
-        """Do all there is to do; when the next thing is due, inf if only an event can bring one."""
+    def _run_once(self, now: float) -> float:
+        """Do all that is due; return when the next thing is due, inf if only an event can bring it."""
         for number in self._signals.drain():
-            if number in self._answers:
-                self._answers[number]()
+            if number in self._signal_actions:
+                self._signal_actions[number]()
         self._reap(now)
         self._reconcile(now)
-        # Last of those that can begin a stop or end a child: nothing may be left for a turn that no event brings.
+        # After all that can begin a stop or end a child: no event would bring another pass for it.
         if self._drain is not None:
             self._drain.advance(now)
-        due = [self._watch.look(process, now) for process in self._processes()]
-        due += [moment for crew in self._kept() for moment in crew.held_until]
+        due = [self._watch.check(process, now) for process in self._processes()]
+        due += [moment for state in self._restarted_pools() for moment in state.delayed_until]
         if self._listener is not None:
             due.append(self._listener.look(now))
         if self._drain is None:
-            self._standing.look()
+            self._readiness.update()
         else:
-            self._standing.look_at_stop()
-        return min(self._standing.beat(now), *due, inf)
+            self._readiness.update_stopping()
+        return min(self._readiness.beat(now), *due, inf)
 
     def _sleep_until(self, due: float) -> None:
         timeout = None if due == inf else max(0.0, due - monotonic())
         for key, events in self._selector.select(timeout):
-            if key.data is not None:  # else it is only here to wake us
+            if key.data is not None:  # else it only wakes the loop
                 self._call(key.data, events)
-        signals.drain_pipe(self._doorbell)
+        signals.drain_pipe(self._wakeup)
 
-    def _processes(self) -> list[Process]:
-        return [process for crew in self._crews for process in crew.members.values()]
+    def _processes(self) -> list[ChildProcess]:
+        return [process for state in self._states for process in state.children.values()]
 
     # Children that ended
 
     def _reap(self, now: float) -> None:
-        crews = {pid: crew for crew in self._crews for pid in crew.members}
-        for pid, status, usage in reap(crews):
-            if pid in crews:
-                self._bury(crews[pid], crews[pid].members[pid], status, usage, now)
+        states = {pid: state for state in self._states for pid in state.children}
+        for pid, status, usage in reap(states):
+            if pid in states:
+                self._record_exit(states[pid], states[pid].children[pid], status, usage, now)
 
-    def _bury(self, crew: Crew, process: Process, status: int, usage: struct_rusage, now: float) -> None:
-        ended = process.exit(status, usage, oom_has_killed=self._oom.has_grown())
-        self._say(ended)
+    def _record_exit(
+        self, state: PoolState, process: ChildProcess, status: int, usage: struct_rusage, now: float
+    ) -> None:
+        ended = process.describe_exit(status, usage, oom_has_killed=self._oom.has_grown())
+        self._log_exit(ended)
         if self.on_exit is not None:
             self._call(self.on_exit, ended)
-        del crew.members[process.pid]
-        process.cell.close()
-        crew.note_exit(ended, now)
-        self._judge(crew, ended)
+        del state.children[process.pid]
+        process.page.close()
+        state.record_exit(ended, now)
+        self._decide_after_exit(state, ended)
 
-    def _say(self, ended: ChildExit) -> None:
+    def _log_exit(self, ended: ChildExit) -> None:
         level = logging.INFO if ended.is_expected else logging.ERROR
         log.log(level, "%s[%d] pid %d %s", ended.pool, ended.slot, ended.pid, ended.in_words())
 
-    def _judge(self, crew: Crew, ended: ChildExit) -> None:
-        """Stop everything when starting again cannot help, or when all the work is done."""
+    def _decide_after_exit(self, state: PoolState, ended: ChildExit) -> None:
+        """Stop everything if restarting cannot help, or if all work is done."""
         if self._drain is not None:
             return
-        finite = [crew for crew in self._crews if not crew.pool.restart]
-        if finite and all(crew.is_finished for crew in finite):
+        finite = [state for state in self._states if not state.pool.restart]
+        if finite and all(state.is_finished for state in finite):
             log.info("all work is done")
             self._begin_stop(EX_OK)
         elif ended.was_ready or ended.stopping:
             return
-        elif ended.code == EX_UNAVAILABLE and not self._standing.has_started:
+        elif ended.code == EX_UNAVAILABLE and not self._readiness.has_started:
             self._begin_stop(EX_UNAVAILABLE)
         elif ended.code == EX_CONFIG:
-            self._cannot_boot(crew, ended)
+            self._cannot_boot(state, ended)
 
-    def _cannot_boot(self, crew: Crew, ended: ChildExit) -> None:
-        if crew.pool.awaits_reload:
-            if crew.pause(ended.generation):
-                log.error("pool %s cannot boot; it waits for the next reload", crew.pool.name)
-        elif not self._standing.has_started or crew.ready_count == 0:
-            log.error("pool %s cannot boot; stopping", crew.pool.name)
+    def _cannot_boot(self, state: PoolState, ended: ChildExit) -> None:
+        if state.pool.awaits_reload:
+            if state.pause(ended.generation):
+                log.error("pool %s cannot boot; waiting for the next reload", state.pool.name)
+        elif not self._readiness.has_started or state.ready_count == 0:
+            log.error("pool %s cannot boot; stopping", state.pool.name)
             self._begin_stop(EX_CONFIG)
             return
         else:
-            log.error("new children of pool %s cannot boot; those that run go on", crew.pool.name)
-        self._standing.reloaded()
+            log.error("new children of pool %s cannot boot; the running ones continue", state.pool.name)
+        self._readiness.reloaded()
 
     # Wanted and actual children
 
     def _reconcile(self, now: float) -> None:
-        for crew in self._kept():
-            for process in crew.surplus():
-                self._retire(process, "replaced" if process.generation < crew.generation else "one less is wanted")
-            for _ in range(crew.missing(now)):
-                self._start(crew, now)
+        for state in self._restarted_pools():
+            for process in state.surplus():
+                self._stop_child(process, "replaced" if process.generation < state.generation else "surplus")
+            for _ in range(state.missing_count(now)):
+                self._start(state, now)
 
-    def _kept(self) -> list[Crew]:
-        """Crews whose dead are replaced."""
-        return [crew for crew in self._crews if self._drain is None or self._drain.keeps(crew)]
+    def _restarted_pools(self) -> list[PoolState]:
+        """Return the pools whose dead children are replaced."""
+        return [state for state in self._states if self._drain is None or self._drain.restarts(state)]
 
-    def _start(self, crew: Crew, now: float) -> None:
-        process = crew.newcomer()
-        title = crew.pool.title or f"{self.name}: {crew.pool.name}"
-        place = Place(process.pool.name, process.slot, process.generation)
-        child = Child(place, process.cell, title, self._doorbell_writer)
+    def _start(self, state: PoolState, now: float) -> None:
+        process = state.new_child()
+        title = state.pool.title or f"{self.name}: {state.pool.name}"
+        position = ChildPosition(process.pool.name, process.slot, process.generation)
+        child = Child(position, process.page, title, self._wakeup_writer)
         try:
-            process.pid = fork.fork(child, crew.pool.run, self._leave_master)
+            process.pid = fork.fork(child, state.pool.run, self._leave_master)
         except (OSError, fork.ThreadsRunningError) as error:
-            log.error("cannot start a child of pool %s: %s", crew.pool.name, error)  # noqa: TRY400 - expected, the trace says nothing
-            process.cell.close()
-            crew.hold_back(now + FORK_RETRY_SECONDS)
+            log.error("cannot start a child of pool %s: %s", state.pool.name, error)  # noqa: TRY400 - expected, the trace says nothing
+            process.page.close()
+            state.delay_start(now + FORK_RETRY_SECONDS)
             if isinstance(error, fork.ThreadsRunningError) and self._drain is None:
                 self._begin_stop(EX_SOFTWARE)
             return
-        crew.members[process.pid] = process
+        state.children[process.pid] = process
         log.info("%s started", process)
 
     def _leave_master(self) -> None:
-        """In a child: close what only the master may use."""
+        """Close, in a child, what only the master may use."""
         self._signals.close_pipe()
-        self._let_go()
+        self._close_descriptors()
         for process in self._processes():
-            process.cell.close()
+            process.page.close()
 
-    def _recycle(self, process: Process, reason: str) -> None:
+    def _recycle(self, process: ChildProcess, reason: str) -> None:
         seconds = process.pool.recycle_seconds
-        process.keeps_place = seconds is not None
-        self._retire(process, reason, self.drain_seconds if seconds is None else seconds)
+        process.keeps_slot = seconds is not None
+        self._stop_child(process, reason, self.drain_seconds if seconds is None else seconds)
 
-    def _retire(self, process: Process, reason: str, seconds: float | None = None) -> None:
+    def _stop_child(self, process: ChildProcess, reason: str, seconds: float | None = None) -> None:
         seconds = self.drain_seconds if seconds is None else seconds
         log.info("%s: asked to stop: %s", process, reason)
         process.ask_to_stop(reason, deadline=monotonic() + seconds, warning_seconds=warning_seconds(seconds))
 
-    # Answers to signals
+    # Signal actions
 
     def _stop(self) -> None:
         if self._drain is None:
-            log.info("stopping: children may finish their work within %g s", self.drain_seconds)
+            log.info("stopping: children have %g s to finish their work", self.drain_seconds)
             self._begin_stop(EX_OK)
         else:
             self._stop_quickly()
@@ -308,32 +310,32 @@ class Supervisor:
             self._begin_stop(EX_OK)
         assert self._drain is not None
         if self._drain.is_quick:
-            self._drain.cut_off()
+            self._drain.kill_stage()
         else:
             log.info("stopping quickly")
-            self._drain.hurry(monotonic())
+            self._drain.stop_now(monotonic())
 
     def _begin_stop(self, exit_code: int) -> None:
         if self.on_stop is not None:
             self._call(self.on_stop)
         self._drain = Drain(
-            self._crews,
+            self._states,
             exit_code=exit_code,
             deadline=monotonic() + self.drain_seconds,
             seconds=self.drain_seconds,
             quick_seconds=self.quick_seconds,
         )
-        self._standing.stopping(self.drain_seconds + NOTIFY_MARGIN_SECONDS)
+        self._readiness.stopping(self.drain_seconds + NOTIFY_MARGIN_SECONDS)
 
     def _reload(self) -> None:
         if self._drain is not None:
             return
         log.info("reloading: starting a new generation")
-        self._standing.reloading()
+        self._readiness.reloading()
         if self.on_reload is not None:
             self._call(self.on_reload)
-        for crew in self._crews:
-            crew.renew()
+        for state in self._states:
+            state.start_generation()
 
     def _grow(self) -> None:
         self._resize(+1)
@@ -342,13 +344,13 @@ class Supervisor:
         self._resize(-1)
 
     def _resize(self, step: int) -> None:
-        crew = self._crews[0]
-        crew.size = max(1, crew.size + step)
-        if crew.pool.most is not None and crew.size > crew.pool.most:
-            crew.size = crew.pool.most
-            log.warning("pool %s takes no more than %d children", crew.pool.name, crew.size)
+        state = self._states[0]
+        state.size = max(1, state.size + step)
+        if state.pool.most is not None and state.size > state.pool.most:
+            state.size = state.pool.most
+            log.warning("pool %s is limited to %d children", state.pool.name, state.size)
             return
-        log.info("pool %s: %d children wanted", crew.pool.name, crew.size)
+        log.info("pool %s: %d children wanted", state.pool.name, state.size)
 
     def _reopen(self) -> None:
         if self.on_reopen is not None:
@@ -358,18 +360,18 @@ class Supervisor:
 
     def _dump(self) -> None:
         for process in self._processes():
-            log.info("%s: %s; its stacks follow on stderr", process, process.cell.status or "no status")
+            log.info("%s: %s; stacks follow on stderr", process, process.page.status or "no status")
             process.signal(DUMP_SIGNAL)
 
     def _call(self, hook: Callable[..., object], *arguments: object) -> None:
-        """A hook that fails is its own problem, never the children's."""
+        """Call a hook; log its exception, which must not affect the children."""
         try:
             hook(*arguments)
         except Exception:
-            log.exception("the hook %r failed", hook)
+            log.exception("hook %r failed", hook)
 
-    def _why_unready(self) -> str:
+    def _unready_reason(self) -> str:
         if self._drain is not None:
             return "stopping"
-        reasons = [reason for crew in self._crews if (reason := crew.why_unready)]
+        reasons = [reason for state in self._states if (reason := state.unready_reason)]
         return reasons[0] if reasons else self._unready() if self._unready is not None else ""

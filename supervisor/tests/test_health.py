@@ -74,12 +74,12 @@ def test_pages(serve):
     assert get(port, "/livez?verbose") == (200, "ok\n")
     assert get(port, "/metrics") == (200, "jobs 7\n")
     assert get(port, "/absent") == (503, "come back later\n")
-    assert get(port, "/broken") == (500, "this page failed; the log says why\n")
+    assert get(port, "/broken") == (500, "this page failed; see the log\n")
     assert get(port, "/")[0] == 404
     assert get(port, "/livez", "HEAD") == (200, "")
     assert get(port, "/livez", "POST")[0] == 405
     master.expect_log("no page today")
-    master.expect_log(f"health at http://127.0.0.1:{port}/livez")
+    master.expect_log(f"health checks at http://127.0.0.1:{port}/livez")
     assert master.stop() == 0
 
 

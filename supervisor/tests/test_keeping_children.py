@@ -137,7 +137,7 @@ def test_a_pool_without_restart_ends_with_its_work(start):
     assert sum(line.startswith("work") for line in master.said) == 3
 
 
-def test_children_are_set_up_to_be_left_alone(start):
+def test_children_have_their_own_group_and_no_stdin(start):
     master = start("""
         def run(child):
             child.ready()
@@ -163,7 +163,7 @@ def test_children_are_set_up_to_be_left_alone(start):
     assert master.stop() == 0
 
 
-def test_a_child_hears_again_what_its_work_has_silenced(start):
+def test_hear_again_restores_the_signal_handling(start):
     master = start("""
         from pinlater_supervisor import hear_again
 
@@ -187,7 +187,7 @@ def test_a_child_hears_again_what_its_work_has_silenced(start):
     assert master.stop() == 0
 
 
-def test_an_alarm_clock_that_work_leaves_behind_does_not_end_the_child(start):
+def test_a_timer_left_running_does_not_end_the_child(start):
     master = start("""
         def run(child):
             for clock in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
@@ -203,7 +203,7 @@ def test_an_alarm_clock_that_work_leaves_behind_does_not_end_the_child(start):
     assert master.stop() == 0
 
 
-def test_a_child_that_leaves_with_0_in_the_midst_of_its_work_is_replaced(start):
+def test_a_child_that_exits_with_0_before_run_returned_is_replaced(start):
     master = start("""
         def run(child):
             child.ready()
@@ -214,7 +214,7 @@ def test_a_child_that_leaves_with_0_in_the_midst_of_its_work_is_replaced(start):
 
         supervise(Pool(name="jobs", run=run, restart=False))
     """)
-    assert "exited with 0 (in the midst of its work)" in " ".join(master.expect("exit jobs 0"))
+    assert "exited with 0 (while it was working)" in " ".join(master.expect("exit jobs 0"))
     master.expect("the rest is done")
     assert master.wait() == 0
 
@@ -235,7 +235,7 @@ def test_a_child_may_tidy_up_after_a_master_that_was_killed(start, gone):
         gone(pid)
 
 
-def test_what_a_child_forks_does_not_answer_for_it(start):
+def test_processes_that_a_child_forks_do_not_run_its_handlers(start):
     master = start("""
         import multiprocessing
 
@@ -254,7 +254,7 @@ def test_what_a_child_forks_does_not_answer_for_it(start):
     assert master.stop() == 0
 
 
-def test_atexit_and_log_handlers_of_the_child_get_their_turn(start):
+def test_atexit_and_log_handlers_of_the_child_run(start):
     master = start("""
         import atexit, logging.handlers
 

@@ -20,7 +20,7 @@ def test_a_hung_child_is_dumped_and_killed(start):
 
         supervise(Pool(name="jobs", run=stuck_in_a_loop, hang_seconds=0.3))
     """)
-    assert "killed by SIGKILL (hung: no sign of life for 0.3 s)" in " ".join(master.expect("exit jobs 0"))
+    assert "killed by SIGKILL (hung: no heartbeat for 0.3 s)" in " ".join(master.expect("exit jobs 0"))
     assert "in stuck_in_a_loop" in master.log
     master.expect("beating")
     assert master.stop() == 0
@@ -128,7 +128,7 @@ def test_a_child_is_recycled_by_age_beside_its_replacement(start):
     for _ in range(2):
         master.expect("ready jobs")
         assert master.expect("exit")[1:] == ["True", "None", "0"]
-    assert "asked to stop: --old: reached its age of 0.3 s" in master.log
+    assert "asked to stop: --old: reached its maximum age of 0.3 s" in master.log
     assert master.stop() == 0
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pinlater_supervisor
 import pytest
 from pinlater_supervisor import ChildExit, Pool, Supervisor
-from pinlater_supervisor.backoff import Backoff
-from pinlater_supervisor.child import Child, Place
-from pinlater_supervisor.child_page import DRAINING, STOPPING_NOW, Cell
+from pinlater_supervisor.backoff import CrashBackoff
+from pinlater_supervisor.child import Child, ChildPosition
+from pinlater_supervisor.child_page import DRAINING, STOPPING_NOW, ChildPage
 from pinlater_supervisor.memory import OomCounter
-from pinlater_supervisor.pool_state import Crew
-from pinlater_supervisor.process import NUDGES, Process
+from pinlater_supervisor.pool_state import PoolState
+from pinlater_supervisor.process import MOST_RESENDS, ChildProcess
 
 
 def ended(**facts):
@@ -46,30 +46,30 @@ class TestBackoff:
 
     def test_unready_children_wait_up_to_ten_seconds(self):
         crash = ended(code=1, was_ready=False, run_seconds=0.1)
-        assert self.delays(Backoff(1), [crash] * 9) == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
+        assert self.delays(CrashBackoff(1), [crash] * 9) == [0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
 
     def test_ready_children_wait_up_to_one_second(self):
         crash = ended(signal=9, run_seconds=0.1)
-        assert self.delays(Backoff(1), [crash] * 7) == [0, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+        assert self.delays(CrashBackoff(1), [crash] * 7) == [0, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
     def test_each_slot_has_its_first_crash_free(self):
         crash = ended(signal=9, run_seconds=0.1)
-        assert self.delays(Backoff(2), [crash] * 6) == [0, 0, 0.1, 0.1, 0.2, 0.2]
+        assert self.delays(CrashBackoff(2), [crash] * 6) == [0, 0, 0.1, 0.1, 0.2, 0.2]
 
     def test_a_calm_time_forgets(self):
         crash = ended(signal=9, run_seconds=0.1)
-        assert self.delays(Backoff(1), [crash] * 3, pause=6.0) == [0, 0, 0]
+        assert self.delays(CrashBackoff(1), [crash] * 3, pause=6.0) == [0, 0, 0]
 
     def test_a_child_that_ran_long_is_replaced_at_once(self):
-        assert self.delays(Backoff(1), [ended(signal=9, run_seconds=60)] * 5) == [0] * 5
+        assert self.delays(CrashBackoff(1), [ended(signal=9, run_seconds=60)] * 5) == [0] * 5
 
     def test_a_child_that_leaves_of_its_own_will_is_no_crash_but_no_storm_either(self):
-        delays = self.delays(Backoff(1), [ended(code=0, run_seconds=0.04)] * 3)
+        delays = self.delays(CrashBackoff(1), [ended(code=0, run_seconds=0.04)] * 3)
         assert delays == pytest.approx([0.06] * 3)
 
     def test_many_crashes_do_not_overflow(self):
         crash = ended(code=1, was_ready=False, run_seconds=0.1)
-        assert self.delays(Backoff(1), [crash] * 5000)[-1] == 10.0
+        assert self.delays(CrashBackoff(1), [crash] * 5000)[-1] == 10.0
 
 
 class TestWords:
@@ -114,83 +114,83 @@ class TestOomCounter:
 
 class TestCell:
     def test_stages_only_rise(self):
-        cell = Cell()
-        cell.raise_stage(STOPPING_NOW)
-        cell.raise_stage(DRAINING)
-        assert cell.stage == STOPPING_NOW
-        cell.close()
+        page = ChildPage()
+        page.raise_stage(STOPPING_NOW)
+        page.raise_stage(DRAINING)
+        assert page.stage == STOPPING_NOW
+        page.close()
 
     def test_status_is_cut_and_never_fails(self):
-        cell = Cell()
-        cell.set_status("\ud800" + "ü" * 1000)
-        assert cell.status.startswith("?üü")
-        assert len(cell.status.encode()) <= 515
-        cell.set_status("short")
-        assert cell.status == "short"
-        cell.close()
+        page = ChildPage()
+        page.set_status("\ud800" + "ü" * 1000)
+        assert page.status.startswith("?üü")
+        assert len(page.status.encode()) <= 515
+        page.set_status("short")
+        assert page.status == "short"
+        page.close()
 
 
 class TestKillAt:
     def test_the_bell_is_rung_only_for_a_moment_before_the_masters_next_look(self):
-        cell = Cell()
-        assert cell.set_kill_at(20.0)
-        cell.set_look_at(20.0)
-        assert not cell.set_kill_at(21.0)
-        assert cell.set_kill_at(19.5)
-        assert cell.kill_at_seconds == 19.5
-        assert not cell.set_kill_at(inf)
-        assert cell.kill_at_seconds == inf
-        cell.close()
+        page = ChildPage()
+        assert page.set_kill_at(20.0)
+        page.set_next_check_at(20.0)
+        assert not page.set_kill_at(21.0)
+        assert page.set_kill_at(19.5)
+        assert page.kill_at_seconds == 19.5
+        assert not page.set_kill_at(inf)
+        assert page.kill_at_seconds == inf
+        page.close()
 
 
 class TestCrew:
-    def crew(self, size):
-        crew = Crew(Pool(name="jobs", size=size, run=lambda child: 0))
-        self.add(crew, size, ready=True)
-        return crew
+    def state(self, size):
+        state = PoolState(Pool(name="jobs", size=size, run=lambda child: 0))
+        self.add(state, size, ready=True)
+        return state
 
-    def add(self, crew, number, *, ready):
+    def add(self, state, number, *, ready):
         for _ in range(number):
-            process = crew.newcomer()
-            process.pid = 1000 + len(crew.members)
-            crew.members[process.pid] = process
+            process = state.new_child()
+            process.pid = 1000 + len(state.children)
+            state.children[process.pid] = process
             if ready:
-                process.cell.set_ready(0)
+                process.page.set_ready(0)
 
-    def slots(self, crew):
-        return [process.slot for process in crew.surplus()]
+    def slots(self, state):
+        return [process.slot for process in state.surplus()]
 
     def test_old_children_leave_one_by_one_as_new_ones_get_ready(self):
-        crew = self.crew(2)
-        crew.renew()
-        assert crew.missing(0.0) == 2
-        self.add(crew, 2, ready=False)
-        assert self.slots(crew) == []
-        crew.members[1002].cell.set_ready(0)
-        assert self.slots(crew) == [0]
-        crew.members[1003].cell.set_ready(0)
-        assert self.slots(crew) == [0, 1]
+        state = self.state(2)
+        state.start_generation()
+        assert state.missing_count(0.0) == 2
+        self.add(state, 2, ready=False)
+        assert self.slots(state) == []
+        state.children[1002].page.set_ready(0)
+        assert self.slots(state) == [0]
+        state.children[1003].page.set_ready(0)
+        assert self.slots(state) == [0, 1]
 
     def test_of_two_old_generations_the_one_that_works_stays(self):
-        crew = self.crew(1)
-        crew.renew()
-        self.add(crew, 1, ready=False)
-        crew.renew()
-        assert crew.missing(0.0) == 1
-        assert self.slots(crew) == [1]
+        state = self.state(1)
+        state.start_generation()
+        self.add(state, 1, ready=False)
+        state.start_generation()
+        assert state.missing_count(0.0) == 1
+        assert self.slots(state) == [1]
 
     def test_shrinking_takes_what_does_not_work_yet_then_the_oldest(self):
-        crew = self.crew(2)
-        crew.size = 3
-        self.add(crew, 1, ready=False)
-        crew.size = 1
-        assert self.slots(crew) == [2, 0]
+        state = self.state(2)
+        state.size = 3
+        self.add(state, 1, ready=False)
+        state.size = 1
+        assert self.slots(state) == [2, 0]
 
     def test_one_start_less_while_one_is_held_back(self):
-        crew = Crew(Pool(name="jobs", size=3, run=lambda child: 0))
-        crew.hold_back(5.0)
-        assert crew.missing(4.0) == 2
-        assert crew.missing(5.0) == 3
+        state = PoolState(Pool(name="jobs", size=3, run=lambda child: 0))
+        state.delay_start(5.0)
+        assert state.missing_count(4.0) == 2
+        assert state.missing_count(5.0) == 3
 
 
 class TestSettings:
@@ -243,66 +243,66 @@ class TestPackage:
         assert found.stdout.strip() == ""
 
     def test_infinity_is_never_due(self):
-        from pinlater_supervisor.process import Process
+        from pinlater_supervisor.process import ChildProcess
 
-        cell = Cell()
-        process = Process(Pool(name="jobs", run=lambda child: 0), 0, 0, cell)
-        assert process.kill_at == process.hurry_at == inf
-        cell.close()
+        page = ChildPage()
+        process = ChildProcess(Pool(name="jobs", run=lambda child: 0), 0, 0, page)
+        assert process.kill_at == process.stop_now_at == inf
+        page.close()
 
 
 def test_a_signal_that_was_not_answered_is_sent_again_a_few_times(monkeypatch):
     sent = []
-    monkeypatch.setattr(Process, "signal", lambda _, number: sent.append(number))
-    process = Process(Pool(name="p", run=print), 0, 0, Cell())
+    monkeypatch.setattr(ChildProcess, "signal", lambda _, number: sent.append(number))
+    process = ChildProcess(Pool(name="p", run=print), 0, 0, ChildPage())
     process.ask_to_stop("test", deadline=1e9, warning_seconds=0)
-    while process.nudge_at < inf:
-        process.nudge(process.nudge_at)
-    assert sent == [signal.SIGTERM] * (1 + NUDGES)
+    while process.resend_at < inf:
+        process.resend_signal(process.resend_at)
+    assert sent == [signal.SIGTERM] * (1 + MOST_RESENDS)
 
 
 def test_a_signal_that_was_answered_is_not_sent_again(monkeypatch):
     sent = []
-    monkeypatch.setattr(Process, "signal", lambda _, number: sent.append(number))
-    process = Process(Pool(name="p", run=print), 0, 0, Cell())
+    monkeypatch.setattr(ChildProcess, "signal", lambda _, number: sent.append(number))
+    process = ChildProcess(Pool(name="p", run=print), 0, 0, ChildPage())
     process.ask_to_stop("test", deadline=1e9, warning_seconds=0)
-    process.cell.note_heard(DRAINING)
-    process.nudge(process.nudge_at)
-    assert process.nudge_at == inf
+    process.page.record_answer(DRAINING)
+    process.resend_signal(process.resend_at)
+    assert process.resend_at == inf
     assert sent == [signal.SIGTERM]
-    process.hurry("test")  # a later stage has to be heard again
-    process.nudge(process.nudge_at)
+    process.stop_now("test")  # a later stage has to be heard again
+    process.resend_signal(process.resend_at)
     assert sent == [signal.SIGTERM, signal.SIGQUIT, signal.SIGQUIT]
 
 
 class TestTimeOut:
     """Between the last look at what a child wants and its death, the child must not go on to something else."""
 
-    def child_of(self, cell):
-        return Child(Place("jobs", 0, 0), cell, "test", os.open(os.devnull, os.O_WRONLY))
+    def child_of(self, page):
+        return Child(ChildPosition("jobs", 0, 0), page, "test", os.open(os.devnull, os.O_WRONLY))
 
     def test_a_child_that_is_being_killed_does_not_go_on(self):
-        cell = Cell()
-        child, went_on = self.child_of(cell), []
-        cell.set_being_killed(True)
+        page = ChildPage()
+        child, went_on = self.child_of(page), []
+        page.set_being_killed(True)
         thread = threading.Thread(target=lambda: went_on.append(child.kill_at(None)), daemon=True)
         thread.start()
         thread.join(0.05)
         assert went_on == []
-        cell.set_being_killed(False)
+        page.set_being_killed(False)
         thread.join(60)
         assert went_on == [None]
 
     def test_a_child_that_went_on_is_not_killed(self):
-        process = Process(Pool(name="jobs", run=print), 0, 0, Cell())
-        self.child_of(process.cell).kill_at(200.0)
+        process = ChildProcess(Pool(name="jobs", run=print), 0, 0, ChildPage())
+        self.child_of(process.page).kill_at(200.0)
         assert not process.kill_if_overdue(100.0, "time-out")
         assert process.killed is None
-        assert not process.cell.is_being_killed
+        assert not process.page.is_being_killed
 
     def test_what_it_wants_is_read_after_it_is_shown_that_it_is_killed(self, monkeypatch):
         seen = []
-        cell = Cell()
-        monkeypatch.setattr(Cell, "kill_at_seconds", property(lambda cell: seen.append(cell.is_being_killed) or inf))
-        assert not Process(Pool(name="jobs", run=print), 0, 0, cell).kill_if_overdue(100.0, "time-out")
+        page = ChildPage()
+        monkeypatch.setattr(ChildPage, "kill_at_seconds", property(lambda it: seen.append(it.is_being_killed) or inf))
+        assert not ChildProcess(Pool(name="jobs", run=print), 0, 0, page).kill_if_overdue(100.0, "time-out")
         assert seen == [True]

@@ -71,7 +71,7 @@ def test_a_new_generation_that_cannot_boot_leaves_the_old_one_alone(start):
     old = master.expect("ready jobs 0")[3]
     master.send(signal.SIGHUP)
     assert "cannot boot" in " ".join(master.expect("exit jobs 1"))
-    master.expect_log("those that run go on")
+    master.expect_log("the running ones continue")
     # The next reload, with mended code, replaces it.
     master.send(signal.SIGHUP)
     assert master.expect("drained")[3] == old
@@ -118,7 +118,7 @@ def test_ttin_makes_no_more_than_a_pool_takes(start):
     master.send(signal.SIGTTIN)
     master.expect("ready jobs 1")
     master.send(signal.SIGTTIN)
-    master.expect_log("takes no more than 2 children")
+    master.expect_log("is limited to 2 children")
     master.send(signal.SIGTTOU)
     master.expect("exit jobs")
     assert master.stop() == 0

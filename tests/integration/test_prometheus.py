@@ -59,7 +59,7 @@ def worker(tmp_path_factory, server):
 
     def address():
         assert process.poll() is None, (folder / "log").read_text()
-        return re.search(r"health at http://([\d.:]+)", (folder / "log").read_text())
+        return re.search(r"health checks at http://([\d.:]+)", (folder / "log").read_text())
 
     try:
         yield wait_for(address, 50)[1]

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linu
 
 
 def page(worker, path):
-    wait_for(lambda: "health at http://" in worker.log, what=lambda: worker.log)
-    connection = http.client.HTTPConnection(re.search(r"health at http://([\d.:]+)", worker.log)[1], timeout=10)
+    wait_for(lambda: "health checks at http://" in worker.log, what=lambda: worker.log)
+    connection = http.client.HTTPConnection(re.search(r"health checks at http://([\d.:]+)", worker.log)[1], timeout=10)
     connection.request("GET", path)
     reply = connection.getresponse()
     found = reply.status, reply.read().decode()
@@ -93,7 +93,7 @@ def test_a_pool_that_lacks_a_process_is_named(start, client):
 def test_a_port_that_is_taken_ends_the_worker(start):
     first = start("--processes", 1, "--health", "0")
     await_page(first, "/livez", 200, "ok")
-    taken = re.search(r"health at http://([\d.:]+)", first.log)[1]
+    taken = re.search(r"health checks at http://([\d.:]+)", first.log)[1]
     second = start("--processes", 1, "--health", taken)
     assert second.wait() == 78
     assert f"pinlater-worker: --health {taken}: cannot listen there: Address already in use" in second.log

@@ -78,7 +78,7 @@ def test_a_burst_goes_on_when_a_job_leaves_its_process(start, client, folder):
     assert worker.wait() == 0, worker.log
     assert info(client, leaving).state is JobState.FAILED
     assert {info(client, job).state for job in others} == {JobState.SUCCEEDED}
-    assert "exited with 0 (in the midst of its work)" in worker.log
+    assert "exited with 0 (while it was working)" in worker.log
 
 
 @pytest.mark.parametrize("how", [[], ["--threads", 2]])

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linu
 
 
 def figures(worker):
-    wait_for(lambda: "health at http://" in worker.log, what=lambda: worker.log)
-    connection = http.client.HTTPConnection(re.search(r"health at http://([\d.:]+)", worker.log)[1], timeout=10)
+    wait_for(lambda: "health checks at http://" in worker.log, what=lambda: worker.log)
+    connection = http.client.HTTPConnection(re.search(r"health checks at http://([\d.:]+)", worker.log)[1], timeout=10)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()

@@ -53,7 +53,7 @@ def test_a_process_of_age_finishes_its_job_and_is_replaced(start, client, folder
     long = put(client, "Sleep", "sleeps", name="long", seconds=4)
     worker = start("--processes", 1, "--max-age", 1, "--drain", 0.5)
     assert await_state(client, long, JobState.SUCCEEDED).attempts_remaining == 3
-    assert "asked to stop: --max-age: reached its age of 1 s" in worker.log
+    assert "asked to stop: --max-age: reached its maximum age of 1 s" in worker.log
     assert worker.stop() == 0
 
 
