@@ -71,6 +71,6 @@ class Pool:
             if value is not None and value <= 0:
                 raise ValueError(f"pool {self.name!r}: {limit} is {value}, it must be above 0 (None: no limit)")
 
-    def limit_name(self, limit: str) -> str:
+    def called(self, limit: str) -> str:
         """Return the name of a limit for the log."""
         return self.limit_names.get(limit, limit)

@@ -115,7 +115,7 @@ class LimitWatch:
             return inf
         due = process.started_at + limit * process.limit_factor
         if now >= due:
-            name = process.pool.limit_name("max_age_seconds")
+            name = process.pool.called("max_age_seconds")
             self._recycle(process, f"{name}: reached its maximum age of {limit:g} s")
             return inf
         return due
@@ -132,13 +132,13 @@ class LimitWatch:
     def _check_memory(self, process: ChildProcess, rss_bytes: int) -> None:
         ceiling, limit = process.pool.rss_ceiling_bytes, process.pool.max_rss_bytes
         if ceiling is not None and rss_bytes > ceiling:
-            name = process.pool.limit_name("rss_ceiling_bytes")
+            name = process.pool.called("rss_ceiling_bytes")
             kill(process, MEMORY_CEILING, f"{rss_bytes / 1e6:.0f} MB, {name} is {ceiling / 1e6:.0f} MB")
         elif limit is not None and not process.is_stopping:
             self._check_recycle_memory(process, rss_bytes, limit * process.limit_factor)
 
     def _check_recycle_memory(self, process: ChildProcess, rss_bytes: int, limit: float) -> None:
-        name, at_start = process.pool.limit_name("max_rss_bytes"), process.page.ready_rss_bytes
+        name, at_start = process.pool.called("max_rss_bytes"), process.page.ready_rss_bytes
         if at_start <= limit < rss_bytes:
             self._recycle(process, f"{name}: grew to {rss_bytes / 1e6:.0f} MB of memory")
         elif at_start > limit and not process.starts_over_limit:
