@@ -145,7 +145,7 @@ def test_a_pool_that_awaits_a_reload_survives_code_that_cannot_boot(start):
     broken = master.path.with_name("program.py.broken")
     broken.touch()
     master.send(signal.SIGHUP)
-    master.expect_log("pool jobs cannot boot; it waits for the next reload")
+    master.expect_log("pool jobs cannot boot; waiting for the next reload")
     os.kill(int(old), signal.SIGKILL)  # nor is it replaced by what cannot boot
     master.expect("exit jobs")
     broken.unlink()

@@ -87,7 +87,7 @@ def test_a_child_is_not_killed_for_what_has_ended_since(start):
                 child.kill_at(time.monotonic() + 0.1)
                 logged("stacks follow, then it is killed")
                 child.kill_at(None)
-                logged("it is not killed")
+                logged("the child is not killed")
                 say("the next task is done")
                 os.truncate(log, 0)
             child.kill_at(time.monotonic() + 0.1)

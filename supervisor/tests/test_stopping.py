@@ -136,11 +136,11 @@ def test_quit_kills_the_deaf_after_a_short_grace(start):
 def test_a_second_term_is_quick_and_a_third_immediate(start):
     master = start(DEAF + '        supervise(Pool(name="jobs", run=deaf), quick_seconds=600, drain_seconds=600)')
     master.expect("ready")
-    for words in ("children may finish their work", "stopping quickly"):
+    for words in ("to finish their work", "stopping quickly"):
         master.send(signal.SIGTERM)
         master.expect_log(words)
     master.send(signal.SIGTERM)
-    assert "stop was asked for again" in " ".join(master.expect("exit jobs 0"))
+    assert "stop was requested again" in " ".join(master.expect("exit jobs 0"))
     assert master.wait() == 0
 
 
@@ -152,7 +152,7 @@ def test_a_pool_that_tidies_up_has_its_grace_when_all_others_are_killed(start):
     """
     )
     master.expect_all("ready", "ready keeper")
-    for words in ("stopping quickly", "stop was asked for again"):
+    for words in ("stopping quickly", "stop was requested again"):
         master.send(signal.SIGINT)
         master.expect_log(words)
     master.expect("drained keeper")

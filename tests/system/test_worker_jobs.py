@@ -90,7 +90,7 @@ def test_no_job_is_killed_for_the_one_before_it(start, client, folder, how):
     for job in (late, next_one):
         found = await_state(client, job, JobState.SUCCEEDED)
         assert found.attempts_remaining == 3, found
-    assert "it is not killed" in worker.log
+    assert "the child is not killed" in worker.log
     assert "late" in ran(folder)
     assert worker.stop() == 0
 

@@ -31,7 +31,7 @@ def test_the_ceiling_holds_during_a_drain(start, client, folder):
     worker = start("--processes", 1, "--memory-ceiling", "200M", "--drain", 40)
     wait_for(lambda: ran(folder))
     worker.send(signal.SIGTERM)
-    worker.await_log("stopping: children may finish")
+    worker.await_log("stopping: children have")
     (folder / "go.txt").touch()
     assert worker.wait() == 0
     found = info(client, job)

@@ -79,7 +79,7 @@ def test_code_that_cannot_be_loaded_is_reported_and_waits_for_the_next_edit(work
     (folder / "edited.py").write_text("class Touch(:\n")
     worker.await_log("pinlater-worker: cannot load edited: ")
     worker.await_log("edited.py:1: SyntaxError")
-    worker.await_log("pool jobs cannot boot; it waits for the next reload")
+    worker.await_log("pool jobs cannot boot; waiting for the next reload")
     assert runs(client, folder, 1) == "v1"
     edit(folder, "v2")
     await_version(client, folder, "v2")
