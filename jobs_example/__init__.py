@@ -1,6 +1,6 @@
-"""Jobs to learn from, each in one small module and on real input.
+"""Example jobs, each in one small module and on real input.
 
-Run them with ``pinlater-worker jobs_example``; see all of them at work with ``make demo``.
+Run them with ``pinlater-worker jobs_example``; ``make demo`` runs all of them.
 """
 
 from jobs_example.delivery import DeliverEvent

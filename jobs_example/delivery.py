@@ -1,7 +1,7 @@
-"""Delivering an event to somebody else's HTTP endpoint, which fails at times.
+"""Deliver an event to an HTTP endpoint that sometimes fails.
 
-What to see here: an exception is a failed attempt, and the class's ``backoff`` spreads the next ones; when the
-other side says how long to wait, ``Retry(after=...)`` does as it says; and what it will never take is discarded.
+This example shows retries. An exception is a failed attempt, and ``backoff`` sets the delay before the next one. When
+the endpoint says how long to wait, ``Retry(after=...)`` does so. An event that it will never accept is discarded.
 """
 
 import json
@@ -35,7 +35,7 @@ class DeliverEvent(Job, queue="deliveries", attempts=6, backoff=Exponential(firs
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Following one would turn the POST into a GET: the event would seem delivered, and be lost."""
+    """Refuses redirects: following one turns the POST into a GET, and the event would be lost."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -47,13 +47,13 @@ _opener = build_opener(_NoRedirects)
 def post(url: str, event: Mapping[str, Any], key: str) -> None:
     """POST ``event`` as JSON.
 
-    An answer can be lost after the event was taken, so it may be sent again; ``key`` is the same for all attempts,
-    and lets the receiver notice.
+    A response can be lost after the event was accepted, so the event may be sent again. ``key`` is the same for all
+    attempts, so the receiver can recognize it.
 
     Raises:
-        Retry: the receiver asks to come back later.
-        Discard: it refuses the event for good.
-        OSError: anything else that went wrong; worth another attempt.
+        Retry: the receiver asks to try again later.
+        Discard: it permanently refuses the event.
+        OSError: any other failure; worth another attempt.
     """
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
     request = Request(url, json.dumps(event).encode(), headers)

@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all, however a job ends."""
+"""Write files completely or not at all, however a job ends."""
 
 import os
 import tempfile
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary name to write to; rename it to ``path`` when the block ends well.
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a temporary path to write to; rename it to ``path`` when the block succeeds.
 
-    A job may run twice, or be killed at any line. Renaming is one step for the file system, so a reader finds
-    the old file or the new one, never half of one.
+    A job may run twice, or be killed at any line. Renaming is atomic, so a reader finds the old file or the new one,
+    never half of one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)

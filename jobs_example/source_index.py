@@ -1,8 +1,8 @@
-"""A full-text index over the Python standard library: a long job that survives the death of its process.
+"""Build a full-text index of the Python standard library: a long job that survives a crash of its process.
 
-What to see here: progress is an ordinary field, and ``context.checkpoint()`` saves the record. A later attempt
-begins with the record as it was saved last, so at most the work since then is done again. That it may be done
-again is why each file has a fixed row: writing it twice leaves one row.
+This example shows checkpoints. Progress is an ordinary field, and ``context.checkpoint()`` saves the record. The next
+attempt starts from the last saved record, so at most the work since then is repeated. Because work may be repeated,
+each file has a fixed row: writing it twice leaves one row.
 """
 
 import ast
@@ -17,7 +17,7 @@ from pathlib import Path
 from pinlater import Constant, Job, JobContext
 
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
-OTHER_PEOPLES = {"site-packages", "dist-packages"}
+THIRD_PARTY = {"site-packages", "dist-packages"}
 FILES_AT_ONCE = 10
 SCHEMA = "CREATE VIRTUAL TABLE IF NOT EXISTS source USING fts5(path, names, comments, code, attempt UNINDEXED)"
 INSERT = "INSERT OR REPLACE INTO source (rowid, path, names, comments, code, attempt) VALUES (?, ?, ?, ?, ?, ?)"
@@ -28,7 +28,7 @@ class IndexStandardLibrary(Job, queue="source_index", attempts=5, backoff=Consta
 
     Attributes:
         database: path of the SQLite file that holds the index.
-        cursor: number of files that are done.
+        cursor: number of files that are indexed.
     """
 
     database: str
@@ -48,14 +48,14 @@ class IndexStandardLibrary(Job, queue="source_index", attempts=5, backoff=Consta
 
 
 def source_files() -> list[Path]:
-    """Return all files to index, in an order that stays the same."""
+    """Return all files to index, in a stable order."""
     return sorted(
-        path for path in STANDARD_LIBRARY.rglob("*.py") if not OTHER_PEOPLES.intersection(path.parts) and path.is_file()
+        path for path in STANDARD_LIBRARY.rglob("*.py") if not THIRD_PARTY.intersection(path.parts) and path.is_file()
     )
 
 
 def open_index(database: str) -> sqlite3.Connection:
-    """Open the index; create it if there is none."""
+    """Open the index; create it if it does not exist."""
     index = sqlite3.connect(database, timeout=30)
     index.execute("PRAGMA journal_mode = WAL")
     index.execute(SCHEMA)
@@ -63,7 +63,7 @@ def open_index(database: str) -> sqlite3.Connection:
 
 
 def read(path: Path) -> tuple[str, str, str, str]:
-    """Return a file's path, the names that it defines, its comments, and all of its text."""
+    """Return the path of a file, the names that it defines, its comments, and its text."""
     source = path.read_bytes()
     text = source.decode("utf-8", "replace")
     return str(path.relative_to(STANDARD_LIBRARY)), " ".join(_names(source)), " ".join(_comments(text)), text
@@ -71,10 +71,10 @@ def read(path: Path) -> tuple[str, str, str, str]:
 
 def _names(source: bytes) -> list[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the files' own, such as odd escapes
+        warnings.simplefilter("ignore")  # warnings of the files themselves, such as invalid escapes
         try:
             nodes = list(ast.walk(ast.parse(source)))
-        except (SyntaxError, ValueError, RecursionError):  # the library tests its parser on broken files
+        except (SyntaxError, ValueError, RecursionError):  # some files are broken on purpose, to test the parser
             return []
     return [node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
 
@@ -82,6 +82,6 @@ def _names(source: bytes) -> list[str]:
 def _comments(text: str) -> list[str]:
     comments: list[str] = []
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    with suppress(SyntaxError, tokenize.TokenError):  # broken on purpose, as above; what came before is kept
+    with suppress(SyntaxError, tokenize.TokenError):  # broken on purpose; comments before that are kept
         comments.extend(token.string for token in tokens if token.type == tokenize.COMMENT)
     return comments

@@ -1,14 +1,14 @@
-"""Thumbnails of photographs: the plain kind of job.
+"""Make thumbnails of photographs: a plain job.
 
-What to see here: the fields are the arguments; doing it twice does no harm; and a file that can never become
-a thumbnail is given up at once instead of being tried again and again.
+This example shows the basics. The fields are the arguments. Running it twice does no harm. A file that is not a picture
+is given up at once instead of being retried.
 """
 
 from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from jobs_example.files import written_whole
+from jobs_example.files import atomic_write
 from pinlater import Discard, Job, JobContext
 
 PHOTOS = Path(__file__).parent / "photos"
@@ -19,8 +19,8 @@ class MakeThumbnails(Job, queue="thumbnails", attempts=3):
 
     Attributes:
         photo: path of the photograph.
-        folder: where the thumbnails go, as ``<name>-<size>.jpg``.
-        sizes: length of the longer side of each, in pixels.
+        folder: for the thumbnails, named ``<name>-<size>.jpg``.
+        sizes: lengths of the longer side, in pixels.
     """
 
     photo: str
@@ -33,17 +33,17 @@ class MakeThumbnails(Job, queue="thumbnails", attempts=3):
             with Image.open(photo) as image:
                 picture = image.convert("RGB")
         except UnidentifiedImageError as error:
-            raise Discard(f"{photo} is not a picture") from error  # trying again would not make it one
+            raise Discard(f"{photo} is not a picture") from error  # another attempt would not help
         for size in self.sizes:
             write_thumbnail(picture, size, Path(self.folder) / f"{photo.stem}-{size}.jpg")
         context.log.info("%s: %d thumbnails", photo.name, len(self.sizes))
 
 
 def write_thumbnail(picture: Image.Image, size: int, path: Path) -> None:
-    """Write one thumbnail, and read it back before it gets its name."""
+    """Write one thumbnail; read it back before it gets its final name."""
     small = picture.copy()
     small.thumbnail((size, size), Image.Resampling.LANCZOS)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         small.save(temporary, format="JPEG", quality=85)
         with Image.open(temporary) as written:
             written.load()

@@ -1,1 +1,1 @@
-"""The demonstration behind ``make demo``: all examples at work, an accident on the way, and the proof after it."""
+"""The demo behind ``make demo``: run all examples, kill a process on the way, and check the results."""

@@ -1,4 +1,4 @@
-"""The server and the worker, as a person would start them, but in a folder of their own and on free ports."""
+"""Start the server and the worker as a user would, but in a folder of their own and on free ports."""
 
 import os
 import signal
@@ -16,11 +16,11 @@ STOP_SECONDS = 20.0
 
 
 class DemoError(Exception):
-    """The demonstration cannot go on; the message says why and where to look."""
+    """The demo cannot continue; the message says why and where to look."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses now."""
+    """Return ports that are free at the moment."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [server.getsockname()[1] for server in sockets]
     for server in sockets:
@@ -29,17 +29,17 @@ def free_ports(count: int) -> list[int]:
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment without a person's own settings, so that the story is the same everywhere."""
+    """Return the environment without the user's settings, so that the demo is the same everywhere."""
     ours = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
     return ours | {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
 class Program:
-    """One of our programs, running while the ``with`` block lasts.
+    """A program that runs while the ``with`` block lasts.
 
     Args:
         name: its name in the folder of this Python's programs.
-        arguments: what to start it with.
+        arguments: its command-line arguments.
         folder: where its output goes, as ``<name>.log``.
     """
 
@@ -56,7 +56,7 @@ class Program:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is for the demonstration, which then stops its programs in order
+                start_new_session=True,  # Ctrl-C goes to the demo, which then stops its programs in order
             )
 
     def __enter__(self) -> Self:
@@ -73,10 +73,10 @@ class Program:
         """Raise a DemoError if the program has ended by itself."""
         status = self._process.poll()
         if status is not None:
-            raise DemoError(f"{self.name} ended with status {status}; its last words, from {self.log}:\n{self._tail()}")
+            raise DemoError(f"{self.name} ended with status {status}; the end of {self.log}:\n{self._tail()}")
 
     def stop(self, patience_seconds: float = STOP_SECONDS) -> int:
-        """End the program, kindly at first; return its exit status."""
+        """Stop the program with SIGTERM, then SIGKILL; return its exit status."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -90,11 +90,11 @@ class Program:
 
 
 class Server(Program):
-    """``pinlater-server`` on its embedded store.
+    """``pinlater-server`` with an SQLite store.
 
     Attributes:
         address: ``host:port`` of the service.
-        admin_url: where dashboard, health and metrics are.
+        admin_url: address of dashboard, health checks and metrics.
     """
 
     LOG = "pinlater-server.log"
@@ -107,7 +107,7 @@ class Server(Program):
         super().__init__("pinlater-server", ["--data-dir", str(folder / "data"), *options], folder)
 
     def wait_until_ready(self) -> None:
-        """Return once the server says that it is ready.
+        """Wait until the server is ready.
 
         Raises:
             DemoError: it has ended, or takes too long.

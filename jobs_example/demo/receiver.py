@@ -1,4 +1,4 @@
-"""The other side of the deliveries: an HTTP endpoint that fails at times, on a fixed schedule."""
+"""An HTTP endpoint that receives the deliveries and sometimes fails, on a fixed schedule."""
 
 import json
 import threading
@@ -8,19 +8,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
 LOST = 10
-"""This event is taken, but the connection breaks before the answer."""
+"""Number of the event that is accepted, but whose connection breaks before the response."""
 
 REFUSED = 20
-"""This event is refused for good."""
+"""Number of the event that is permanently refused."""
 
 
 class Answer(NamedTuple):
-    """What the sender gets.
+    """The response to a delivery.
 
     Attributes:
-        status: HTTP status; 0 hangs up without an answer.
+        status: HTTP status; 0 closes the connection without a response.
         retry_after: seconds for a Retry-After header; 0 is none.
-        takes: whether the event counts as delivered.
+        takes: whether the event is accepted.
     """
 
     status: int
@@ -32,7 +32,7 @@ TAKEN = Answer(200, takes=True)
 
 
 def answer_to(event: dict[str, Any], tries: int) -> Answer:
-    """Return the answer to an event that has come ``tries`` times before."""
+    """Return the response to an event that was sent ``tries`` times before."""
     number = event.get("number")
     if number == REFUSED:
         return Answer(410)
@@ -48,20 +48,20 @@ def answer_to(event: dict[str, Any], tries: int) -> Answer:
 
 
 class Delivery(NamedTuple):
-    """An event that was taken, and when (epoch seconds)."""
+    """An accepted event, and when it was accepted (epoch seconds)."""
 
     event: dict[str, Any]
     at: float
 
 
 class Receiver:
-    """Serves on a free port of this machine while the ``with`` block lasts.
+    """Receives events on a free port of this machine while the ``with`` block lasts.
 
     Attributes:
-        taken: idempotency key -> what was delivered under it.
-        first_seen: idempotency key -> when something first came under it (epoch seconds).
-        repeats: events that came again although they had been taken; the key gave them away.
-        answers: how often each status was given.
+        taken: accepted deliveries by idempotency key.
+        first_seen: time of the first try by idempotency key (epoch seconds).
+        repeats: number of events that were sent again after they were accepted, as their key shows.
+        answers: number of responses by status.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Receiver:
         self._server.server_close()
 
     def receive(self, key: str, event: dict[str, Any]) -> Answer:
-        """Take an event, or not."""
+        """Accept or refuse an event; return the response."""
         with self._lock:
             self.first_seen.setdefault(key, time.time())
             answer = answer_to(event, self._tries[key])
@@ -114,6 +114,6 @@ class Receiver:
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing; the demonstration tells the story."""
+                """Log nothing; the demo prints what happens."""
 
         return Handler

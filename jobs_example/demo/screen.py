@@ -1,4 +1,4 @@
-"""What the person sees: events as they happen, and below them, on a terminal, the live state."""
+"""Print events as they happen and, on a terminal, the current state below them."""
 
 import shutil
 import time
@@ -8,10 +8,10 @@ PLAIN_STATUS_SECONDS = 2.0
 
 
 class Screen:
-    """Writes lines with the seconds since the start.
+    """Prints lines with the seconds since the start.
 
     Args:
-        stream: where to; if it is no terminal, the state is a plain line now and then.
+        stream: where to print; if it is not a terminal, the state is printed as a line every two seconds.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -32,12 +32,12 @@ class Screen:
         print(f"{self.seconds:5.1f} s  {text}", file=self._stream, flush=True)
 
     def text(self, text: str = "") -> None:
-        """Print as it is."""
+        """Print a text without the time."""
         self.clear()
         print(text, file=self._stream, flush=True)
 
     def status(self, lines: list[str], short: str) -> None:
-        """Show the state: ``lines`` in place on a terminal, else ``short`` every other second."""
+        """Show the state: update ``lines`` in place on a terminal, or print ``short`` every two seconds."""
         if self._is_live:
             self.clear()
             width = shutil.get_terminal_size().columns - 1
@@ -48,13 +48,13 @@ class Screen:
             self.say(short)
 
     def clear(self) -> None:
-        """Take the live state away."""
+        """Remove the state from the terminal."""
         if self._live_lines:
             print(f"\x1b[{self._live_lines}F\x1b[J", end="", file=self._stream, flush=True)
             self._live_lines = 0
 
 
 def bar(part: int, whole: int, width: int = 30) -> str:
-    """Return a bar such as ``####......``."""
+    """Return a progress bar such as ``####......``."""
     filled = width * part // max(whole, 1)
     return "#" * filled + "." * (width - filled)

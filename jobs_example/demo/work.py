@@ -1,4 +1,4 @@
-"""What the demonstration enqueues, and how it stands."""
+"""Enqueue the jobs of the demo, and ask for their state."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,14 @@ QUEUES = tuple(kind.job_options.queue for kind in KINDS)
 
 @dataclass(frozen=True)
 class Work:
-    """All that was enqueued.
+    """The jobs that were enqueued.
 
     Attributes:
-        folder: where results go.
-        thumbnails: one job a photograph.
-        events: one job an event, numbered from 1.
-        delayed: one more event, to be delivered no sooner than after DELAY_SECONDS.
-        index: the long one.
+        folder: for the results.
+        thumbnails: one job for each photograph.
+        events: one job for each event, numbered from 1.
+        delayed: one more event, to be delivered after DELAY_SECONDS.
+        index: the long job.
         report: the workflow.
     """
 
@@ -55,7 +55,7 @@ class Work:
 
 
 def enqueue_all(client: Client, folder: Path, url: str) -> Work:
-    """Create the queues, and enqueue everything."""
+    """Create the queues and enqueue all jobs."""
     for queue in QUEUES:
         client.create_queue(queue)
     index = IndexStandardLibrary(database=str(folder / "index.sqlite"))
@@ -74,7 +74,7 @@ def enqueue_all(client: Client, folder: Path, url: str) -> Work:
 
 
 class Counts(NamedTuple):
-    """How many jobs of a queue are where."""
+    """Numbers of jobs of a queue by state."""
 
     waiting: int
     running: int
@@ -83,20 +83,20 @@ class Counts(NamedTuple):
 
 
 def counts(client: Client, queue: str) -> Counts:
-    """Ask the server how a queue stands; jobs that wait for their time count as waiting."""
+    """Count the jobs of a queue; scheduled jobs count as waiting."""
     later = client.count(queue, JobState.PENDING, future=True)
     due, running, done, failed = (client.count(queue, state) for state in JobState)
     return Counts(due + later, running, done, failed)
 
 
 class IndexStatus(NamedTuple):
-    """How the index job stands: what the server knows, and the number of files at its last checkpoint."""
+    """State of the index job: what the server knows, and the number of files at its last checkpoint."""
 
     info: JobInfo
     cursor: int
 
 
 def index_status(work: Work) -> IndexStatus:
-    """Look the index job up, with the record that it saved last."""
+    """Look up the index job, with the record of its last checkpoint."""
     info = work.index.status(include_body=True)
     return IndexStatus(info, msgspec.json.decode(info.body or b"", type=IndexStandardLibrary).cursor)

@@ -1,4 +1,4 @@
-"""The parts of the demonstration that need no program of ours."""
+"""The parts of the demo that need no server and no worker."""
 
 import io
 import json
@@ -8,8 +8,8 @@ import urllib.request
 
 import pytest
 
-from jobs_example.demo.__main__ import make_room
-from jobs_example.demo.accident import running_pid
+from jobs_example.demo.__main__ import prepare_folder
+from jobs_example.demo.crash import running_pid
 from jobs_example.demo.programs import DemoError, Program, Server, free_ports
 from jobs_example.demo.receiver import LOST, REFUSED, Receiver, answer_to
 from jobs_example.demo.screen import Screen, bar
@@ -133,9 +133,9 @@ def test_only_an_earlier_run_is_removed(tmp_path):
     earlier = tmp_path / "earlier"
     earlier.mkdir()
     (earlier / Server.LOG).touch()
-    make_room(earlier)
+    prepare_folder(earlier)
     assert list(earlier.iterdir()) == []
     (tmp_path / "precious").touch()
     with pytest.raises(DemoError, match="name another folder"):
-        make_room(tmp_path)
+        prepare_folder(tmp_path)
     assert (tmp_path / "precious").exists()

@@ -1,4 +1,4 @@
-"""The demonstration's proof: it holds for a good ending, and notices each thing that is not as it should be."""
+"""The checks of the demo: they pass for a good outcome, and notice everything that is wrong."""
 
 import os
 import sqlite3
@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs_example.demo import proof
-from jobs_example.demo.accident import Accident
-from jobs_example.demo.proof import Ending, claims
+from jobs_example.demo import checks
+from jobs_example.demo.checks import Outcome, check_all
+from jobs_example.demo.crash import Crash
 from jobs_example.demo.receiver import LOST, REFUSED, Receiver
 from jobs_example.demo.work import DELAY_SECONDS, EVENTS, Work
 from jobs_example.source_index import INSERT, SCHEMA
@@ -42,9 +42,9 @@ def infos_of(work):
 
 
 @pytest.fixture
-def ending(tmp_path, monkeypatch):
-    monkeypatch.setattr(proof, "STANDARD_LIBRARY", tmp_path)
-    monkeypatch.setattr(proof, "source_files", lambda: [tmp_path / name for name in FILES])
+def outcome(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "STANDARD_LIBRARY", tmp_path)
+    monkeypatch.setattr(checks, "source_files", lambda: [tmp_path / name for name in FILES])
     photo = PHOTOS / "cat.jpg"
     events = [handle(f"event-{number}") for number in range(1, EVENTS + 1)]
     work = Work(tmp_path, [handle("cat")], events, handle("delayed"), handle("index"), handle("report"))
@@ -58,77 +58,77 @@ def ending(tmp_path, monkeypatch):
     os.utime(work.report_file, (1, 1))
     receiver = Receiver()
     deliver_all(receiver, work)
-    yield Ending(work, infos_of(work), receiver, Accident(1, 2))
+    yield Outcome(work, infos_of(work), receiver, Crash(1, 2))
     receiver._server.server_close()
 
 
-def failures(ending):
-    return [claim.text for claim in claims(ending) if not claim.holds]
+def failures(outcome):
+    return [check.text for check in check_all(outcome) if not check.holds]
 
 
-def test_a_good_ending_holds(ending):
-    assert failures(ending) == []
-    assert len(list(claims(ending))) == 10
+def test_a_good_outcome_passes(outcome):
+    assert failures(outcome) == []
+    assert len(list(check_all(outcome))) == 10
 
 
-def change_index(ending, sql):
-    with sqlite3.connect(ending.work.index_file) as index:
+def change_index(outcome, sql):
+    with sqlite3.connect(outcome.work.index_file) as index:
         index.execute(sql)
     index.close()
 
 
-def lose_a_job(ending):
-    ending.infos.pop("event-1")
+def lose_a_job(outcome):
+    outcome.infos.pop("event-1")
 
 
-def leave_a_job_pending(ending):
-    ending.infos["event-1"] = ending.infos["event-1"]._replace(state=JobState.PENDING)
+def leave_a_job_pending(outcome):
+    outcome.infos["event-1"] = outcome.infos["event-1"]._replace(state=JobState.PENDING)
 
 
-def damage_a_thumbnail(ending):
-    next(ending.work.thumbnail_folder.iterdir()).write_bytes(b"damaged")
+def damage_a_thumbnail(outcome):
+    next(outcome.work.thumbnail_folder.iterdir()).write_bytes(b"damaged")
 
 
-def lose_an_event(ending):
-    del ending.receiver.taken["event-2"]
+def lose_an_event(outcome):
+    del outcome.receiver.taken["event-2"]
 
 
-def take_an_event_twice(ending):
-    ending.receiver.taken["another key"] = ending.receiver.taken["event-2"]
+def take_an_event_twice(outcome):
+    outcome.receiver.taken["another key"] = outcome.receiver.taken["event-2"]
 
 
-def try_the_refused_again(ending):
-    ending.receiver.answers[410] += 1
+def try_the_refused_again(outcome):
+    outcome.receiver.answers[410] += 1
 
 
-def forget_the_lost_answer(ending):
-    ending.receiver.repeats = 0
+def forget_the_lost_answer(outcome):
+    outcome.receiver.repeats = 0
 
 
-def deliver_too_early(ending):
-    delayed = ending.receiver.taken["delayed"]
-    ending.receiver.taken["delayed"] = delayed._replace(at=CREATED_MS / 1000 + DELAY_SECONDS - 0.5)
+def deliver_too_early(outcome):
+    delayed = outcome.receiver.taken["delayed"]
+    outcome.receiver.taken["delayed"] = delayed._replace(at=CREATED_MS / 1000 + DELAY_SECONDS - 0.5)
 
 
-def lose_a_file(ending):
-    change_index(ending, "DELETE FROM source WHERE path = 'queue.py'")
-    change_index(ending, "UPDATE source SET attempt = 2 WHERE path = 'heapq.py'")
+def lose_a_file(outcome):
+    change_index(outcome, "DELETE FROM source WHERE path = 'queue.py'")
+    change_index(outcome, "UPDATE source SET attempt = 2 WHERE path = 'heapq.py'")
 
 
-def index_a_file_twice(ending):
-    change_index(ending, "INSERT INTO source VALUES ('heapq.py', '', '', '', 2)")
+def index_a_file_twice(outcome):
+    change_index(outcome, "INSERT INTO source VALUES ('heapq.py', '', '', '', 2)")
 
 
-def begin_the_index_anew(ending):
-    change_index(ending, "UPDATE source SET attempt = 2")
+def begin_the_index_anew(outcome):
+    change_index(outcome, "UPDATE source SET attempt = 2")
 
 
-def lose_what_can_be_searched(ending):
-    change_index(ending, "UPDATE source SET names = ''")
+def lose_what_can_be_searched(outcome):
+    change_index(outcome, "UPDATE source SET names = ''")
 
 
-def write_the_report_again(ending):
-    os.utime(ending.work.report_file, (2e9, 2e9))
+def write_the_report_again(outcome):
+    os.utime(outcome.work.report_file, (2e9, 2e9))
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def write_the_report_again(ending):
         (lose_a_job, "enqueued"),
         (leave_a_job_pending, "enqueued"),
         (damage_a_thumbnail, "thumbnails"),
-        (lose_an_event, "events were taken"),
-        (take_an_event_twice, "events were taken"),
+        (lose_an_event, "events were accepted"),
+        (take_an_event_twice, "events were accepted"),
         (try_the_refused_again, "refused"),
         (forget_the_lost_answer, "lost"),
         (deliver_too_early, "delay"),
@@ -149,22 +149,22 @@ def write_the_report_again(ending):
         (write_the_report_again, "report"),
     ],
 )
-def test_what_is_wrong_is_noticed(ending, damage, word):
-    damage(ending)
-    found = failures(ending)
+def test_what_is_wrong_is_noticed(outcome, damage, word):
+    damage(outcome)
+    found = failures(outcome)
     assert any(word in text for text in found), found
 
 
-def test_nothing_at_all_is_noticed_too(ending):
-    for path in (ending.work.index_file, ending.work.report_file, *ending.work.thumbnail_folder.iterdir()):
+def test_nothing_at_all_is_noticed_too(outcome):
+    for path in (outcome.work.index_file, outcome.work.report_file, *outcome.work.thumbnail_folder.iterdir()):
         path.unlink()
     with Receiver() as receiver:
-        assert len(failures(ending._replace(receiver=receiver, infos=ending.infos))) == 9
+        assert len(failures(outcome._replace(receiver=receiver, infos=outcome.infos))) == 9
 
 
-def test_an_accident_that_was_missed_is_no_success(ending):
-    (text,) = failures(ending._replace(accident=None))
-    assert "nothing is shown" in text
+def test_a_crash_that_was_missed_is_no_success(outcome):
+    (text,) = failures(outcome._replace(crash=None))
+    assert "shows nothing" in text
 
 
 def test_the_lost_answer_is_among_the_events():

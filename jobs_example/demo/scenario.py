@@ -1,13 +1,13 @@
-"""The story: start, enqueue, work, an accident, and the end."""
+"""Run the demo: start the programs, enqueue jobs, kill a process, wait for the end, print the checks."""
 
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from jobs_example.demo.accident import Accident, kill_when_half_done, running_pid
+from jobs_example.demo.checks import Check, Outcome, check_all
+from jobs_example.demo.crash import Crash, kill_when_half_done, running_pid
 from jobs_example.demo.programs import DemoError, Program, Server, Worker
-from jobs_example.demo.proof import Claim, Ending, claims
 from jobs_example.demo.receiver import Receiver
 from jobs_example.demo.screen import Screen, bar
 from jobs_example.demo.work import QUEUES, Counts, IndexStatus, Work, counts, enqueue_all, index_status
@@ -15,41 +15,41 @@ from jobs_example.source_index import source_files
 from pinlater import Client
 
 PROCESSES = 3
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 LONGEST_SECONDS = 180.0
 INTRODUCTION = """\
-A server, a worker with three processes, and real jobs: thumbnails, deliveries to a receiver that fails at times, a
-full-text index of Python's standard library, a report. Half way through the index its process is killed.
+A server, a worker with three processes, and real jobs: thumbnails, deliveries to an endpoint that sometimes fails, a
+full-text index of Python's standard library, and a report. Half way through the index, its process is killed.
 """
 
 
-class Story:
-    """One run of the demonstration.
+class Scenario:
+    """One run of the demo.
 
     Args:
-        screen: where it is told.
-        folder: where data, results and logs go.
+        screen: where to print.
+        folder: for data, results and logs.
     """
 
     def __init__(self, screen: Screen, folder: Path) -> None:
         self._screen = screen
         self._folder = folder
         self._files = len(source_files())
-        self._accident: Accident | None = None
+        self._crash: Crash | None = None
         self._recovered = False
 
-    def tell(self) -> bool:
-        """Run it all; return whether everything holds.
+    def run(self) -> bool:
+        """Run everything; return whether all checks pass.
 
         Raises:
-            DemoError: a program failed, or it takes too long.
+            DemoError: a program failed, or the jobs take too long.
         """
         self._screen.text(INTRODUCTION)
         with ExitStack() as stack:
             receiver = stack.enter_context(Receiver())
             server = stack.enter_context(Server(self._folder))
             server.wait_until_ready()
-            self._screen.say(f"server ready on {server.address}; its dashboard: {server.admin_url}/")
+            self._screen.say(f"server ready on {server.address}; dashboard: {server.admin_url}/")
             client = stack.enter_context(Client(server.address))
             work = enqueue_all(client, self._folder, receiver.url)
             self._screen.say(_enqueued(work, self._files))
@@ -59,7 +59,7 @@ class Story:
             infos = client.lookup(handle.descriptor for handle in work.handles)
             self._screen.say("all jobs have ended; stopping worker and server")
             stopped = _stopped(worker, server)
-        return self._show([*claims(Ending(work, infos, receiver, self._accident)), stopped])
+        return self._show([*check_all(Outcome(work, infos, receiver, self._crash)), stopped])
 
     def _follow(self, client: Client, work: Work, programs: list[Program], worker_pid: int) -> None:
         deadline = time.monotonic() + LONGEST_SECONDS
@@ -71,25 +71,25 @@ class Story:
             self._screen.status(*self._status(by_queue, status))
             if sum(count.done + count.failed for count in by_queue.values()) >= len(work.handles):
                 return
-            self._look_at_index(work, status, worker_pid)
-            time.sleep(LOOK_SECONDS)
+            self._watch_index(work, status, worker_pid)
+            time.sleep(POLL_SECONDS)
         raise DemoError(f"not finished after {LONGEST_SECONDS:g} s; see the logs in {self._folder}")
 
-    def _look_at_index(self, work: Work, status: IndexStatus, worker_pid: int) -> None:
-        if self._accident is None:
-            self._accident = kill_when_half_done(work, self._files, worker_pid)
-            if self._accident:
+    def _watch_index(self, work: Work, status: IndexStatus, worker_pid: int) -> None:
+        if self._crash is None:
+            self._crash = kill_when_half_done(work, self._files, worker_pid)
+            if self._crash:
                 self._screen.say(
-                    f"KILLED process {self._accident.pid} (SIGKILL) in the middle of the index; "
-                    f"its last checkpoint is file {self._accident.cursor}"
+                    f"KILLED process {self._crash.pid} (SIGKILL) in the middle of the index; "
+                    f"its last checkpoint is file {self._crash.cursor}"
                 )
         elif not self._recovered:
             pid = running_pid(status)
-            if pid and pid != self._accident.pid:
+            if pid and pid != self._crash.pid:
                 self._recovered = True
                 attempt = status.info.attempts_allowed - status.info.attempts_remaining + 1
-                text = f"process {pid} goes on with the index from file {self._accident.cursor}, attempt {attempt}"
-                self._screen.say(f"{text}; the server's note: {_first_line(status.info.status)}")
+                text = f"process {pid} continues the index from file {self._crash.cursor}, attempt {attempt}"
+                self._screen.say(f"{text}; status of the job: {_first_line(status.info.status)}")
 
     def _status(self, by_queue: dict[str, Counts], status: IndexStatus) -> tuple[list[str], str]:
         rows = [f"{queue:>14}  {_in_words(count)}" for queue, count in by_queue.items()]
@@ -97,12 +97,12 @@ class Story:
         total = Counts(*map(sum, zip(*by_queue.values(), strict=True)))
         return ["", *rows, index], f"{_in_words(total)}; index at file {status.cursor} of {self._files}"
 
-    def _show(self, results: list[Claim]) -> bool:
+    def _show(self, results: list[Check]) -> bool:
         self._screen.text()
-        for claim in results:
-            self._screen.text(f"  {'ok ' if claim.holds else 'NOT SO:'} {claim.text}")
-        holds = all(claim.holds for claim in results)
-        verdict = "Nothing was lost" if holds else "Something does not hold, see above; logs: " + str(self._folder)
+        for check in results:
+            self._screen.text(f"  {'ok    ' if check.holds else 'FAILED'} {check.text}")
+        holds = all(check.holds for check in results)
+        verdict = "Nothing was lost" if holds else "Some checks failed, see above; logs: " + str(self._folder)
         self._screen.text(f"\n{verdict}. It took {self._screen.seconds:.1f} s.")
         return holds
 
@@ -110,7 +110,7 @@ class Story:
 def _enqueued(work: Work, files: int) -> str:
     return (
         f"enqueued {len(work.handles)} jobs: {len(work.thumbnails)} photographs, {len(work.events)} deliveries and a "
-        f"delayed one, an index over {files} source files, a report in three steps"
+        f"delayed one, an index of {files} source files, and a report in three steps"
     )
 
 
@@ -122,13 +122,13 @@ def _first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0] or "none"
 
 
-def _stopped(worker: Program, server: Program) -> Claim:
+def _stopped(worker: Program, server: Program) -> Check:
     statuses = [worker.stop(), server.stop()]
-    return Claim("worker and server stopped in order when asked to (exit status 0)", statuses == [0, 0])
+    return Check("worker and server stopped cleanly (exit status 0)", statuses == [0, 0])
 
 
-def keep_it_running(folder: Path) -> str:
-    """Return how to go on from here."""
+def next_steps(folder: Path) -> str:
+    """Return what the user can do next."""
     programs = _short(Path(sys.executable).parent)
     return f"""
 To keep it running, in two terminals:
@@ -136,8 +136,8 @@ To keep it running, in two terminals:
     {programs}/pinlater-server
     {programs}/pinlater-worker jobs_example
 
-The dashboard is then on http://127.0.0.1:9999/ ; look around with {programs}/pinlater --help.
-What the jobs made, and the logs of this run, are in {_short(folder)}/."""
+The dashboard is then on http://127.0.0.1:9999/ ; {programs}/pinlater --help lists the commands.
+The results of the jobs and the logs of this run are in {_short(folder)}/."""
 
 
 def _short(path: Path) -> Path:

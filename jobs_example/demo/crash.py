@@ -1,4 +1,4 @@
-"""The accident: the process that runs the index is killed when it is half done."""
+"""Kill the process that builds the index when the index is half done."""
 
 import os
 import re
@@ -11,12 +11,12 @@ from jobs_example.demo.work import IndexStatus, Work, index_status
 from pinlater import JobState
 
 
-class Accident(NamedTuple):
-    """What was done to whom.
+class Crash(NamedTuple):
+    """The process that was killed.
 
     Attributes:
-        pid: the process that was killed.
-        cursor: number of files at the last checkpoint it could save.
+        pid: its process id.
+        cursor: number of indexed files at its last checkpoint.
     """
 
     pid: int
@@ -24,23 +24,29 @@ class Accident(NamedTuple):
 
 
 def running_pid(status: IndexStatus) -> int | None:
-    """Return the process that runs the index, which is part of the claim; None if none does."""
+    """Return the id of the process that builds the index, which the claim names; None if there is none."""
     source = re.search(r":worker:[^:]*:(\d+):", status.info.claim or "")
     return int(source[1]) if source and status.info.state is JobState.IN_PROGRESS else None
 
 
-def kill_when_half_done(work: Work, files: int, worker_pid: int) -> Accident | None:
-    """Kill the index's process once half of the ``files`` are done; return None while it is too early."""
+def kill_when_half_done(work: Work, files: int, worker_pid: int) -> Crash | None:
+    """Kill the process that builds the index once half of the files are done; return None while it is too early.
+
+    Args:
+        work: the enqueued jobs.
+        files: number of files to index.
+        worker_pid: process id of the worker's master.
+    """
     status = index_status(work)
     pid = running_pid(status)
     if pid is None or status.cursor < files // 2 or not _belongs_to(worker_pid, pid):
         return None
     os.kill(pid, signal.SIGKILL)
-    return Accident(pid, index_status(work).cursor)
+    return Crash(pid, index_status(work).cursor)
 
 
 def _belongs_to(worker_pid: int, pid: int) -> bool:
-    """Tell whether ``pid`` is a process of our worker; nobody else's is ever killed."""
+    """Whether ``pid`` is a process of our worker; no other process is ever killed."""
     try:
         return any(parent.pid == worker_pid for parent in psutil.Process(pid).parents())
     except psutil.NoSuchProcess:
