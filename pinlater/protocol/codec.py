@@ -170,38 +170,38 @@ class Codec:
         self._forget_large(data)
         return struct
 
-    def decode_call(self, frame: bytes, *, is_hurried: bool = False) -> Call:
-        """Read a request.
+    def decode_call(self, frame: bytes, *, quick_only: bool = False) -> Call:
+        """Decode the request of a call.
 
         An unknown method is skipped in full, so that the connection stays in step (contract §1.1).
 
         Args:
             frame: its bytes.
-            is_hurried: whether it has to be done within milliseconds, or not at all.
+            quick_only: refuse calls that take more than milliseconds to decode.
 
         Raises:
-            CallTooLarge: it has too many parts, and can be answered.
-            MalformedMessage: the connection is to be closed.
-            TakesLong: it cannot be done in a hurry.
+            CallTooLarge: it has too many elements; the connection can go on.
+            MalformedMessage: the connection must be closed.
+            TakesLong: it is not quickly decoded.
         """
         method, kind, sequence_id = self._begin(frame)
         if kind != TMessageType.CALL:
             raise MalformedMessage(f"a message of type {kind} instead of a call")
         try:
             if method not in METHODS:
-                _check(frame, is_hurried=is_hurried)
+                _check(frame, quick_only=quick_only)
                 return Call(method, sequence_id, None)
-            arguments = self._arguments(frame, method, is_hurried=is_hurried)
+            arguments = self._arguments(frame, method, quick_only=quick_only)
         except TooManyElements as error:
             raise CallTooLarge(method, sequence_id, str(error)) from None
         self._forget_large(frame)
         return Call(method, sequence_id, arguments)
 
-    def _arguments(self, frame: bytes, method: str, *, is_hurried: bool) -> Any:
+    def _arguments(self, frame: bytes, method: str, *, quick_only: bool) -> Any:
         try:
-            return self._requests.read(arguments_of(method), MANY_ELEMENTS if is_hurried else MAX_ELEMENTS)
+            return self._requests.read(arguments_of(method), MANY_ELEMENTS if quick_only else MAX_ELEMENTS)
         except Exception:  # noqa: BLE001 - the careful way finds out whether anything is wrong, and what
-            _check(frame, is_hurried=is_hurried)
+            _check(frame, quick_only=quick_only)
         self._begin(frame)
         arguments = arguments_of(method)()
         self._read(self._reader.read_struct, arguments)
@@ -255,8 +255,8 @@ class Codec:
         return MalformedMessage(f"not a Thrift message: {error or type(error).__name__}")
 
 
-def _check(frame: bytes, *, is_hurried: bool) -> None:
-    if not is_hurried:
+def _check(frame: bytes, *, quick_only: bool) -> None:
+    if not quick_only:
         check_message(frame)
         return
     if len(frame) > _SOON_CHECKED_BYTES:

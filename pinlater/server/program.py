@@ -118,14 +118,14 @@ def _refuse_exposure(settings: Settings) -> None:
 
 def _check(settings: Settings) -> int:
     from pinlater.server.admin.access import check_access
-    from pinlater.server.limits.files import LimitsFiles
+    from pinlater.server.limits.files import RateLimitFiles
     from pinlater.server.limits.rate_limits import RateLimits
     from pinlater.server.net.certificates import certificates_of
     from pinlater.server.store_check import check_store
 
     _refuse_exposure(settings)
     certificates_of(settings)  # reads them
-    LimitsFiles(settings, RateLimits(), lambda: None)  # likewise
+    RateLimitFiles(settings, RateLimits(), lambda: None)  # likewise
     check_access(settings)
     store = check_store(settings)
     click.echo(
@@ -161,7 +161,7 @@ def _run(settings: Settings) -> int:
         if has_dashboard(settings):
             listeners.append(listen_locally(folder / OWN_SOCKET, key="TMPDIR"))
         pools = _pools(settings, listeners, certificates, admin_listener, folder)
-        on_reload = certificates.look if certificates is not None else None
+        on_reload = certificates.reload_if_changed if certificates is not None else None
         status = Supervisor(pools, name="pinlater-server", drain_seconds=drain_seconds, on_reload=on_reload).run()
     if settings.unix_socket is not None:
         settings.unix_socket.unlink(missing_ok=True)
@@ -180,9 +180,9 @@ def _pools(
 
     def serve(child: Child) -> int:
         from pinlater.server import process
-        from pinlater.server.parts import Given
+        from pinlater.server.components import ProcessConfig
 
-        return process.run(child, Given(settings, listeners, certificates, folder, child.slot))
+        return process.run(child, ProcessConfig(settings, listeners, certificates, folder, child.slot))
 
     def serve_admin(child: Child) -> int:
         from pinlater.server.admin import process

@@ -13,12 +13,12 @@ from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
-from pinlater.server.limits.files import LimitsFiles
+from pinlater.server.limits.files import RateLimitFiles
 from pinlater.server.limits.rate_limits import RateLimits
 from pinlater.server.limits.stored_limits import StoredLimits
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.listeners import address_of, listen
-from pinlater.server.net.transport import Transport
+from pinlater.server.net.thrift_server import ThriftServer
 
 _DRAIN_SECONDS = 2.0
 _ALL = 1_000_000
@@ -56,7 +56,7 @@ class ServerParts:
         metrics, port = Metrics(), self._listener.getsockname()[1]
         limits = RateLimits()
         self._broker = Broker(self._backend, limits, now_ms)
-        self._stored = StoredLimits(self._backend, LimitsFiles(settings, limits, self._broker.look_again))
+        self._stored = StoredLimits(self._backend, RateLimitFiles(settings, limits, self._broker.wake_all))
         claims = ClaimNames(os.uname().nodename, port, now_ms())
         service = Service(
             self._backend,
@@ -68,19 +68,19 @@ class ServerParts:
             metrics=metrics,
             now_ms=now_ms,
         )
-        self._transport = Transport(service, settings, metrics)
+        self._transport = ThriftServer(service, settings, metrics)
 
     @classmethod
     async def start(cls, settings: Settings, now_ms: Callable[[], int]) -> Self:
         """Serve."""
         parts = cls(settings, now_ms)
-        await parts._stored.learn()
+        await parts._stored.load_initial()
         await parts._transport.listen(parts._listener)
         return parts
 
     async def stop(self) -> None:
         """Answer what is in flight, and close."""
-        self._broker.end_waits()
+        self._broker.end_all_waits()
         await self._transport.drain(asyncio.get_running_loop().time() + _DRAIN_SECONDS)
         await self._backend.close()
 
@@ -91,4 +91,4 @@ class ServerParts:
         await self._backend.collect_finished(
             int(settings.succeeded_ttl_seconds * 1000), int(settings.failed_ttl_seconds * 1000), _ALL
         )
-        self._broker.look_again()
+        self._broker.wake_all()

@@ -98,7 +98,7 @@ def test_a_server_starts_while_its_store_is_away_and_hands_out_when_it_is_back(t
             redis.kill()
             with pytest.raises(DeclaredError):  # it is there, and says that its store is not
                 server.start()
-            assert "until they can, no job is handed out" in server.log
+            assert "no job is handed out until they are known" in server.log
             with pytest.raises(NoHealthyShards):
                 client.dequeue_jobs("open", 1)
             redis.start()

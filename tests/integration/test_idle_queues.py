@@ -77,7 +77,7 @@ def test_a_look_at_idle_queues_is_one_statement_a_shard_and_finds_what_others_st
         [name] = await there.enqueue_jobs(QUEUES[-1], [new_job(b"theirs")])
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         assert [job.descriptor for task in done for job in task.result().jobs[QUEUES[-1]]] == [name]
-        broker.end_waits()
+        broker.end_all_waits()
         await asyncio.gather(*waiting)
         await asyncio.gather(here.close(), there.close())
 

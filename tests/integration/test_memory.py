@@ -86,7 +86,7 @@ def test_large_calls_that_do_not_come_to_their_end(server, peers):
         large = client.enqueueJobs(queueName="pins", jobs=[{"body": b"x" * 100_000}] * 50)  # has to wait for room
     assert len(large["jobDescriptors"]) == 50
     assert growth.bytes < MOST
-    assert "others wait for its room" in server.log
+    assert "other calls wait for its memory" in server.log
 
 
 def test_large_calls_ahead_of_their_answers(server, peers):
@@ -129,7 +129,7 @@ def test_answers_that_nobody_reads(server, peers):
         with Growth(server) as growth:
             for sock in peers(30):
                 sock.sendall(call * 3)
-            wait_for(lambda: "does not read its answers, and others wait" in server.log, 60)
+            wait_for(lambda: "does not read its replies, and others need" in server.log, 60)
             client.getQueueNames()
             with server.socket() as reader:
                 reader.settimeout(60)

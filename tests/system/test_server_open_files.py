@@ -41,7 +41,7 @@ def answered(sock):
 def test_a_limit_that_may_be_raised_is_no_limit(start, connect):
     server = start(80, SPARE + 150, MAX_CONNECTIONS=150)
     assert all(answered(sock) for sock in connect(server, 140))
-    assert "files open" not in server.log
+    assert "limit of open files" not in server.log
 
 
 def test_a_limit_that_is_too_low_is_told_and_connections_wait_until_others_go(start, connect):

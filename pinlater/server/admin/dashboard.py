@@ -67,7 +67,7 @@ async def tls_of(settings: Settings) -> AsyncIterator[ssl.SSLContext | None]:
         connection.context = certificates.context
 
     context.sni_callback = newest
-    watching = [asyncio.create_task(watch) for watch in certificates.watches()]
+    watching = [asyncio.create_task(watch) for watch in certificates.watchers()]
     try:
         yield context
     finally:

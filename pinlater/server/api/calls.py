@@ -51,7 +51,7 @@ def may_wait(call: Call) -> bool:
     return bool(getattr(request, "waitMillis", None))
 
 
-def hears_stopping(call: Call) -> bool:
+def wants_stopping_notice(call: Call) -> bool:
     """Whether the client wants to be told when the connection ends since the server stops."""
     context: Any = getattr(call.arguments, "context", None)
     return bool(getattr(context, "hearsStopping", None))

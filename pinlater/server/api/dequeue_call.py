@@ -116,7 +116,7 @@ class DequeueCall:
         if not covered(coverage, self._backend.shards):
             return DequeueResult({})
         self._overload.check_dequeue()
-        self._limits.check_known()
+        self._limits.check_loaded()
         source, limit = arguments.context.source, min(request.limit, MAX_DEQUEUE_JOBS)
         claims_bytes = limit * len(source.encode())  # each job comes with its claim
         max_bytes = max(self._max_bytes - claims_bytes, 0)

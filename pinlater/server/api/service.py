@@ -171,7 +171,7 @@ class Service:
         return Answer(await self._backend.queue_names())
 
     async def _queue_settings(self, _: Any, __: Caller) -> Answer:
-        found = await self._limits.in_force()
+        found = await self._limits.effective_settings()
         return Answer(
             {queue: wire.PinLaterQueueSettings(*one.settings, one.is_from_file) for queue, one in found.items()}
         )

@@ -1,1 +1,1 @@
-"""Tasks that run beside the calls: expired claims, collection, and samples for the metrics."""
+"""Background tasks: expire claims, collect finished jobs, sample queues and shards for the metrics."""

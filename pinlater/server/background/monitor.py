@@ -1,4 +1,4 @@
-"""The monitor: ends expired claims, collects finished jobs and forgets results of calls, in small steps."""
+"""Expire claims, collect finished jobs and forget stored results of calls, in small batches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 
 from pinlater.errors import ServerError
 from pinlater.server.backends.store import Store
-from pinlater.server.background.standstill import Respite, Standstill
+from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
@@ -18,13 +18,13 @@ _BUSY_PAUSE_SECONDS = 0.02
 
 
 class Monitor:
-    """Looks after jobs that nobody looks after.
+    """Expires claims, and collects finished jobs and stored results of calls.
 
     Args:
         backend: the store.
-        broker: told of jobs that become claimable.
-        settings: how often, how much at once, what is kept how long.
-        metrics: told of what happens.
+        broker: expires the claims, and wakes dequeues for their jobs.
+        settings: interval, batch size and retention times.
+        metrics: counts what was done.
     """
 
     def __init__(self, backend: Store, broker: Broker, settings: Settings, metrics: Metrics) -> None:
@@ -34,44 +34,46 @@ class Monitor:
         self._settings = settings
 
     async def run(self) -> None:
-        """Look again and again until cancelled; a failure is logged and does not end it."""
-        standstill = Standstill()  # begins here: another process may have been on duty until now, and is gone
-        watching = asyncio.create_task(standstill.watch())
+        """Run a batch at every interval until cancelled; a failure is logged and does not end it."""
+        stalls = StallDetector()  # from now: another process may have led until now
+        watching = asyncio.create_task(stalls.watch())
         try:
-            await self._run(standstill)
+            await self._run(stalls)
         finally:
             watching.cancel()
 
-    async def _run(self, standstill: Standstill) -> None:
-        is_away = False
+    async def _run(self, stalls: StallDetector) -> None:
+        is_store_away = False
         while True:
             is_behind = False
             try:
-                is_behind = await self._look(standstill.respite())
-                is_away = False
+                is_behind = await self._run_once(stalls.grace_period())
+                is_store_away = False
             except ServerError as error:
-                if not is_away:  # said once: the store may be away for long
-                    log.warning("the monitor cannot look after jobs until the store is back: %s", error)
-                is_away = True
+                if not is_store_away:  # logged once: the store may be away for long
+                    log.warning(
+                        "claims do not expire and finished jobs are not collected until the store is back: %s", error
+                    )
+                is_store_away = True
             except Exception:
-                log.exception("the monitor failed; it tries again")
+                log.exception("the monitor failed, and will retry")
             await asyncio.sleep(_BUSY_PAUSE_SECONDS if is_behind else self._settings.monitor_interval_seconds)
 
-    async def _look(self, respite: Respite) -> bool:
-        """Do one step; return whether there is more of the same."""
+    async def _run_once(self, grace_period: GracePeriod) -> bool:
+        """Run one batch of each task; return whether one of them has more to do."""
         limit = self._settings.monitor_batch_size
         done = await asyncio.gather(
-            self._reap(limit, respite), self._collect(limit), self._backend.forget_results(limit)
+            self._reap(limit, grace_period), self._collect(limit), self._backend.forget_results(limit)
         )
         return max(done) >= limit
 
-    async def _reap(self, limit: int, respite: Respite) -> int:
-        expired = await self._broker.reap(limit, server_age_ms=respite.age_ms, quiet_ms=respite.quiet_ms)
+    async def _reap(self, limit: int, grace_period: GracePeriod) -> int:
+        expired = await self._broker.reap(limit, server_age_ms=grace_period.age_ms, quiet_ms=grace_period.quiet_ms)
         for queue, retried, failed in expired:
             self._metrics.timeouts_retried.add(queue, retried)
             self._metrics.timeouts_done.add(queue, failed)
             self._metrics.jobs_given_up.add(queue, failed)
-            log.warning("queue %s: claims expired; %d jobs run again, %d failed", queue, retried, failed)
+            log.warning("queue %s: claims expired; %d jobs will run again, %d have failed", queue, retried, failed)
         return sum(retried + failed for _, retried, failed in expired)
 
     async def _collect(self, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""Looks at the queues from time to time, for the metrics: a page of metrics never asks the store itself."""
+"""Sample the queues for the metrics, so that a metrics page never queries the store itself."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from pinlater.server.metrics.recent import RecentRates
 
 log = logging.getLogger(__name__)
 
-_REST = 19
-"""After a look, rest so many times as long as it took: the store spends a twentieth of one reader on it at most."""
+_REST_FACTOR = 19
+"""Rest after each queue for this many times as long as it took: at most a twentieth of one reader of the store."""
 
 
-class QueueWatch:
-    """Counts what is due, scheduled, running and failed, and finds the oldest due job, queue by queue.
+class QueueSampler:
+    """Counts due, scheduled, running and failed jobs, and finds the oldest due job of each queue.
 
-    Counts go no further than ``COUNT_LIMIT``. With many or deep queues a round takes longer than the interval, rather
-    than more of the store.
+    Counts stop at ``COUNT_LIMIT``. With many or deep queues a round takes longer than the interval, so that the load on
+    the store stays low.
 
     Args:
         backend: the store.
-        metrics: told of what is seen.
+        metrics: the gauges to set.
         now_ms: the clock of the store.
-        interval_seconds: between two rounds.
-        is_paused: whether a queue hands out nothing.
+        is_paused: returns whether a queue is paused.
     """
 
     def __init__(
@@ -41,38 +40,27 @@ class QueueWatch:
         backend: Store,
         metrics: Metrics,
         now_ms: Callable[[], int],
-        interval_seconds: float,
         is_paused: Callable[[str], bool],
     ) -> None:
         self._backend = backend
         self._metrics = metrics
         self._now_ms = now_ms
         self._is_paused = is_paused
-        self._interval_seconds = interval_seconds
 
-    async def run(self) -> NoReturn:
-        """Look until cancelled; to be run by one process of a server."""
-        while True:
-            try:
-                await self.look()
-            except Exception:
-                log.debug("the queues could not be looked at", exc_info=True)
-            await asyncio.sleep(self._interval_seconds)
-
-    async def look(self) -> None:
-        """Do one round."""
+    async def sample(self) -> None:
+        """Sample all queues once; to be run by one process of a server."""
         names = await self._backend.queue_names()
         for gauge in self._metrics.of_queues:
             gauge.keep(names)
         for queue in sorted(names):
             started = time.perf_counter()
             try:
-                await self._look_at(queue)
+                await self._sample_queue(queue)
             except QueueNotFound:  # deleted since
                 continue
-            await asyncio.sleep(_REST * (time.perf_counter() - started))
+            await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - started))
 
-    async def _look_at(self, queue: str) -> None:
+    async def _sample_queue(self, queue: str) -> None:
         metrics = self._metrics
         due = await self._backend.count_jobs(queue, JobFilter(PENDING, is_future=False))
         running = await self._backend.count_jobs(queue, JobFilter(IN_PROGRESS))
@@ -88,7 +76,7 @@ class QueueWatch:
 
 
 async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoReturn:
-    """Keep the rates of completion right; to be run by every process, since each knows its own acks."""
+    """Update the rates of completion until cancelled; run it in every process, since each counts its own acks."""
     rates = RecentRates()
     while True:
         ended = Counter(metrics.acks_succeeded.by_queue())
@@ -100,10 +88,10 @@ async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoRet
 
 
 async def forget_missing_queues(backend: Store, metrics: Metrics, interval_seconds: float) -> NoReturn:
-    """Drop the series of queues that do not exist, again and again; to be run by every process.
+    """Drop the series of queues that do not exist, until cancelled; run it in every process.
 
-    A queue may have been deleted by another server, and a call of one that never existed may have been counted. It has
-    to be missed twice: what is counted for a new queue stays.
+    Another server may have deleted the queue, or calls for a queue that never existed were counted. A queue must be
+    missing twice, so that a new queue keeps its series.
     """
     missed: set[str] = set()
     while True:
@@ -111,7 +99,7 @@ async def forget_missing_queues(backend: Store, metrics: Metrics, interval_secon
         try:
             missing = metrics.queues() - await backend.queue_names()
         except Exception:
-            log.debug("the queues are not known", exc_info=True)
+            log.debug("listing the queues for the metrics failed", exc_info=True)
             continue
         for queue in missing & missed:
             metrics.forget_queue(queue)

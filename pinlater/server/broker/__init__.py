@@ -1,7 +1,6 @@
-"""The broker: who asks for jobs asks it, never a store.
+"""The broker: hands out jobs, parks dequeues that may wait, and wakes them when jobs become claimable.
 
-It parks dequeues that may wait and wakes them when a job is there. It is the place where prefetch buffers and
-owned partitions belong.
+The service dequeues through it, never from a store. Prefetch buffers and owned partitions would belong here.
 """
 
 from pinlater.server.broker.broker import Broker

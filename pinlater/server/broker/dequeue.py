@@ -1,4 +1,4 @@
-"""Dequeues: claim from the queues one after the other, and wait while there are no jobs."""
+"""Carry out dequeues: claim from one queue after the other, and wait while there are no jobs."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import NamedTuple
 from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued
 from pinlater.server.backends.store import Store
-from pinlater.server.broker.parking import Caller, DequeueWait, Parking
+from pinlater.server.broker.parking import Caller, DequeueWait, QueueStates
 from pinlater.server.broker.polling import QueuePoller
 from pinlater.server.clock import elapsed_seconds
 from pinlater.server.limits.rate_limits import RateLimits
 
 log = logging.getLogger(__name__)
 
-_HELD_MS = 500
-"""When a limit of running jobs held jobs back, look again after this."""
+_RUNNING_LIMIT_RETRY_MS = 500
+"""When a limit of running jobs prevented a claim, try again after this time."""
 
 _LONG_WAIT_SECONDS = 2.0
-"""A dequeue that waits for less always asks the store, so that it finds jobs that other servers have confirmed."""
+"""A dequeue with a shorter wait always asks the store, so that it finds jobs just stored by other servers."""
 
 _SHORTEST_LEASE_SECONDS = 1.0
-"""A lease that is shorter is over soon in any case; its jobs are handed out all the same."""
+"""Jobs under a shorter lease are handed out even when it may have expired: it expires soon in any case."""
 
 
 class DequeueRequest(NamedTuple):
-    """What a dequeue wants.
+    """What a dequeue asks for.
 
     Attributes:
-        queues: where jobs may come from; a later one is asked only for what the earlier ones lack.
-        limit: most jobs to hand out.
-        max_bytes: most bytes of an answer that their bodies may fill.
-        new_claim: makes a claim for each call to the store. If an answer is lost, all jobs under its claim are given
-            back, so no other call may use that claim.
-        wait_seconds: how long it may wait when there is none.
+        queues: to claim from, in order; a later one serves only what the earlier ones lack.
+        limit: most jobs to claim.
+        max_bytes: most bytes that the job bodies may take in the answer.
+        new_claim: creates a claim for each call to the store. If an answer is lost, all jobs under its claim are
+            returned, so no two calls may share a claim.
+        wait_seconds: how long to wait while there are no jobs.
     """
 
     queues: Sequence[str]
@@ -47,24 +47,24 @@ class DequeueRequest(NamedTuple):
 
 
 class DequeueResult(NamedTuple):
-    """The jobs that a dequeue got.
+    """The jobs that a dequeue claimed.
 
     Attributes:
         jobs: by queue.
-        claim: of all of them; None after a dry run.
-        since: when the claim was made, in ``elapsed_seconds``.
+        claim: that holds all of them; None after a dry run.
+        claimed_at: when the claim was created, in ``elapsed_seconds``.
     """
 
     jobs: dict[str, list[ClaimedJob]]
     claim: Claim | None = None
-    since: float = 0.0
+    claimed_at: float = 0.0
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the lease may be over by now, so that others may hold the jobs: this server stood still."""
+        """Whether the lease may have expired, so that others may hold the jobs: this server stalled."""
         if self.claim is None:
             return False
-        return elapsed_seconds() - self.since >= max(self.claim.lease_ms / 1000, _SHORTEST_LEASE_SECONDS)
+        return elapsed_seconds() - self.claimed_at >= max(self.claim.lease_ms / 1000, _SHORTEST_LEASE_SECONDS)
 
 
 class DequeueHandler:
@@ -73,174 +73,176 @@ class DequeueHandler:
     Args:
         backend: the store.
         limits: rate limits of queues.
-        parking: the queues that are asked for.
+        queues: the known state of each queue.
         now_ms: the clock of the store.
-        observe: is told how many seconds each dequeue took in the store.
+        observe: receives the seconds that each dequeue took in the store.
 
     Attributes:
-        waiting: how many dequeues wait now; one that waits for several queues is one.
-        is_closing: whether none may wait any more.
+        waiting: number of parked dequeues; one that waits for several queues counts once.
+        is_stopping: whether no dequeue may wait any more.
     """
 
     def __init__(
         self,
         backend: Store,
         limits: RateLimits,
-        parking: Parking,
+        queues: QueueStates,
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None],
     ) -> None:
         self.waiting = 0
-        self.is_closing = False
+        self.is_stopping = False
         self._backend = backend
         self._limits = limits
-        self._parking = parking
+        self._queues = queues
         self._now_ms = now_ms
         self._observe = observe
         self._is_serial = backend.capabilities.is_serial
-        self._poller = QueuePoller(backend, parking, now_ms)
+        self._poller = QueuePoller(backend, queues, now_ms)
 
-    async def dequeue(self, order: DequeueRequest, caller: Caller) -> DequeueResult:
-        """Return jobs; none when none came in time.
+    async def dequeue(self, request: DequeueRequest, caller: Caller) -> DequeueResult:
+        """Claim jobs, waiting for them if the request allows it; return none if none came in time.
 
         Raises:
-            QueueNotFound: there is no such queue (any more).
-            DequeueRateLimited: all queues are paused or have spent their rate, also at the end of the wait.
+            QueueNotFound: a queue does not exist, or was deleted.
+            DequeueRateLimited: all queues are paused or have used up their rate, also at the end of the wait.
         """
-        is_told = self._is_serial or order.wait_seconds >= _LONG_WAIT_SECONDS
-        found = await self._take(order, is_told=is_told)
-        if found.jobs or order.wait_seconds <= 0 or self.is_closing or caller.is_hurried:
-            return self._answer(order, found)
-        wait = DequeueWait(order.limit, order.wait_seconds)
+        skip_known_empty = self._is_serial or request.wait_seconds >= _LONG_WAIT_SECONDS
+        found = await self._claim_from_all(request, skip_known_empty=skip_known_empty)
+        if found.jobs or request.wait_seconds <= 0 or self.is_stopping or caller.cannot_wait:
+            return self._check_rate_limited(request, found)
+        wait = DequeueWait(request.limit, request.wait_seconds)
         caller.park(wait)
         try:
-            while not (found.jobs or wait.is_over or caller.is_gone or self.is_closing):
-                delay = self._seconds_until_look(order)
+            while not (found.jobs or wait.is_over or caller.is_gone or self.is_stopping):
+                delay = self._seconds_until_retry(request)
                 if delay != 0:
-                    await self._sleep(order, wait, delay)
-                found = await self._take(order, wait, is_told=is_told or not wait.is_over)
+                    await self._sleep(request, wait, delay)
+                found = await self._claim_from_all(request, wait, skip_known_empty=skip_known_empty or not wait.is_over)
         finally:
             caller.park(None)
             wait.end()
-            self._leave(order, wait)
-        return self._answer(order, found)
+            self._leave(request, wait)
+        return self._check_rate_limited(request, found)
 
     def stop(self) -> None:
-        """Let none wait any more."""
-        self.is_closing = True
+        """Stop polling, and let no dequeue wait any more."""
+        self.is_stopping = True
         self._poller.stop()
 
-    def _answer(self, order: DequeueRequest, found: DequeueResult) -> DequeueResult:
-        if not found.jobs and all(self._limits.seconds_until_next(queue) != 0 for queue in order.queues):
+    def _check_rate_limited(self, request: DequeueRequest, found: DequeueResult) -> DequeueResult:
+        if not found.jobs and all(self._limits.seconds_until_next(queue) != 0 for queue in request.queues):
             raise DequeueRateLimited(
-                f"queue {order.queues[0]!r} is paused"
-                if self._limits.is_paused(order.queues[0])
-                else f"queue {order.queues[0]!r} has handed out all that its rate allows for now"
+                f"queue {request.queues[0]!r} is paused"
+                if self._limits.is_paused(request.queues[0])
+                else f"queue {request.queues[0]!r} has reached its rate limit for now"
             )
         return found
 
-    def _seconds_until_look(self, order: DequeueRequest) -> float:
-        """Return when to look again though nothing arrives; 0 is now: something did.
+    def _seconds_until_retry(self, request: DequeueRequest) -> float:
+        """Return the seconds until the next attempt if nothing wakes the dequeue; 0: at once.
 
-        Read once and passed on: between two readings, a limit may let go, and nothing would end the sleep.
+        Computed once and passed on: if a limit ended between two computations, nothing would end the sleep.
         """
         delays = [
             self._limits.seconds_until_next(queue)
-            for queue in order.queues
-            if not self._parking.at(queue).is_known_empty
+            for queue in request.queues
+            if not self._queues.get_or_add(queue).is_known_empty
         ]
-        return min((delay for delay in delays if delay is not None), default=self._parking.belief_seconds)
+        return min((delay for delay in delays if delay is not None), default=self._queues.known_empty_seconds)
 
-    async def _take(self, order: DequeueRequest, wait: DequeueWait | None = None, *, is_told: bool) -> DequeueResult:
-        """Claim from one queue after the other; what was claimed is handed out even if a later queue fails.
+    async def _claim_from_all(
+        self, request: DequeueRequest, wait: DequeueWait | None = None, *, skip_known_empty: bool
+    ) -> DequeueResult:
+        """Claim from one queue after the other; return what was claimed even if a later queue fails.
 
         Args:
-            order: of the dequeue.
-            wait: its wait, when it has waited.
-            is_told: whether to skip queues that are known to be empty: the broker is told in time when jobs come.
+            request: of the dequeue.
+            wait: the parked dequeue, once it has waited.
+            skip_known_empty: skip queues known to be empty: the broker is notified in time when jobs arrive.
         """
         taken: dict[str, list[ClaimedJob]] = {}
-        claim, since = order.new_claim(), elapsed_seconds()
-        wanted, room = order.limit, order.max_bytes
-        for queue in order.queues:
-            if is_told and self._parking.at(queue).is_known_empty:
+        claim, claimed_at = request.new_claim(), elapsed_seconds()
+        wanted, bytes_left = request.limit, request.max_bytes
+        for queue in request.queues:
+            if skip_known_empty and self._queues.get_or_add(queue).is_known_empty:
                 continue
             try:
-                jobs = await self._take_from(queue, wanted, room, claim, wait)
+                jobs = await self._claim_from(queue, wanted, bytes_left, claim, wait)
             except Exception as error:
                 if not taken:
                     raise
-                is_ours = not isinstance(error, ServiceError)
+                is_bug = not isinstance(error, ServiceError)
                 log.log(
-                    logging.ERROR if is_ours else logging.DEBUG,
-                    "queue %s failed; the jobs of the queues before it are handed out: %s",
+                    logging.ERROR if is_bug else logging.DEBUG,
+                    "dequeue from queue %s failed; only the jobs of the queues before it are handed out: %s",
                     queue,
                     error,
-                    exc_info=is_ours,
+                    exc_info=is_bug,
                 )
                 break
             if not jobs:
                 continue
             taken[queue] = jobs
             wanted -= len(jobs)
-            room -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in jobs)
-            if wanted <= 0 or room < order.max_bytes / 2:
+            bytes_left -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in jobs)
+            if wanted <= 0 or bytes_left < request.max_bytes / 2:
                 break
-        return DequeueResult(taken, claim, since)
+        return DequeueResult(taken, claim, claimed_at)
 
-    async def _take_from(
-        self, queue: str, wanted: int, room: int, claim: Claim, wait: DequeueWait | None
+    async def _claim_from(
+        self, queue: str, wanted: int, bytes_left: int, claim: Claim, wait: DequeueWait | None
     ) -> list[ClaimedJob]:
-        parked = self._parking.at(queue)
-        arrival_count = parked.arrival_count
+        state = self._queues.get_or_add(queue)
+        arrival_count = state.arrival_count
         allowed = taken = 0
         try:
             allowed = await self._limits.take(queue, wanted)
             if allowed <= 0:
-                return []  # a wait that was woken for this queue still has to look
-            found = await self._claim(queue, allowed, room, claim)
+                return []  # not an attempt: a dequeue woken for this queue still has to try
+            found = await self._claim(queue, allowed, bytes_left, claim)
             taken = len(found.jobs)
         except QueueNotFound:
-            self._parking.forget(queue)  # or anybody could fill the memory with names
+            self._queues.forget(queue)  # or invented names could fill the memory
             raise
         except BaseException:
-            if wait is not None:  # the next in line looks later (see doubt): at once it would fail, too
-                parked.looked(wait)
-            parked.doubt()
+            if wait is not None:  # the next in line tries later (see mark_uncertain): now it would fail, too
+                state.record_attempt(wait)
+            state.mark_uncertain()
             raise
         finally:
             if taken < allowed:
                 self._limits.give_back(queue, allowed - taken)
         if wait is not None:
-            parked.looked(wait)
+            state.record_attempt(wait)
         if found.has_more:
-            parked.wake_next()
-        elif found.is_held:  # running jobs may end on another server, which does not announce that
-            parked.came_back_short(arrival_count, self._now_ms() + _HELD_MS, is_held=True)
+            state.wake_next()
+        elif found.is_held:  # jobs that end on another server are not announced
+            state.record_shortfall(arrival_count, self._now_ms() + _RUNNING_LIMIT_RETRY_MS, is_at_running_limit=True)
         else:
-            parked.came_back_short(arrival_count, found.next_due_ms)
+            state.record_shortfall(arrival_count, found.next_due_ms)
         if taken and not self._is_serial:
             self._poller.follow(queue, is_busy=True)
         return found.jobs
 
-    async def _claim(self, queue: str, allowed: int, room: int, claim: Claim) -> Dequeued:
+    async def _claim(self, queue: str, allowed: int, bytes_left: int, claim: Claim) -> Dequeued:
         started = time.perf_counter()
         try:
             return await self._backend.dequeue_jobs(
                 queue,
                 allowed,
                 claim,
-                max_bytes=room,
+                max_bytes=bytes_left,
                 want_next_due=True,
                 max_running=self._limits.max_running(queue),
             )
         finally:
             self._observe("dequeue", time.perf_counter() - started)
 
-    async def _sleep(self, order: DequeueRequest, wait: DequeueWait, seconds: float) -> None:
-        """Sleep until a job of one of the queues may be there; one timer does for all of them."""
-        queues = [self._parking.at(queue) for queue in order.queues]
-        for name, queue in zip(order.queues, queues, strict=True):
+    async def _sleep(self, request: DequeueRequest, wait: DequeueWait, seconds: float) -> None:
+        """Sleep until one of the queues may have a job, with one timer for all of them."""
+        queues = [self._queues.get_or_add(queue) for queue in request.queues]
+        for name, queue in zip(request.queues, queues, strict=True):
             queue.add(wait)
             self._poller.follow(name)
         self.waiting += 1
@@ -251,8 +253,8 @@ class DequeueHandler:
             for queue in queues:
                 queue.remove(wait)
 
-    def _leave(self, order: DequeueRequest, wait: DequeueWait) -> None:
-        for name in order.queues:
-            parked = self._parking.get(name)
-            if parked is not None:
-                parked.leave(wait)
+    def _leave(self, request: DequeueRequest, wait: DequeueWait) -> None:
+        for name in request.queues:
+            state = self._queues.get(name)
+            if state is not None:
+                state.leave(wait)

@@ -1,4 +1,4 @@
-"""Polls queues that dequeues wait for, where jobs may come unannounced: one query for all queues."""
+"""Poll the queues that dequeues wait for, where jobs may arrive without a notification; one query for all queues."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from pinlater.errors import ServiceError
 from pinlater.server.backends.store import Store
-from pinlater.server.broker.parking import Parking
+from pinlater.server.broker.parking import QueueStates
 
 log = logging.getLogger(__name__)
 
 _GROWTH = 1.25
 _EARLIEST = 0.5
-"""A poll includes queues of which more than this share of the pause is over, so that later polls coincide."""
+"""A poll includes queues whose pause is over by more than this share, so that later polls coincide."""
 
 
 @dataclass(slots=True)
-class _Pace:
-    """How often one queue is polled, and when for the next time."""
+class _PollSchedule:
+    """How often one queue is polled, and when next."""
 
     pause: float
     next_at: float
@@ -30,57 +30,57 @@ class _Pace:
 class QueuePoller:
     """Polls queues that are known to be empty, as long as dequeues wait for them.
 
-    It polls often while jobs come, and ever more seldom when none do.
+    It polls often while jobs arrive, and less and less often while none do.
 
     Args:
         backend: the store.
-        parking: the queues; updated with what was found.
+        queues: the state of each queue; updated with what is found.
         now_ms: the clock of the store.
     """
 
-    def __init__(self, backend: Store, parking: Parking, now_ms: Callable[[], int]) -> None:
+    def __init__(self, backend: Store, queues: QueueStates, now_ms: Callable[[], int]) -> None:
         self._backend = backend
-        self._parking = parking
+        self._queues = queues
         self._pauses = backend.capabilities.poll_intervals
         self._now_ms = now_ms
-        self._paces: dict[str, _Pace] = {}
+        self._schedules: dict[str, _PollSchedule] = {}
         self._news = asyncio.Event()
         self._sleeps_until = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, queue: str, *, is_busy: bool = False) -> None:
-        """Poll a queue from now on; often, if it ``is_busy``: a dequeue has just got jobs of it."""
-        pace = self._paces.get(queue)
-        if pace is not None and not is_busy:
+        """Poll a queue from now on, often if ``is_busy``: a dequeue has just claimed jobs of it."""
+        schedule = self._schedules.get(queue)
+        if schedule is not None and not is_busy:
             return
         shortest = self._pauses.shortest
         soon = asyncio.get_running_loop().time() + shortest
-        if pace is None:
-            pace = self._paces[queue] = _Pace(shortest, soon)
+        if schedule is None:
+            schedule = self._schedules[queue] = _PollSchedule(shortest, soon)
         else:
-            pace.pause, pace.next_at = shortest, min(pace.next_at, soon)
+            schedule.pause, schedule.next_at = shortest, min(schedule.next_at, soon)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        elif pace.next_at < self._sleeps_until:
+        elif schedule.next_at < self._sleeps_until:
             self._news.set()
 
     def stop(self) -> None:
-        """End all polls."""
+        """Stop polling."""
         if self._task is not None:
             self._task.cancel()
 
     async def _run(self) -> None:
         try:
-            while self._paces:
+            while self._schedules:
                 await self._sleep()
                 await self._look()
         finally:
             self._task = None
 
     async def _sleep(self) -> None:
-        """Sleep until the next poll, or until another queue has to be polled earlier."""
+        """Sleep until the next poll, or until another queue must be polled earlier."""
         self._news.clear()
-        self._sleeps_until = min(pace.next_at for pace in self._paces.values())
+        self._sleeps_until = min(schedule.next_at for schedule in self._schedules.values())
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._sleeps_until):
                 await self._news.wait()
@@ -91,41 +91,41 @@ class QueuePoller:
             return
         try:
             found = await self._backend.first_due(asked)
-        except ServiceError as error:  # dequeues meet the same error, and answer with it
-            log.debug("the poll for jobs failed: %s", error)
+        except ServiceError as error:  # dequeues get the same error, and answer with it
+            log.debug("polling for jobs failed: %s", error)
         except Exception:
-            log.exception("the poll for jobs failed")
+            log.exception("polling for jobs failed")
         else:
             self._tell(asked, found)
 
     def _due(self, now: float) -> list[str]:
-        """Return the queues to poll, and set when each is next; stop polling queues that no dequeue waits for."""
-        if not any(pace.next_at <= now for pace in self._paces.values()):
+        """Return the queues to poll now and schedule their next poll; drop queues that no dequeue waits for."""
+        if not any(schedule.next_at <= now for schedule in self._schedules.values()):
             return []
         asked = []
-        for queue, pace in list(self._paces.items()):
-            if now < pace.next_at - pace.pause * _EARLIEST:
+        for queue, schedule in list(self._schedules.items()):
+            if now < schedule.next_at - schedule.pause * _EARLIEST:
                 continue
-            parked = self._parking.get(queue)
-            if parked is None or not parked.is_awaited:
-                del self._paces[queue]
+            state = self._queues.get(queue)
+            if state is None or not state.has_waiters:
+                del self._schedules[queue]
                 continue
-            pace.pause = min(pace.pause * _GROWTH, self._pauses.longest)
-            pace.next_at = now + pace.pause
-            if parked.is_known_empty and not parked.is_held:
+            schedule.pause = min(schedule.pause * _GROWTH, self._pauses.longest)
+            schedule.next_at = now + schedule.pause
+            if state.is_known_empty and not state.is_at_running_limit:
                 asked.append(queue)
         return asked
 
     def _tell(self, asked: Sequence[str], found: Mapping[str, int | None]) -> None:
         now_ms = self._now_ms()
         for queue in asked:
-            parked = self._parking.get(queue)
-            if parked is None:
+            state = self._queues.get(queue)
+            if state is None:
                 continue
             first_ms = found.get(queue)
             if queue not in found:
-                parked.wake_all()  # the queue was deleted: dequeues that wait for it have to learn that
+                state.wake_all()  # the queue was deleted: its dequeues try again, and fail
             elif first_ms is not None and first_ms <= now_ms:
-                parked.arrived(1)
+                state.jobs_arrived(1)
             else:
-                parked.found_empty(first_ms)
+                state.record_empty(first_ms)

@@ -1,4 +1,4 @@
-"""Gives back claimed jobs whose dequeue was not answered, again and again until the store has done it."""
+"""Return claimed jobs whose dequeue was not answered to their queues, retrying until the store has done it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log.addFilter(LogRateLimit())
 
 
 class UnansweredClaims:
-    """Makes jobs pending again, no attempt spent.
+    """Returns claimed jobs to their queues; no attempt is spent.
 
     Args:
-        checkpoint: carries out checkpoints of a queue.
+        checkpoint: sends checkpoints of a queue to the store.
     """
 
     def __init__(self, checkpoint: Callable[[str, Sequence[Checkpoint]], Awaitable[Settled]]) -> None:
@@ -28,13 +28,13 @@ class UnansweredClaims:
         self._unfinished = RetryQueue()
 
     async def give_back(self, jobs: Mapping[str, Sequence[ClaimedJob]], claim: str) -> None:
-        """Give back what a claim holds, by queue; what the store refuses now is tried again until it is done."""
+        """Return the jobs of a claim, by queue; retry those that the store cannot take now until it does."""
         for queue, claimed in jobs.items():
             work = partial(self._give_back, queue, claimed, claim)
             try:
                 await work()
             except ServiceError as error:
-                log.warning("queue %s: %d jobs cannot be given back yet: %s", queue, len(claimed), error)
+                log.warning("queue %s: %d jobs cannot be returned yet, retrying: %s", queue, len(claimed), error)
                 self._unfinished.add(work)
 
     async def _give_back(self, queue: str, claimed: Sequence[ClaimedJob], claim: str) -> None:
@@ -46,5 +46,5 @@ class UnansweredClaims:
                     for job in claimed
                 ],
             )
-        except QueueNotFound:  # its jobs are gone with it
+        except QueueNotFound:  # the jobs were deleted with their queue
             return

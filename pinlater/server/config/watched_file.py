@@ -54,9 +54,9 @@ class WatchedFile:
         """Look again and again; to be run as a task."""
         while True:
             await asyncio.sleep(self._poll_seconds)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look once; never raises."""
         try:
             content = self._read_if_touched()

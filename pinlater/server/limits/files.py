@@ -1,4 +1,4 @@
-"""Keeps the limits as the queue config, the server set and the store say, also while these change."""
+"""Read the rate limits of the queue config and the server set, and merge them with those of the store."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pinlater.server.limits.rate_limits import RateLimits
 log = logging.getLogger(__name__)
 
 
-class LimitsFiles:
-    """Reads both files, as far as they are set, and puts the limits into force.
+class RateLimitFiles:
+    """Watches both files, if configured, and applies the limits.
 
     Args:
         settings: name the files.
-        limits: are updated.
-        on_change: is called after each update.
-        is_divided: each server has its part of a rate; False: the store sees to it that all together keep to it.
+        limits: to update.
+        on_change: called after each update.
+        is_divided: each server gets its share of a rate; False: the store enforces the rate over all servers.
 
     Raises:
-        ConfigError: a file cannot be read or is malformed. Later on, that is only logged.
+        ConfigError: a file cannot be read or is malformed; later on, that is only logged.
     """
 
     def __init__(
@@ -44,22 +44,22 @@ class LimitsFiles:
         if settings.queue_config_file:
             self._add(settings.queue_config_file, self._read_rates)
 
-    def watches(self) -> list[Coroutine[Any, Any, Any]]:
-        """Return what has to run for changes to be noticed: one coroutine for each file."""
+    def watchers(self) -> list[Coroutine[Any, Any, Any]]:
+        """Return the background tasks that reload changed files, one a file."""
         return [file.watch() for file in self._files]
 
-    def store_says(self, stored: Mapping[str, QueueSettings]) -> None:
-        """Put the settings of the store into force; where the file names a queue, it wins."""
+    def apply_stored(self, stored: Mapping[str, QueueSettings]) -> None:
+        """Apply the settings of the store; a queue that the file names keeps the rate of the file."""
         if stored != self._stored:
             self._stored = stored
             self._apply()
 
-    def names(self, queue: str) -> bool:
-        """Whether the file names a queue."""
+    def has_queue(self, queue: str) -> bool:
+        """Return whether the file names a queue."""
         return queue in self._rates
 
-    def overridden(self, queue: str, stored: QueueSettings) -> QueueSettings:
-        """Return the settings that are in force for a queue, given those of the store."""
+    def effective(self, queue: str, stored: QueueSettings) -> QueueSettings:
+        """Return the effective settings of a queue, given those of the store."""
         rate = self._rates.get(queue)
         if rate is None:
             return stored
@@ -77,8 +77,8 @@ class LimitsFiles:
     def _read_servers(self, content: bytes, path: Path) -> None:
         count = count_servers(content, path)
         if not count:
-            # Nobody left means that discovery failed rather than that this server is not there.
-            log.warning("%s names no server; going on with %d", path, self._server_count)
+            # An empty set means that discovery failed: this server at least is running.
+            log.warning("%s lists no server; keeping the previous count of %d", path, self._server_count)
             return
         self._server_count = count
         self._apply()
@@ -91,5 +91,5 @@ class LimitsFiles:
 
 
 def _rate(stored: QueueSettings) -> float | None:
-    """Return a rate as the file would have it: 0 pauses."""
+    """Return the rate in the file's terms, where 0 pauses the queue; None: unlimited."""
     return 0.0 if stored.is_paused else stored.jobs_per_second

@@ -1,4 +1,4 @@
-"""The two files behind rate limits: the queue config (JSON) and the server set (lines)."""
+"""Parse the two files of rate limits: the queue config (JSON) and the server set (one ``host:port`` a line)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _QUEUE_NAME = re.compile(r"\w+", re.ASCII)
 _EXAMPLE = '{"queues": [{"name": "email", "queueConfig": {"maxJobsPerSecond": 10}}]}'
 
 
-class _QueueConfig(msgspec.Struct):  # other keys are tolerated here, and only here
+class _QueueConfig(msgspec.Struct):  # the only struct where other keys are allowed
     maxJobsPerSecond: float  # noqa: N815 - the format's name
 
 
@@ -28,10 +28,10 @@ class _QueueConfigs(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def queue_rates(content: bytes, file: Path) -> dict[str, float]:
-    """Return the jobs per second by queue of a queue config.
+    """Parse a queue config: return jobs per second by queue.
 
     Raises:
-        ConfigError: it is not of the format, names a queue twice, or names one that cannot be.
+        ConfigError: it has another format, an invalid queue name, or a queue twice.
     """
     try:
         queues = msgspec.json.decode(content, type=_QueueConfigs).queues
@@ -41,9 +41,9 @@ def queue_rates(content: bytes, file: Path) -> dict[str, float]:
     for queue in queues:
         rate = queue.queueConfig.maxJobsPerSecond
         if not _QUEUE_NAME.fullmatch(queue.name):
-            raise ConfigError(f"{file}: {queue.name[:60]!r} is no queue name; write letters, digits and underscores")
+            raise ConfigError(f"{file}: {queue.name[:60]!r} is not a queue name; use letters, digits and underscores")
         if queue.name in rates:
-            raise ConfigError(f"{file}: queue {queue.name} stands there twice; keep one of them")
+            raise ConfigError(f"{file}: queue {queue.name} is listed twice; keep one entry")
         if not math.isfinite(rate):
             raise ConfigError(f"{file}: queue {queue.name}: maxJobsPerSecond is too large; leave the queue out")
         rates[queue.name] = rate
@@ -51,7 +51,7 @@ def queue_rates(content: bytes, file: Path) -> dict[str, float]:
 
 
 def count_servers(content: bytes, file: Path) -> int:
-    """Return how many different servers a server set names; only their number matters here.
+    """Count the different servers of a server set; only their number matters here.
 
     Raises:
         ConfigError: a line is not ``host:port``.
@@ -66,6 +66,6 @@ def count_servers(content: bytes, file: Path) -> int:
             continue
         host, _, port = line.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and 1 <= int(port[:9]) <= 65535):
-            raise ConfigError(f"{file}:{number}: {line[:60]!r} is not host:port; write such as queue1.example.com:9010")
+            raise ConfigError(f"{file}:{number}: {line[:60]!r} is not host:port, such as queue1.example.com:9010")
         servers.add((host, int(port)))
     return len(servers)

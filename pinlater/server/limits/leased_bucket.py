@@ -1,6 +1,6 @@
-"""The tokens of a limited queue whose jobs several servers hand out: kept in the store, fetched as they are needed.
+"""Rate-limit a queue over several servers with a token bucket in the store, fetching tokens as needed.
 
-So all servers together keep to the rate, whichever of them has the workers; a server without any takes nothing away.
+All servers together keep to the rate, whichever of them has workers; a server without workers takes no share of it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pinlater.server.backends.token_bucket import AcquireTokens
 from pinlater.server.limits.rate_limits import Bucket
 
 _SPARE_SECONDS = 0.02
-"""What a rate brings in this time is fetched on top, and may be kept: so small dequeues need not all ask the store."""
+"""Tokens of this much time are fetched in advance, so that not every small dequeue asks the store."""
 
 _SHORTEST_PAUSE_SECONDS = 0.02
-"""A store that had too few tokens is not asked again at once: those who wait would do nothing else."""
+"""Shortest pause after the store had too few tokens, so that waiting dequeues do not query it all the time."""
 
 _LONGEST_PAUSE_SECONDS = 1.0
-"""Nor later than this, however slow the rate: other servers give tokens back."""
+"""Longest pause, however low the rate: other servers give tokens back."""
 
 
 class LeasedBucket(Bucket):
-    """Holds a few tokens of one queue, and fetches others.
+    """Holds a few tokens of one queue, and fetches more from the store.
 
     Args:
         take: takes tokens from the store.
-        queue: whose jobs are limited.
-        rate: tokens per second, of all servers together.
+        queue: to limit.
+        rate: tokens per second, over all servers.
         now: monotonic seconds.
-        clock: tells them.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class LeasedBucket(Bucket):
         return taken
 
     async def _fetch(self) -> None:
-        """Ask the store for all who want tokens now, or wait for a question that is under way."""
+        """Fetch tokens for all waiting dequeues at once, or wait for the fetch in progress."""
         if self._fetching is None:
-            self._fetching = asyncio.create_task(self._ask())
-            self._fetching.add_done_callback(lambda done: done.cancelled() or done.exception())  # if all have gone
-        await asyncio.shield(self._fetching)  # whoever goes away leaves the answer to the others
+            self._fetching = asyncio.create_task(self._fetch_from_store())
+            self._fetching.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits
+        await asyncio.shield(self._fetching)  # a cancelled waiter leaves the tokens to the others
 
-    async def _ask(self) -> None:
+    async def _fetch_from_store(self) -> None:
         try:
-            if self._returning:  # or an answer without jobs would leave nothing for the next question
+            if self._returning:  # returned tokens must be back before the next fetch
                 await asyncio.wait(self._returning)
             count = self._wanted - self._held + self._spare
             tokens = await self._take(self._queue, self.rate, count)
@@ -99,7 +99,7 @@ class LeasedBucket(Bucket):
             task.add_done_callback(self._returning.discard)
 
     async def _return(self, count: int) -> None:
-        with suppress(ServiceError):  # it is a second's worth at most, and the store is in trouble
+        with suppress(ServiceError):  # at most one second's worth of tokens is lost
             await self._take(self._queue, self.rate, -count)
 
     def seconds_until_next(self, now: float) -> float:

@@ -1,8 +1,8 @@
-"""How many jobs of a queue may be handed out now: one token bucket for each limited queue.
+"""Limit how many jobs of a queue are handed out, with one token bucket for each limited queue.
 
-A job handed out costs one token. A bucket saves up at most one second's worth of tokens, but at least one token,
-so that a rate of 0.1 a second lets a job through every 10 s. A new bucket is full: the first job of a slow
-queue need not wait. A changed rate keeps the tokens there are, so that reloading a file hands out nothing extra.
+Each job costs one token. A bucket holds at most one second's worth of tokens, but at least one, so that a rate of 0.1
+per second lets a job through every 10 s. A new bucket is full: the first job of a slow queue need not wait. A changed
+rate keeps the current tokens, so that reloading a file hands out nothing extra.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 _ROUNDING = 1e-9
-"""Tokens are fractions: after waiting just long enough, the sum may miss the whole by its last bit."""
+"""Tokens are fractional: after waiting just long enough, rounding may leave the sum a little below one."""
 
 
 class Bucket(Protocol):
-    """Tokens of one queue; ``rate`` is per second and above 0. Moments are monotonic seconds."""
+    """Token bucket of one queue; ``rate`` is per second and above 0, times are monotonic seconds."""
 
     rate: float
 
     def change_rate(self, rate: float, now: float) -> None:
-        """Go on with another rate."""
+        """Change the rate, keeping the tokens."""
 
     async def take(self, wanted: int, now: float) -> int:
-        """Return how many tokens were taken, 0 to ``wanted``."""
+        """Take up to ``wanted`` tokens; return how many."""
 
     def give_back(self, count: int, now: float) -> None:
-        """Put tokens back that were not needed."""
+        """Return unused tokens to the bucket."""
 
     def seconds_until_next(self, now: float) -> float:
-        """Return the time until a token can be taken; 0: now."""
+        """Return the seconds until a token is available; 0: now."""
 
 
-class OwnBucket(Bucket):
-    """The tokens of a queue whose jobs nobody else hands out."""
+class LocalBucket(Bucket):
+    """Token bucket of a queue whose jobs only this process hands out."""
 
     def __init__(self, rate: float, now: float) -> None:
         self.rate = rate
@@ -69,17 +69,17 @@ class OwnBucket(Bucket):
 
 
 class RateLimits:
-    """Limits by queue; a queue without one is unlimited.
+    """Holds the limits of all queues; a queue without one is unlimited.
 
     Args:
-        clock: monotonic seconds.
-        new_bucket: makes the bucket of a queue, given its rate and the moment.
+        clock: returns monotonic seconds.
+        new_bucket: creates the bucket of a queue, given its rate and the time.
     """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
-        new_bucket: Callable[[str, float, float], Bucket] = lambda _queue, rate, now: OwnBucket(rate, now),
+        new_bucket: Callable[[str, float, float], Bucket] = lambda _queue, rate, now: LocalBucket(rate, now),
     ) -> None:
         self._clock = clock
         self._new_bucket = new_bucket
@@ -90,12 +90,12 @@ class RateLimits:
     def update(
         self, queue_rates: Mapping[str, float], server_count: int = 1, max_running: Mapping[str, int] | None = None
     ) -> None:
-        """Put new limits into force; those that stay the same keep their state.
+        """Apply new limits; unchanged ones keep their tokens.
 
         Args:
-            queue_rates: jobs per second of all servers together; 0 or less pauses a queue.
-            server_count: servers that share them, at least 1.
-            max_running: most jobs claimed at once, in the whole store.
+            queue_rates: jobs per second, over all servers; 0 or less pauses a queue.
+            server_count: servers that share the rates, at least 1.
+            max_running: most jobs claimed at once, over the whole store.
         """
         self._max_running = max_running or {}
         now = self._clock()
@@ -110,10 +110,10 @@ class RateLimits:
         self._buckets = buckets
 
     async def take(self, queue: str, wanted: int) -> int:
-        """Return how many jobs may be handed out now, 0 to ``wanted``, and charge for them.
+        """Take tokens for up to ``wanted`` jobs; return how many may be handed out now.
 
         Raises:
-            ServiceError: what the store says, where it keeps the tokens.
+            ServiceError: the store, which holds the tokens, has failed.
         """
         if queue in self._paused:
             return 0
@@ -121,21 +121,21 @@ class RateLimits:
         return wanted if bucket is None else await bucket.take(wanted, self._clock())
 
     def give_back(self, queue: str, count: int) -> None:
-        """Undo the charge for jobs that were not there to be handed out."""
+        """Return tokens for jobs that were not handed out."""
         bucket = self._buckets.get(queue)
         if bucket is not None:
             bucket.give_back(count, self._clock())
 
     def max_running(self, queue: str) -> int | None:
-        """Return how many jobs of the queue may be claimed at once; None: any number."""
+        """Return how many jobs of a queue may be claimed at once; None: any number."""
         return self._max_running.get(queue)
 
     def is_paused(self, queue: str) -> bool:
-        """Whether nothing may be handed out, however long one waits."""
+        """Return whether a queue is paused."""
         return queue in self._paused
 
     def seconds_until_next(self, queue: str) -> float | None:
-        """Return the time until a job may be handed out: 0 is now, None is never, because the queue is paused."""
+        """Return the seconds until a job may be handed out; 0: now, None: never, since the queue is paused."""
         if queue in self._paused:
             return None
         bucket = self._buckets.get(queue)

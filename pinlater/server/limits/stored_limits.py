@@ -1,4 +1,4 @@
-"""Limits that are kept in the store: read, changed, and in force on every server within a second."""
+"""Apply and change the queue settings in the store; changes take effect on every server within a second."""
 
 from __future__ import annotations
 
@@ -9,97 +9,97 @@ from typing import NamedTuple
 from pinlater.errors import NoHealthyShards, ServerError
 from pinlater.server.backends.records import QueueChange, QueueSettings
 from pinlater.server.backends.store import Store
-from pinlater.server.limits.files import LimitsFiles
+from pinlater.server.limits.files import RateLimitFiles
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
-_FIRST_LOOK_SECONDS = 2.0
-"""A store that is away holds up the start no longer than this."""
+_INITIAL_LOAD_SECONDS = 2.0
+"""How long an unreachable store may delay the start."""
 
 
-class InForce(NamedTuple):
-    """The settings of a queue; whether the file of rate limits names it, and wins."""
+class EffectiveSettings(NamedTuple):
+    """The settings of a queue, and whether the file of rate limits overrides them."""
 
     settings: QueueSettings
     is_from_file: bool
 
 
 class StoredLimits:
-    """Carries the queues' settings from the store to where they are applied.
+    """Polls the queue settings of the store and applies them.
 
     Args:
         backend: the store.
-        files: applies them, together with those of the file.
+        files: applies them, together with the file of rate limits.
     """
 
-    def __init__(self, backend: Store, files: LimitsFiles) -> None:
+    def __init__(self, backend: Store, files: RateLimitFiles) -> None:
         self._backend = backend
         self._files = files
-        self._is_known = False
-        self._was_missed = False
+        self._is_loaded = False
+        self._has_failed = False
         self._reading = asyncio.Lock()
 
-    async def learn(self) -> None:
-        """Read them for the first time, before anybody can ask for jobs.
+    async def load_initial(self) -> None:
+        """Load the settings for the first time, before any job is handed out.
 
-        A store that does not answer makes nothing fail: the server starts, and hands out nothing until it does.
+        If the store does not answer, the server starts all the same, and hands out no jobs until it does.
         """
         try:
-            async with asyncio.timeout(_FIRST_LOOK_SECONDS):
+            async with asyncio.timeout(_INITIAL_LOAD_SECONDS):
                 await self.refresh()
         except Exception as error:  # noqa: BLE001 - whatever it is, calls to the store will say it again
-            self._was_missed = True
+            self._has_failed = True
             log.warning(
-                "the settings of the queues could not be read; until they can, no job is handed out: %s",
-                str(error) or f"no answer within {_FIRST_LOOK_SECONDS:g} s",
+                "cannot read the queue settings; no job is handed out until they are known: %s",
+                str(error) or f"no answer within {_INITIAL_LOAD_SECONDS:g} s",
             )
 
-    def check_known(self) -> None:
-        """Return if they have been read, so that no paused queue hands out jobs.
+    def check_loaded(self) -> None:
+        """Refuse dequeues before the settings are loaded, since a queue may be paused.
 
         Raises:
-            NoHealthyShards: not yet.
+            NoHealthyShards: they are not loaded yet.
         """
-        if not self._is_known:
+        if not self._is_loaded:
             raise NoHealthyShards(
-                "no job is handed out before the settings of the queues are known, and the store does not answer; "
-                "look at the databases"
+                "no job is handed out until the queue settings are known, and the store does not answer; "
+                "check the databases"
             )
 
-    async def in_force(self) -> dict[str, InForce]:
-        """Return the settings of all queues."""
+    async def effective_settings(self) -> dict[str, EffectiveSettings]:
+        """Return the effective settings of all queues."""
         stored = await self._backend.queue_settings()
         return {
-            queue: InForce(self._files.overridden(queue, settings), self._files.names(queue))
+            queue: EffectiveSettings(self._files.effective(queue, settings), self._files.has_queue(queue))
             for queue, settings in stored.items()
         }
 
     async def change(self, queue: str, change: QueueChange) -> None:
-        """Change the settings of a queue; they are in force here at once."""
+        """Change the settings of a queue; they take effect here at once."""
         await self._backend.change_queue_settings(queue, change)
         await self.refresh()
 
     async def refresh(self) -> None:
-        """Read them now. Raises what the store raises."""
-        async with self._reading:  # of two readings under way, the older one might come last, and stay in force
-            self._files.store_says(await self._backend.queue_settings())
-        self._is_known = True
-        if self._was_missed:
-            self._was_missed = False
-            log.info("the settings of the queues are known now; jobs are handed out")
+        """Load the settings from the store and apply them; raises what the store raises."""
+        async with self._reading:  # or the older of two concurrent reads might be applied last
+            self._files.apply_stored(await self._backend.queue_settings())
+        self._is_loaded = True
+        if self._has_failed:
+            self._has_failed = False
+            log.info("the queue settings are known now; jobs are handed out again")
 
     async def watch(self) -> None:
-        """Read them again and again until cancelled; once, where nobody else can change them."""
+        """Reload the settings regularly until cancelled; once only if no other server can change them."""
         while True:
             try:
                 await self.refresh()
             except ServerError as error:
-                log.debug("the settings of the queues could not be read; it is tried again: %s", error)
+                log.debug("cannot read the queue settings, retrying: %s", error)
             except Exception:
-                log.exception("the settings of the queues could not be read; it is tried again")
+                log.exception("cannot read the queue settings, retrying")
             else:
                 if self._backend.capabilities.is_serial:
                     return
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)

@@ -1,1 +1,1 @@
-"""The network side of the server: listeners, connections, TLS and the budgets that bound them."""
+"""Listeners, client connections, TLS, and the budgets that limit them."""

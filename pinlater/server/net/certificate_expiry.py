@@ -1,4 +1,4 @@
-"""When a certificate ends: as much of its encoding (X.509 in DER) as that takes, since ``ssl`` does not tell."""
+"""Read the expiry date of a certificate from its encoding (X.509 in DER), which ``ssl`` does not expose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VERSION, _UTC_TIME = 0xA0, 0x17
 
 
 def expires_at(file: Path) -> float | None:
-    """Return when the first certificate of a PEM file ends, in epoch seconds; None if that cannot be read."""
+    """Return when the first certificate of a PEM file expires, in epoch seconds; None if it cannot be read."""
     try:
         found = _CERTIFICATE.search(file.read_text(encoding="ascii", errors="replace"))
         return None if found is None else _not_after(ssl.PEM_cert_to_DER_cert(found[0]))
@@ -22,20 +22,20 @@ def expires_at(file: Path) -> float | None:
 
 def _not_after(certificate: bytes) -> float:
     _, body, _ = _element(certificate)
-    _, rest, _ = _element(body)  # what is signed: version, serial number, algorithm, issuer, validity, ...
+    _, rest, _ = _element(body)  # the signed part: version, serial number, algorithm, issuer, validity, ...
     if rest[0] == _VERSION:
         _, _, rest = _element(rest)
     for _ in range(3):
         _, _, rest = _element(rest)
     _, validity, _ = _element(rest)
     _, _, rest = _element(validity)  # not before
-    kind, moment, _ = _element(rest)
-    form = "%y%m%d%H%M%SZ" if kind == _UTC_TIME else "%Y%m%d%H%M%SZ"
+    tag, moment, _ = _element(rest)
+    form = "%y%m%d%H%M%SZ" if tag == _UTC_TIME else "%Y%m%d%H%M%SZ"
     return datetime.strptime(moment.decode("ascii"), form).replace(tzinfo=UTC).timestamp()
 
 
 def _element(data: bytes) -> tuple[int, bytes, bytes]:
-    """Return the first element's kind and content, and what follows it."""
+    """Split off the first DER element: return its tag, its content and the bytes after it."""
     length, start = data[1], 2
     if length & 0x80:
         start += length & 0x7F

@@ -1,4 +1,4 @@
-"""The server's certificates: read again when their files change, for connections made from then on."""
+"""Load TLS certificates, and reload them for new connections when their files change."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from pinlater.server.net.certificate_expiry import expires_at
 
 
 class Certificates:
-    """What the service's port proves itself with, and by whom its clients have to be vouched for.
+    """Holds the certificate of a port, and the CA that its clients' certificates must come from.
 
-    Made in the master, so that a process that replaces another one, be it by HUP, has something to go on with also when
-    the files cannot be used just then. A change that cannot be used is logged, and what was read before stays in force:
-    a certificate and its key are seldom replaced in the same moment.
+    Created in the master, so that a replacement process has a usable certificate even if the files are unusable at that
+    moment. A change that cannot be used is logged and ignored: a certificate and its key are seldom replaced at once.
 
     Args:
         certificate: PEM file, with the chain below it.
-        key: PEM file of its key; None is the same file.
-        client_ca: PEM file of those who vouch for clients; None takes clients without a certificate.
+        key: PEM file of its key; None: the same file.
+        client_ca: PEM file of the CA for client certificates; None: clients need no certificate.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -40,21 +39,21 @@ class Certificates:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What the next connection is to be made with."""
+        """The TLS context for the next connection."""
         return self._context
 
     @property
     def expires_at(self) -> float | None:
-        """When the certificate in force ends, in epoch seconds; None if that cannot be read."""
+        """When the current certificate expires, in epoch seconds; None if it cannot be read."""
         return self._expires_at
 
-    def look(self) -> None:
-        """Read the files again if they have changed; never raises."""
+    def reload_if_changed(self) -> None:
+        """Reload the files that have changed; never raises."""
         for file in self._files:
-            file.look()
+            file.check()
 
-    def watches(self) -> list[Coroutine[Any, Any, Any]]:
-        """Return what has to run for changes to be noticed."""
+    def watchers(self) -> list[Coroutine[Any, Any, Any]]:
+        """Return the background tasks that reload changed files, one a file."""
         return [file.watch() for file in self._files]
 
     def _reload(self) -> None:
@@ -65,32 +64,36 @@ class Certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
-        context.num_tickets = 0  # connections live long; and a client's idle one has nothing to read
-        self._use(self._certificate, lambda: context.load_cert_chain(self._certificate, self._key, _no_passphrase))
+        context.num_tickets = 0  # connections are long-lived, and a ticket would be data on an idle one
+        self._load_file(
+            self._certificate, lambda: context.load_cert_chain(self._certificate, self._key, _no_passphrase)
+        )
         if self._client_ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
-            self._use(self._client_ca, lambda: context.load_verify_locations(self._client_ca))
+            self._load_file(self._client_ca, lambda: context.load_verify_locations(self._client_ca))
         return context
 
     @staticmethod
-    def _use(path: Path, load: Callable[[], None]) -> None:
+    def _load_file(path: Path, load: Callable[[], None]) -> None:
         try:
             load()
         except ssl.SSLError as error:
-            reason = (error.reason or "no PEM").replace("_", " ").lower()
+            reason = (error.reason or "not PEM").replace("_", " ").lower()
             raise ConfigError(
-                f"{path}: cannot be used for TLS: {reason}; it and its key have to be PEM files"
+                f"{path}: cannot be used for TLS: {reason}; the certificate and its key must be PEM files that match"
             ) from None
         except OSError as error:
-            raise ConfigError(f"{path}, or its key, cannot be read: {error.strerror}; check the paths") from None
+            raise ConfigError(f"{path} or its key cannot be read: {error.strerror}; check the paths") from None
 
 
 def _no_passphrase() -> NoReturn:
-    raise ConfigError("THRIFT_TLS_KEY has a passphrase, which a server cannot be asked for; write a key without one")
+    raise ConfigError(
+        "the key in THRIFT_TLS_KEY has a passphrase; use a key without one, since nobody can enter it here"
+    )
 
 
 def certificates_of(settings: Settings) -> Certificates | None:
-    """Return what the settings name; None: the port is plain.
+    """Load the certificates that the settings name; None if the port does not use TLS.
 
     Raises:
         ConfigError: a file cannot be used.

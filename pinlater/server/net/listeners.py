@@ -1,6 +1,6 @@
-"""The listening sockets: made before the server process starts, so that they outlive it.
+"""Open the listening sockets, before the server process starts so that they outlive it.
 
-While a server process is being replaced, connections wait in the socket's queue instead of being refused.
+While a server process is being replaced, new connections wait in the socket's backlog instead of being refused.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pathlib import Path
 
 from pinlater.errors import ConfigError
 
-_PATIENCE_SECONDS = 1.5
-"""A server that was just killed may still be dying and hold its port."""
+_RETRY_SECONDS = 1.5
+"""How long to retry: a server that was just killed may still hold its port."""
 
 
 def listen(host: str, port: int, *, key: str, option: str) -> socket.socket:
-    """Return a socket that listens on an address.
+    """Open a TCP socket that listens on an address.
 
     Args:
         host: name or address.
-        port: 0 takes any free one.
-        key: setting that the port comes from, for the message.
-        option: option that changes it.
+        port: 0 picks a free one.
+        key: the setting of the port, for the error.
+        option: the command-line option of the port, for the error.
 
     Raises:
-        ConfigError: the port is taken, or the address is not this machine's.
+        ConfigError: the port is in use, or the address does not belong to this machine.
     """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _RETRY_SECONDS
     while True:
         try:
             return _bind(host, port)
@@ -39,24 +39,24 @@ def listen(host: str, port: int, *, key: str, option: str) -> socket.socket:
             if error.errno == errno.EADDRINUSE and time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
-            reason = "is taken by another program" if error.errno == errno.EADDRINUSE else f"cannot be had: {error}"
+            reason = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error}"
             raise ConfigError(
                 f"{host}:{port} {reason}; stop that program or choose another port with {option} or {key}"
             ) from error
 
 
 def listen_locally(path: Path, *, key: str) -> socket.socket:
-    """Return a Unix socket that listens; what a server that was killed left at its path is replaced.
+    """Open a Unix socket that listens; replace a stale socket that a killed server has left.
 
     Args:
         path: of the socket.
-        key: setting that it comes from, for the message.
+        key: the setting of the path, for the error.
 
     Raises:
-        ConfigError: another program listens there, or it cannot be made.
+        ConfigError: another program listens there, or the socket cannot be created.
     """
     if _is_taken(path):
-        raise ConfigError(f"{path} is taken by another program; choose another {key}")
+        raise ConfigError(f"{path} is in use by another program; choose another path with {key}")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
@@ -64,13 +64,13 @@ def listen_locally(path: Path, *, key: str) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise ConfigError(f"{path} cannot be listened on: {error.strerror or error}; check {key}") from error
+        raise ConfigError(f"{path}: cannot open a socket: {error.strerror or error}; check {key}") from error
     listener.setblocking(False)
     return listener
 
 
 def _is_taken(path: Path) -> bool:
-    """Whether there is something at a path that is not ours to replace."""
+    """Return whether a path holds a live socket, or something other than a socket."""
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             return True
@@ -84,11 +84,11 @@ def _is_taken(path: Path) -> bool:
 
 
 def is_exposed(host: str) -> bool:
-    """Whether other machines might connect to a host of ours: all but loopback addresses."""
+    """Return whether other machines can reach a listening address: all but loopback addresses."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except OSError:
-        return False  # nobody can: listening there will fail, and say why
+        return False  # opening the listener will fail, and report why
     return not ipaddress.ip_address(str(found[0][4][0]).partition("%")[0]).is_loopback
 
 
@@ -107,6 +107,6 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return ``host:port`` as bound."""
+    """Return the bound ``host:port`` of a listener."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

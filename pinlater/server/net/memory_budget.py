@@ -1,109 +1,108 @@
-"""The memory of calls that come, and of answers that go: so much for all connections together.
+"""Limit the memory of received calls and of unread replies, over all connections together.
 
-Each connection may have a little for nothing. What is more has to fit into the room. Calls wait for that, unread:
-their bytes stay at the peer. Answers are there already, so the peer that has not read its own for longest makes room,
-by losing its connection.
+Each connection may use a little without limit; what exceeds it must fit into the budget. Calls wait for memory unread:
+their bytes stay with the client. Replies exist already, so the client that has read nothing for longest is dropped.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-ROOM_BYTES = 48 * 1024 * 1024
-FREE_BYTES = 64 * 1024
+BUDGET_BYTES = 48 * 1024 * 1024
+UNBUDGETED_BYTES = 64 * 1024
 
 
-class Guest(Protocol):
-    """A connection, as far as the room cares."""
+class BudgetUser(Protocol):
+    """A connection that uses the budget."""
 
-    def admitted(self) -> None:
-        """Go on: there is room for what was asked for."""
+    def on_budget_granted(self) -> None:
+        """Continue: the requested memory was granted."""
 
     def abort(self, reason: str) -> None:
-        """Go: others need the room."""
+        """Drop the connection: others need its memory."""
 
 
-class CallRoom:
-    """Room of calls that are not answered yet.
+class CallBudget:
+    """Limits the memory of calls that are not answered yet.
 
     Args:
-        most_bytes: of all; one guest may have more if it is the only one.
+        most_bytes: of all calls; a single user may exceed it while it is the only one.
     """
 
-    def __init__(self, most_bytes: int = ROOM_BYTES) -> None:
+    def __init__(self, most_bytes: int = BUDGET_BYTES) -> None:
         self._most_bytes = most_bytes
         self._used = 0
-        self._held: dict[Guest, int] = {}
-        self._waiting: dict[Guest, int] = {}
+        self._held: dict[BudgetUser, int] = {}
+        self._waiting: dict[BudgetUser, int] = {}
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether somebody waits for room."""
+    def has_waiting(self) -> bool:
+        """Whether anyone waits for memory."""
         return bool(self._waiting)
 
-    def holds(self, guest: Guest) -> bool:
-        """Whether a guest has some of it."""
-        return guest in self._held
+    def holds(self, user: BudgetUser) -> bool:
+        """Return whether a user holds memory of the budget."""
+        return user in self._held
 
-    def ask(self, guest: Guest, count: int) -> bool:
-        """Let a guest have so many bytes in all; False: not yet, it is admitted later.
+    def request(self, user: BudgetUser, count: int) -> bool:
+        """Set how many bytes a user holds in all; return False if it must wait for ``on_budget_granted``.
 
-        What wants least goes first: calls of usual size are not to wait behind giants, who may never come to their end.
+        The smallest request is granted first: calls of usual size must not wait behind huge ones that may never finish.
         """
-        had = self._held.get(guest, 0)
+        had = self._held.get(user, 0)
         if count > had and not self._fits(count - had, alone=self._used == had):
-            self._waiting[guest] = count
+            self._waiting[user] = count
             return False
-        self._waiting.pop(guest, None)
-        self._let(guest, count)
+        self._waiting.pop(user, None)
+        self._set_held(user, count)
         if count < had:
-            self._admit()
+            self._grant_waiting()
         return True
 
-    def leave(self, guest: Guest) -> None:
-        """Take back what a guest has, and forget what it asked for."""
-        self._waiting.pop(guest, None)
-        self._let(guest, 0)
-        self._admit()
+    def release(self, user: BudgetUser) -> None:
+        """Free the memory of a user, and drop its request."""
+        self._waiting.pop(user, None)
+        self._set_held(user, 0)
+        self._grant_waiting()
 
     def _fits(self, more: int, *, alone: bool) -> bool:
         return alone or self._used + more <= self._most_bytes
 
-    def _let(self, guest: Guest, count: int) -> None:
-        self._used += count - self._held.pop(guest, 0)
+    def _set_held(self, user: BudgetUser, count: int) -> None:
+        self._used += count - self._held.pop(user, 0)
         if count:
-            self._held[guest] = count
+            self._held[user] = count
 
-    def _admit(self) -> None:
-        for guest, count in sorted(self._waiting.items(), key=lambda item: item[1] - self._held.get(item[0], 0)):
-            had = self._held.get(guest, 0)
+    def _grant_waiting(self) -> None:
+        for user, count in sorted(self._waiting.items(), key=lambda item: item[1] - self._held.get(item[0], 0)):
+            had = self._held.get(user, 0)
             if not self._fits(count - had, alone=self._used == had):
                 return
-            del self._waiting[guest]
-            self._let(guest, count)
-            guest.admitted()
+            del self._waiting[user]
+            self._set_held(user, count)
+            user.on_budget_granted()
 
 
-class AnswerRoom:
-    """Answers that their peers have not read yet.
+class AnswerBudget:
+    """Limits the memory of replies that clients have not read yet.
 
     Args:
-        most_bytes: of all; one that is alone may have more.
+        most_bytes: of all replies; a single user may exceed it while it is the only one.
     """
 
-    def __init__(self, most_bytes: int = ROOM_BYTES) -> None:
+    def __init__(self, most_bytes: int = BUDGET_BYTES) -> None:
         self._most_bytes = most_bytes
-        self._unread: dict[Guest, int] = {}  # in the order of their last sign of life
+        self._unread: dict[BudgetUser, int] = {}  # ordered by when they last read something
 
-    def put(self, guest: Guest, count: int) -> None:
-        """Note that so many bytes wait for a guest to read them."""
-        self._unread.pop(guest, None)
-        self._unread[guest] = count
+    def record_unread(self, user: BudgetUser, count: int) -> None:
+        """Record how many bytes a user has not read; drop the slowest users if the budget is exceeded."""
+        self._unread.pop(user, None)
+        self._unread[user] = count
         while len(self._unread) > 1 and sum(self._unread.values()) > self._most_bytes:
             slowest = next(iter(self._unread))
             del self._unread[slowest]
-            slowest.abort("the client does not read its answers, and others wait for the room")
+            slowest.abort("the client does not read its replies, and others need their memory")
 
-    def take(self, guest: Guest) -> None:
-        """Note that a guest has read them, or is gone."""
-        self._unread.pop(guest, None)
+    def release(self, user: BudgetUser) -> None:
+        """Free the memory of a user that has read everything, or is gone."""
+        self._unread.pop(user, None)

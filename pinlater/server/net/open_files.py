@@ -8,14 +8,14 @@ import resource
 log = logging.getLogger("pinlater.server")
 
 SPARE = 300
-"""For what is no connection of a client: the store, its databases, the log, the libraries."""
+"""Open files besides client connections: the store, its databases, the log, libraries."""
 
 
 def allow_connections(count: int) -> None:
-    """Raise the limit of open files of this process, and of its children, so that one holds so many connections.
+    """Raise the limit of open files of this process and its children to hold ``count`` connections.
 
-    Shells begin with 1024, for the sake of old programs, and let a process have more. Where they do not, the log says
-    so: connections beyond the limit would wait, with no word to anybody.
+    Shells set a soft limit of 1024 and let a process raise it. Where the hard limit is too low, log it: connections
+    beyond the limit would wait silently.
     """
     wanted = count + SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -24,12 +24,12 @@ def allow_connections(count: int) -> None:
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    except (OSError, ValueError):  # the system has a limit of its own, below what it calls the hard one
+    except (OSError, ValueError):  # the system enforces a limit below the hard one
         most = soft
     if most < wanted:
         log.warning(
-            "a process may have %d files open here, enough for about %d connections, not for MAX_CONNECTIONS=%d; "
-            "raise the hard limit (ulimit -Hn, LimitNOFILE=), or lower MAX_CONNECTIONS",
+            "the limit of open files is %d, enough for about %d connections but not for MAX_CONNECTIONS=%d; "
+            "raise the hard limit (ulimit -Hn, LimitNOFILE=) or lower MAX_CONNECTIONS",
             most,
             max(most - SPARE, 0),
             count,

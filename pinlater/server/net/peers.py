@@ -1,4 +1,4 @@
-"""Who is connected, address by address, and how much of the server one address may take."""
+"""Count connections and calls by client address, and limit them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ class Peer:
     """One client address.
 
     Attributes:
-        connections: how many it has now.
-        slots: one for each call that it may have in the works.
+        connections: how many are open.
+        call_slots: one for each call that may run at once.
     """
 
-    __slots__ = ("address", "connections", "slots")
+    __slots__ = ("address", "call_slots", "connections")
 
     def __init__(self, address: str, calls: int) -> None:
         self.address = address
         self.connections = 0
-        self.slots = asyncio.Semaphore(calls)
+        self.call_slots = asyncio.Semaphore(calls)
 
 
 class Peers:
-    """The addresses that are connected now.
+    """Tracks the connected client addresses.
 
     Args:
-        most_connections: that one address may have.
-        most_calls: of one address in the works; further ones wait.
+        most_connections: of one address.
+        most_calls: running calls of one address; further ones wait.
     """
 
     def __init__(self, most_connections: int, most_calls: int) -> None:
@@ -39,10 +39,10 @@ class Peers:
         return len(self._known)
 
     def admit(self, address: str) -> Peer | None:
-        """Count one more connection; None if the address has as many as it may.
+        """Count one more connection of an address; return None if it has too many.
 
         Args:
-            address: of the client; empty for a Unix socket, where there is nobody to tell apart.
+            address: of the client; empty for a Unix socket, which has no limit.
         """
         if not address:
             return self._local
@@ -54,8 +54,8 @@ class Peers:
         peer.connections += 1
         return peer
 
-    def left(self, peer: Peer) -> None:
-        """Count one less."""
+    def remove(self, peer: Peer) -> None:
+        """Count one connection less."""
         peer.connections -= 1
         if peer.connections <= 0:
             self._known.pop(peer.address, None)

@@ -1,6 +1,6 @@
-"""TLS between a transport of the event loop and a connection: bytes of the network on one side, calls on the other.
+"""Encrypt a connection with TLS, between its network transport and its protocol.
 
-Done here and not by the loop, because a peer has to count, and its deadline to run, from the moment it connects.
+Done here and not by the event loop, because a client must count, and its deadline run, from the moment it connects.
 """
 
 from __future__ import annotations
@@ -16,48 +16,48 @@ _PROTOCOL_VERSION_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
 
 
 class HandshakeFailed(Exception):
-    """The peer cannot be talked to; the message says why, and what it should do."""
+    """The TLS handshake failed; the message says why and what the client should do."""
 
 
-class SecureTransport:
-    """What a connection writes to instead of the transport; it has as much of its methods as a connection uses.
+class TlsTransport:
+    """Encrypts and decrypts a connection; offers the methods of a transport that a connection uses.
 
     Args:
-        transport: of the network.
-        context: the server's.
+        transport: the network transport.
+        context: the server's TLS context.
 
     Attributes:
-        is_established: whether the handshake is over.
-        has_peer_ended: whether the peer has said that it will say no more.
+        is_established: whether the handshake is complete.
+        peer_sent_eof: whether the client has ended its side of the stream.
     """
 
     def __init__(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
         self._transport = transport
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self.is_established = self.has_peer_ended = False
+        self.is_established = self.peer_sent_eof = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes of the network; return what they say, which may be nothing yet.
+        """Decrypt bytes of the network; return the plain bytes, which may be none yet.
 
         Raises:
-            HandshakeFailed: the peer was told, as far as TLS has words for it.
-            ssl.SSLError: the stream is damaged.
+            HandshakeFailed: the client was sent a TLS alert.
+            ssl.SSLError: the stream is invalid.
         """
         self._incoming.write(data)
         if not self.is_established:
-            self._shake_hands(data)
-        text = self._read() if self.is_established else b""
+            self._handshake(data)
+        plain = self._read() if self.is_established else b""
         self._flush()
-        return text
+        return plain
 
-    def _shake_hands(self, data: bytes) -> None:
+    def _handshake(self, data: bytes) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return
         except ssl.SSLError as error:
-            if not self._outgoing.pending:  # OpenSSL is silent where it sees no TLS at all
+            if not self._outgoing.pending:  # OpenSSL sends no alert to a client that does not speak TLS
                 self._outgoing.write(_PROTOCOL_VERSION_ALERT)
             self._flush()
             if self._transport.can_write_eof():
@@ -75,7 +75,7 @@ class SecureTransport:
             except ssl.SSLZeroReturnError:
                 piece = b""
             if not piece:
-                self.has_peer_ended = True
+                self.peer_sent_eof = True
                 break
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -84,19 +84,19 @@ class SecureTransport:
         if self._outgoing.pending:
             self._transport.write(self._outgoing.read())
 
-    # As of asyncio.Transport
+    # Methods of asyncio.Transport
 
     def write(self, data: bytes) -> None:
-        """Send bytes."""
+        """Encrypt and send bytes."""
         rest = memoryview(data)
         while rest:
             rest = rest[self._tls.write(rest) :]
         self._flush()
 
     def close(self) -> None:
-        """Say goodbye and close, when all is sent."""
+        """Send the TLS closure alert, and close once everything is sent."""
         if self.is_established and not self._transport.is_closing():
-            with contextlib.suppress(ssl.SSLError):  # that the peer has not said goodbye as well: nobody waits for it
+            with contextlib.suppress(ssl.SSLError):  # the client's own closure alert is not awaited
                 self._tls.unwrap()
             self._flush()
         self._transport.close()
@@ -106,41 +106,40 @@ class SecureTransport:
         self._transport.abort()
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Return whether the connection is closed or closing."""
         return self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """Let the peer wait."""
+        """Stop reading from the client."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Read from the client again."""
         self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait for the peer to read."""
+        """Return how many bytes the client has not read yet."""
         return self._transport.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """Pause writing above so many bytes."""
+        """Pause writing above ``high`` unread bytes."""
         self._transport.set_write_buffer_limits(high)
 
     def get_extra_info(self, name: str) -> Any:
-        """Return what the transport knows."""
+        """Return information about the network transport."""
         return self._transport.get_extra_info(name)
 
 
 def speaks_tls(data: bytes) -> bool:
-    """Whether a stream that begins so is TLS."""
+    """Return whether a stream that begins with ``data`` is TLS."""
     return data[:2] == _CLIENT_HELLO
 
 
 def _reason(error: ssl.SSLError, data: bytes) -> str:
-    words = (error.reason or str(error)).replace("_", " ").lower()
     if error.reason in {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"} and not speaks_tls(data):
-        return "it does not speak TLS, which this port does; clients write tls://host:port"
+        return "the client does not speak TLS, which this port requires; connect to tls://host:port"
     if error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return "it has no certificate, and THRIFT_TLS_CLIENT_CA wants one"
+        return "the client sent no certificate, which THRIFT_TLS_CLIENT_CA requires"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
-    return words
+        return f"the client's certificate was rejected: {error.verify_message}"
+    return (error.reason or str(error)).replace("_", " ").lower()

@@ -1,1 +1,1 @@
-"""What the processes of one server have to do with each other: they share a private folder, and nothing else."""
+"""Coordination of the processes of one server, which share a private folder and nothing else."""

@@ -1,4 +1,4 @@
-"""Accepts the connections of a listener that several processes share."""
+"""Accept connections of a listener that several processes share."""
 
 from __future__ import annotations
 
@@ -7,89 +7,91 @@ import logging
 import socket
 from collections.abc import Callable
 
-from pinlater.server.peer_processes.connection_balancer import Turns
+from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.002
-PATIENCE_LOOKS = 5
-"""One whose turn it is may be busy or dead; after so many looks a connection is taken by whoever is there."""
+RETRY_SECONDS = 0.002
+MAX_DEFERRALS = 5
+"""The process with the fewest connections may be busy or dead: after so many deferrals, any process accepts."""
 
 _FAILURE_SECONDS = 1.0
 
 
 class Acceptor:
-    """Takes connections when it is this process's turn.
+    """Accepts a connection when this process has the fewest.
 
-    The event loop's own way is to accept all that wait as soon as it is awake; so one process would have nearly all
-    connections, and the others nothing to do.
+    An event loop by itself accepts every pending connection as soon as it wakes, so one process would get nearly all
+    connections and leave the others idle.
 
     Args:
-        listener: not blocking.
-        connected: makes the protocol of a connection.
-        turns: of the processes.
+        listener: a non-blocking socket.
+        connected: creates the protocol of a connection.
+        balancer: decides which process accepts.
     """
 
-    def __init__(self, listener: socket.socket, connected: Callable[[], asyncio.Protocol], turns: Turns) -> None:
+    def __init__(
+        self, listener: socket.socket, connected: Callable[[], asyncio.Protocol], balancer: ConnectionBalancer
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._connected = connected
-        self._turns = turns
-        self._looks = 0
-        self._looked_at = 0.0
+        self._balancer = balancer
+        self._deferrals = 0
+        self._deferred_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._making: set[asyncio.Task[object]] = set()
-        self._loop.add_reader(listener, self._look)
+        self._pending: set[asyncio.Task[object]] = set()
+        self._loop.add_reader(listener, self._accept)
 
     @property
-    def making(self) -> int:
-        """How many connections were accepted, and have no protocol yet."""
-        return len(self._making)
+    def pending(self) -> int:
+        """The number of accepted connections that have no protocol yet."""
+        return len(self._pending)
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         self._loop.remove_reader(self._listener)
         if self._timer is not None:
             self._timer.cancel()
         self._listener.close()
 
-    def _look(self) -> None:
-        if self._gives_way():
-            self._pause(LOOK_SECONDS)
+    def _accept(self) -> None:
+        if self._defers():
+            self._pause(RETRY_SECONDS)
             return
-        self._looks = 0
+        self._deferrals = 0
         try:
             peer, _ = self._listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # another process was quicker, or the peer has gone
+            return  # another process accepted it first, or the peer has gone
         except OSError as error:
-            log.error("no connection can be accepted now: %s", error)  # noqa: TRY400 - no descriptors left, say
+            log.error("cannot accept connections now, retrying: %s", error)  # noqa: TRY400 - such as no descriptors left
             self._pause(_FAILURE_SECONDS)
             return
         peer.setblocking(False)
-        task: asyncio.Task[object] = self._loop.create_task(self._made(peer))
-        self._making.add(task)
-        task.add_done_callback(self._making.discard)
-        self._turns.show()
+        task: asyncio.Task[object] = self._loop.create_task(self._hand_over(peer))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        self._balancer.publish()
 
-    def _gives_way(self) -> bool:
+    def _defers(self) -> bool:
         now = self._loop.time()
-        if now - self._looked_at > LOOK_SECONDS * PATIENCE_LOOKS:
-            self._looks = 0  # somebody took the one that this process gave way for
-        self._looked_at = now
-        self._looks += 1
-        return self._looks <= PATIENCE_LOOKS and not self._turns.is_ours()
+        if now - self._deferred_at > RETRY_SECONDS * MAX_DEFERRALS:
+            self._deferrals = 0  # another process accepted the connection that this one deferred
+        self._deferred_at = now
+        self._deferrals += 1
+        return self._deferrals <= MAX_DEFERRALS and not self._balancer.should_accept()
 
-    async def _made(self, peer: socket.socket) -> None:
+    async def _hand_over(self, peer: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._connected, peer)
         except OSError as error:
-            log.debug("a connection was lost before it was served: %s", error)
+            log.debug("a connection closed before it was served: %s", error)
             peer.close()
 
     def _pause(self, seconds: float) -> None:
         self._loop.remove_reader(self._listener)
-        self._timer = self._loop.call_later(seconds, self._go_on)
+        self._timer = self._loop.call_later(seconds, self._resume)
 
-    def _go_on(self) -> None:
-        self._loop.add_reader(self._listener, self._look)
+    def _resume(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)

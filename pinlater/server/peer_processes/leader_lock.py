@@ -1,4 +1,4 @@
-"""Work that one of several server processes does, so that it is done once."""
+"""Elect one of several server processes for work that must run only once."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-_LOOK_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
-async def when_on_duty(lock: Path, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Do ``work`` as long as no other process does; take over from one that ends, however it ends.
+async def run_as_leader(lock: Path, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run ``work`` once no other process runs it; take over from a process that ends, however it ends.
 
     Args:
-        lock: a file of the processes' own; whoever holds its lock is on duty.
-        work: runs until it is cancelled.
+        lock: a file private to the processes; whoever holds its lock is the leader.
+        work: runs until cancelled.
     """
     with lock.open("w") as file:
-        while not _took(file.fileno()):  # noqa: ASYNC110 - it is another process that ends
-            await asyncio.sleep(_LOOK_SECONDS)
+        while not _acquired(file.fileno()):  # noqa: ASYNC110 - it is another process that ends
+            await asyncio.sleep(_RETRY_SECONDS)
         await work()
 
 
-def _took(file: int) -> bool:
+def _acquired(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The folder that the processes of one server share, and nobody else."""
+"""Create the folder that only the processes of one server share."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _PREFIX = "pinlater-server-"
 _SHORT_FOLDERS = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))  # noqa: S108 - what is made there is private
 
 _MOST_PARENT_BYTES = 65
-"""The system takes 107 bytes for the name of a socket; some are the folder's own and the socket's."""
+"""A socket path may have 107 bytes; the names of the folder and of the socket need some of them."""
 
 _NEW_SECONDS = 60.0
-"""A folder may be this old before its server has locked it."""
+"""A folder younger than this may belong to a server that has not locked it yet."""
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Lend a new folder, which only this user may enter; those that killed servers have left are removed.
+    """Yield a new folder that only this user may enter; remove folders that killed servers have left.
 
-    It is locked for as long as a process of the server lives, the children that its master forks from here on included.
+    It stays locked while any process of the server runs, including children that the master forks later.
     """
     parent = _parent()
     _remove_leftovers(parent)
@@ -42,33 +42,33 @@ def private_folder() -> Iterator[Path]:
 
 
 def _parent() -> Path:
-    """Return the folder for temporary files (TMPDIR), or another one if sockets in it had names that are too long.
+    """Return the folder for temporary files (TMPDIR), or another one if its path is too long for sockets.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: no folder can be used.
     """
     preferred = Path(tempfile.gettempdir())
     for folder in (preferred, *_SHORT_FOLDERS):
         if len(os.fsencode(folder)) <= _MOST_PARENT_BYTES and os.access(folder, os.W_OK | os.X_OK):
             return folder
     raise ConfigError(
-        f"the server needs a folder for its sockets: {preferred} has a name of more than {_MOST_PARENT_BYTES} bytes, "
-        f"and {' and '.join(map(str, _SHORT_FOLDERS))} cannot be written; set TMPDIR to a shorter one"
+        f"the server needs a folder for its sockets: the path {preferred} is longer than {_MOST_PARENT_BYTES} bytes, "
+        f"and {', '.join(map(str, _SHORT_FOLDERS))} are not writable; set TMPDIR to a folder with a shorter path"
     )
 
 
 def _remove_leftovers(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # somebody else's, in use, or gone by now
+        with suppress(OSError):  # owned by another user, in use, or already gone
             if time.time() - folder.lstat().st_mtime > _NEW_SECONDS:
                 _remove_if_left(folder)
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Remove a folder.
+    """Remove the folder of a server that no longer runs.
 
     Raises:
-        OSError: its server lives, or it is not ours.
+        OSError: its server runs, or it belongs to another user.
     """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -77,7 +77,7 @@ def test_a_client_without_a_certificate_is_told(strict_server, files):
         pytest.raises(ServerUnavailable, match=r"certificate required.*PINLATER_TLS_CERT"),
     ):
         client.queue_names()
-    assert wait_for(lambda: "it has no certificate, and THRIFT_TLS_CLIENT_CA wants one" in strict_server.log)
+    assert wait_for(lambda: "the client sent no certificate, which THRIFT_TLS_CLIENT_CA requires" in strict_server.log)
 
 
 def test_a_client_with_a_strangers_certificate_is_told(strict_server, authority, stranger):
@@ -88,7 +88,7 @@ def test_a_client_with_a_strangers_certificate_is_told(strict_server, authority,
         pytest.raises(ServerUnavailable, match="does not accept our certificate"),
     ):
         client.queue_names()
-    assert wait_for(lambda: "its certificate is not accepted" in strict_server.log)
+    assert wait_for(lambda: "the client's certificate was rejected" in strict_server.log)
 
 
 def test_a_plain_client_at_the_tls_port(server):
@@ -97,7 +97,7 @@ def test_a_plain_client_at_the_tls_port(server):
         pytest.raises(CallError, match="it speaks TLS: write tls://host:port"),
     ):
         client.queue_names()
-    assert wait_for(lambda: "it does not speak TLS, which this port does" in server.log)
+    assert wait_for(lambda: "the client does not speak TLS, which this port requires" in server.log)
 
 
 def test_a_plain_asyncio_client_at_the_tls_port(server):
@@ -115,7 +115,7 @@ def test_a_tls_client_at_a_plain_port(shared_server, files):
         pytest.raises(ServerUnavailable),
     ):
         client.queue_names()
-    assert wait_for(lambda: "it speaks TLS, which this port does not" in shared_server.log)
+    assert wait_for(lambda: "the client speaks TLS, but this port does not" in shared_server.log)
 
 
 def test_a_tls_client_at_a_port_that_hangs_up_or_says_nothing(files):
@@ -223,4 +223,4 @@ def test_damage_after_the_handshake_closes_the_connection(server, files):
         with contextlib.suppress(ConnectionResetError):
             while sock.recv(1000):
                 pass
-    assert wait_for(lambda: "damaged TLS" in server.log)
+    assert wait_for(lambda: "invalid TLS data" in server.log)

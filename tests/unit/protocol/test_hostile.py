@@ -167,16 +167,16 @@ def test_large_frames_that_are_well_formed_cost_in_proportion(codec, frame):
 )
 def test_what_takes_long_is_not_begun_in_a_hurry(codec, frame):
     with pytest.raises(TakesLong):
-        codec.decode_call(frame, is_hurried=True)
+        codec.decode_call(frame, quick_only=True)
     _a_good_call_still_works(codec)
 
 
 def test_usual_calls_are_decoded_in_a_hurry_and_damaged_ones_refused(codec):
     jobs = ENQUEUE + field(LIST, 2) + items(STRUCT, MANY_ELEMENTS) + bytes(MANY_ELEMENTS) + b"\0\0"
     for frame in (*GOOD_FRAMES, jobs, NAMES + CONTEXT + field(BOOL) + b"\1\0"):
-        assert codec.decode_call(frame, is_hurried=True) == codec.decode_call(frame)
+        assert codec.decode_call(frame, quick_only=True) == codec.decode_call(frame)
         with pytest.raises(MalformedMessage):
-            codec.decode_call(frame[:-1], is_hurried=True)
+            codec.decode_call(frame[:-1], quick_only=True)
 
 
 # Everything at random

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from pinlater.server import process
+from pinlater.server.components import ProcessConfig, background_tasks
 from pinlater.server.config.settings import Settings
-from pinlater.server.parts import Given, chores
 
 
 class Child:
@@ -35,27 +35,27 @@ def child():
 
 
 @pytest.fixture
-def given(tmp_path):
+def config(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield Given(Settings(data_dir=tmp_path / "data"), [listener], None, tmp_path, 0)
+        yield ProcessConfig(Settings(data_dir=tmp_path / "data"), [listener], None, tmp_path, 0)
 
 
-def test_it_serves_until_it_is_stopped(child, given):
+def test_it_serves_until_it_is_stopped(child, config):
     def stop_when_ready():
         assert child.is_ready.wait(20)
         child.stop()
 
     stopper = threading.Thread(target=stop_when_ready)
     stopper.start()
-    assert process.run(child, given) == 0
+    assert process.run(child, config) == 0
     stopper.join()
 
 
-def test_a_chore_that_fails_ends_the_process(child, given, monkeypatch):
+def test_a_background_task_that_fails_ends_the_process(child, config, monkeypatch):
     async def fail():
         raise ZeroDivisionError("the monitor is broken")
 
-    monkeypatch.setattr(process, "chores", lambda *of: [*chores(*of), fail()])
+    monkeypatch.setattr(process, "background_tasks", lambda *of: [*background_tasks(*of), fail()])
     with pytest.raises(BaseExceptionGroup) as caught:
-        process.run(child, given)
+        process.run(child, config)
     assert caught.group_contains(ZeroDivisionError, match="the monitor is broken")

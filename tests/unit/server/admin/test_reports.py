@@ -12,7 +12,7 @@ from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
 from pinlater.server.metrics.shard_state import ShardState
 from pinlater.server.metrics.shards import MOST_SHARDS, ShardCalls
-from pinlater.server.peer_processes.leader_lock import when_on_duty
+from pinlater.server.peer_processes.leader_lock import run_as_leader
 
 
 def counted(jobs, connections=None):
@@ -193,7 +193,7 @@ def test_ready_means_that_some_process_is(tmp_path, fork):
 
 
 def test_one_of_several_is_on_duty_and_another_takes_over(tmp_path, monkeypatch):
-    monkeypatch.setattr("pinlater.server.peer_processes.leader_lock._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("pinlater.server.peer_processes.leader_lock._RETRY_SECONDS", 0.01)
     on_duty = []
 
     async def work(name):
@@ -203,7 +203,7 @@ def test_one_of_several_is_on_duty_and_another_takes_over(tmp_path, monkeypatch)
     async def main():
         async with asyncio.timeout(20):
             tasks = {
-                name: asyncio.create_task(when_on_duty(tmp_path / "lock", lambda n=name: work(n))) for name in "ab"
+                name: asyncio.create_task(run_as_leader(tmp_path / "lock", lambda n=name: work(n))) for name in "ab"
             }
             await asyncio.sleep(0.1)
             assert len(on_duty) == 1

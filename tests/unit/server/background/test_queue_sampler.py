@@ -7,7 +7,8 @@ import pytest
 from pinlater.errors import NoHealthyShards, QueueNotFound
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING
 from pinlater.server.backends.records import JobFilter
-from pinlater.server.background.queue_sampler import QueueWatch, follow_completions, forget_missing_queues
+from pinlater.server.background.queue_sampler import QueueSampler, follow_completions, forget_missing_queues
+from pinlater.server.background.sampling import sample_repeatedly
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.recent import RecentRates
@@ -52,13 +53,13 @@ def levels(metrics, name):
     return one.values
 
 
-def look(store, metrics, *paused):
-    asyncio.run(QueueWatch(store, metrics, lambda: NOW_MS, 15, lambda queue: queue in paused).look())
+def sample(store, metrics, *paused):
+    asyncio.run(QueueSampler(store, metrics, lambda: NOW_MS, lambda queue: queue in paused).sample())
 
 
 def test_each_queue_is_shown():
     metrics = Metrics()
-    look(Store({"email": (3, 2, NOW_MS - 4500), "sms": (0, 0, None), "skewed": (1, 0, NOW_MS + 50)}), metrics)
+    sample(Store({"email": (3, 2, NOW_MS - 4500), "sms": (0, 0, None), "skewed": (1, 0, NOW_MS + 50)}), metrics)
     assert levels(metrics, "pinlater_queue_backlog_jobs") == {"email": 3, "sms": 0, "skewed": 1}
     assert levels(metrics, "pinlater_queue_running_jobs") == {"email": 2, "sms": 0, "skewed": 0}
     assert levels(metrics, "pinlater_queue_oldest_due_age_seconds") == {"email": 4.5, "sms": 0, "skewed": 0}
@@ -66,7 +67,7 @@ def test_each_queue_is_shown():
 
 def test_what_does_not_run_is_shown():
     metrics = Metrics()
-    look(Store({"email": (0, 0, None, 7, 2, 5), "sms": (0, 0, None)}), metrics, "sms")
+    sample(Store({"email": (0, 0, None, 7, 2, 5), "sms": (0, 0, None)}), metrics, "sms")
     shown = ("scheduled_jobs", "retrying_jobs", "failed_jobs", "paused")
     found = {noun: levels(metrics, f"pinlater_queue_{noun}") for noun in shown}
     assert {noun: values["email"] for noun, values in found.items()} == dict(zip(shown, (7, 2, 5, 0), strict=True))
@@ -76,17 +77,17 @@ def test_what_does_not_run_is_shown():
 def test_queues_that_are_gone_are_shown_no_more():
     metrics = Metrics()
     store = Store({"email": (3, 2, NOW_MS), "sms": (1, 0, NOW_MS)})
-    look(store, metrics)
+    sample(store, metrics)
     store.deleted.add("sms")  # between the names and the counts
-    look(store, metrics)
+    sample(store, metrics)
     del store.queues["sms"]
-    look(store, metrics)
+    sample(store, metrics)
     assert set(levels(metrics, "pinlater_queue_backlog_jobs")) == {"email"}
 
 
 def test_a_page_asks_the_store_nothing():
     store, metrics = Store({"email": (3, 2, NOW_MS)}), Metrics()
-    look(store, metrics)
+    sample(store, metrics)
     asked = len(store.asked)
     for _ in range(5):
         metrics.snapshot()
@@ -102,7 +103,9 @@ def test_a_store_that_is_away_ends_nothing():
     store = Away({})
 
     async def main():
-        task = asyncio.create_task(QueueWatch(store, Metrics(), lambda: NOW_MS, 0.001, lambda _: False).run())
+        task = asyncio.create_task(
+            sample_repeatedly(QueueSampler(store, Metrics(), lambda: NOW_MS, lambda _: False).sample, 0.001)
+        )
         while len(store.asked) < 3:
             await asyncio.sleep(0.001)
         task.cancel()

@@ -6,7 +6,8 @@ import os
 from pinlater.errors import NoHealthyShards
 from pinlater.server.backends.records import StoreSize
 from pinlater.server.backends.sqlite.database import SqliteDatabase
-from pinlater.server.background.store_sampler import StoreWatch
+from pinlater.server.background.sampling import sample_repeatedly
+from pinlater.server.background.store_sampler import StoreSampler
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import MOST_SHARDS
 
@@ -29,22 +30,22 @@ def shown(metrics):
 
 def test_each_shard_is_shown_and_what_is_left_where_that_is_known():
     metrics = Metrics()
-    asyncio.run(StoreWatch(Shards(a=StoreSize(10, 90), b=StoreSize(20)), metrics, 15).look())
+    asyncio.run(StoreSampler(Shards(a=StoreSize(10, 90), b=StoreSize(20)), metrics).sample())
     assert shown(metrics) == ({"a": 10, "b": 20}, {"a": 90})
 
 
 def test_a_shard_that_does_not_answer_is_not_shown():
     metrics, shards = Metrics(), Shards(a=StoreSize(10, 90), b=StoreSize(20, 5))
-    watch = StoreWatch(shards, metrics, 15)
-    asyncio.run(watch.look())
+    watch = StoreSampler(shards, metrics)
+    asyncio.run(watch.sample())
     del shards.found["b"]
-    asyncio.run(watch.look())
+    asyncio.run(watch.sample())
     assert shown(metrics) == ({"a": 10}, {"a": 90})
 
 
 def test_of_very_many_shards_some_are_shown():
     metrics = Metrics()
-    asyncio.run(StoreWatch(Shards(**{f"s{n}": StoreSize(1) for n in range(MOST_SHARDS + 5)}), metrics, 15).look())
+    asyncio.run(StoreSampler(Shards(**{f"s{n}": StoreSize(1) for n in range(MOST_SHARDS + 5)}), metrics).sample())
     assert len(shown(metrics)[0]) == MOST_SHARDS
 
 
@@ -52,7 +53,7 @@ def test_a_store_that_is_away_ends_nothing():
     shards = Shards()
 
     async def main():
-        task = asyncio.create_task(StoreWatch(shards, Metrics(), 0.001).run())
+        task = asyncio.create_task(sample_repeatedly(StoreSampler(shards, Metrics()).sample, 0.001))
         while shards.asked < 3:
             await asyncio.sleep(0.001)
         task.cancel()

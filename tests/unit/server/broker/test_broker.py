@@ -83,7 +83,7 @@ def test_a_dequeue_that_waits_for_several_queues_counts_once(on_bench):
         await bench.broker.enqueue("q", [job()])
         assert bodies(await both) == [b"x"]
         assert bench.broker.parked_dequeues == 1
-        bench.broker.end_waits()
+        bench.broker.end_all_waits()
         await one
         assert bench.broker.parked_dequeues == 0
 
@@ -201,7 +201,7 @@ def test_several_queues_are_waited_for_at_once_and_asked_in_order(on_bench):
 
 def test_a_caller_that_goes_on_or_hangs_up_ends_its_wait(on_bench):
     async def scenario(bench):
-        for end in (Caller.interrupt, Caller.hang_up):
+        for end in (Caller.interrupt, Caller.disconnect):
             caller = Caller()
             waiting = await bench.parked(caller=caller)
             end(caller)
@@ -227,7 +227,7 @@ def test_asking_for_queues_that_are_not_there_leaves_nothing_behind(on_bench):
         for number in range(50):
             with pytest.raises(QueueNotFound):
                 await bench.broker.dequeue(bench.order(f"none_{number}"), Caller())
-        assert not [queue for queue in bench.broker._parking._queues if queue.startswith("none")]
+        assert not [queue for queue in bench.broker._queues._queues if queue.startswith("none")]
 
     on_bench(scenario)
 
@@ -235,7 +235,7 @@ def test_asking_for_queues_that_are_not_there_leaves_nothing_behind(on_bench):
 def test_stopping_answers_all_waits_and_lets_none_begin(on_bench):
     async def scenario(bench):
         waiting = [await bench.parked(name=name) for name in "ab"]
-        bench.broker.end_waits()
+        bench.broker.end_all_waits()
         assert [(await task).jobs for task in waiting] == [{}, {}]
         assert (await bench.broker.dequeue(bench.order(), Caller())).jobs == {}
 
@@ -264,7 +264,7 @@ def test_a_paused_queue_refuses_after_the_wait_and_goes_on_when_resumed(on_bench
             await bench.broker.peek("q", 1, 1_000_000)
         waiting = await bench.parked()
         bench.limits.update({})
-        bench.broker.look_again()
+        bench.broker.wake_all()
         assert bodies(await waiting) == [b"held back"]
 
     on_bench(scenario)
@@ -312,14 +312,14 @@ def test_a_job_of_another_server_reaches_a_waiting_dequeue_when_it_is_told(on_be
         bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False)
         waiting = await bench.parked()
         await bench.backend.enqueue_jobs("q", [job(b"theirs")])
-        bench.broker.heard("q", None)
+        bench.broker.on_remote_jobs("q", None)
         assert bodies(await waiting) == [b"theirs"]
         waiting = await bench.parked()
         soon = job(b"later", delay_ms=80)
         await bench.backend.enqueue_jobs("q", [soon])
-        bench.broker.heard("q", soon.run_after_ms)
+        bench.broker.on_remote_jobs("q", soon.run_after_ms)
         assert bodies(await waiting) == [b"later"]
-        bench.broker.heard("nobody_waits_here", None)
+        bench.broker.on_remote_jobs("nobody_waits_here", None)
 
     on_bench(scenario)
 

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from pinlater.server.broker.parking import ParkedQueue
+from pinlater.server.broker.parking import QueueState
 
 GENEROUS_SECONDS = 30.0
 """Against work that grows with the square of the crowd, which took minutes; not for speed."""
@@ -33,7 +33,7 @@ def crowd(woken):
     """Make a queue that so many wait for."""
 
     def crowd(count):
-        queue = ParkedQueue(lambda: 0, 60.0)
+        queue = QueueState(lambda: 0, 60.0)
         for number in range(count):
             queue.add(Waiting(number, woken))
         return queue
@@ -43,10 +43,10 @@ def crowd(woken):
 
 def test_jobs_wake_as_many_as_they_serve_in_the_order_of_arrival(crowd, woken):
     queue = crowd(6)
-    assert queue.arrived(3) == 0
+    assert queue.jobs_arrived(3) == 0
     queue.wake_next()
     assert woken == [0, 1, 2]
-    assert queue.arrived(9) == 3
+    assert queue.jobs_arrived(9) == 3
     queue.wake_next()
     assert woken == [0, 1, 2, 3, 4, 5]
 
@@ -54,7 +54,7 @@ def test_jobs_wake_as_many_as_they_serve_in_the_order_of_arrival(crowd, woken):
 def test_a_job_looks_at_those_alone_that_it_wakes(crowd, woken):
     queue = crowd(50_000)
     tracemalloc.start()
-    queue.arrived(1)
+    queue.jobs_arrived(1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert woken == [0]

@@ -71,7 +71,7 @@ class Bench:
     def stored(self, queue, *bodies):
         """Store jobs as another server does, which has told us of them."""
         self.store.jobs[queue] += bodies
-        self.broker.heard(queue, None)
+        self.broker.on_remote_jobs(queue, None)
 
 
 async def until(condition):
@@ -85,7 +85,7 @@ def run(scenario, store):
         bench = Bench(store)
         async with asyncio.timeout(60):
             await scenario(bench)
-        bench.broker.end_waits()
+        bench.broker.end_all_waits()
 
     asyncio.run(whole())
 
@@ -131,7 +131,7 @@ def test_a_job_that_came_unheard_is_found_however_sure_the_broker_was():
 
 
 def test_an_empty_queue_is_believed_to_be_so_for_a_bounded_time_even_if_looks_fail(monkeypatch):
-    monkeypatch.setattr("pinlater.server.broker.broker.SHORTEST_BELIEF_SECONDS", 0.1)
+    monkeypatch.setattr("pinlater.server.broker.broker.MIN_KNOWN_EMPTY_SECONDS", 0.1)
 
     async def scenario(bench):
         async def fail(queues):
@@ -199,7 +199,7 @@ def test_idle_queues_cost_one_look_for_all_of_them(count):
         bench.stored(queues[-1], b"x")
         assert bodies(await waiting[0]) == [b"x"]
         assert set(bench.store.claims[claims:]) == {queues[-1]}, "only the queue that the job came to is asked"
-        bench.broker.end_waits()
+        bench.broker.end_all_waits()
         assert [bodies(await task) for task in waiting[1:]] == [[], []]
 
     run(scenario, Store(*queues, pauses=PollIntervals(0.05, 0.05)))
@@ -211,7 +211,7 @@ def test_the_more_seldom_jobs_come_the_more_seldom_are_looks():
         waiting = await bench.parked("q")
         await until(lambda: len(bench.store.looks) >= 5)
         assert asyncio.get_running_loop().time() - began > 0.004 * (1.25**5 - 1) / 0.25
-        bench.broker.end_waits()
+        bench.broker.end_all_waits()
         await waiting
 
     run(scenario, Store("q", pauses=PollIntervals(0.004, 5.0)))

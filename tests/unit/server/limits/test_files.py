@@ -10,7 +10,7 @@ import pytest
 from pinlater.errors import ConfigError
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
-from pinlater.server.limits.files import LimitsFiles
+from pinlater.server.limits.files import RateLimitFiles
 from pinlater.server.limits.formats import count_servers, queue_rates
 from pinlater.server.limits.rate_limits import RateLimits
 
@@ -45,8 +45,8 @@ def test_the_sample_of_the_original_is_read():
         (config(rate="true"), "got `bool`"),
         (config(rate="NaN"), "is not a queue config"),
         (config(rate="1e999"), "out of range"),
-        (config(queue="a b"), "'a b' is no queue name"),
-        (config(queue=""), "'' is no queue name"),
+        (config(queue="a b"), "'a b' is not a queue name"),
+        (config(queue=""), "'' is not a queue name"),
         (b'{"queues": [], "more": 1}', "unknown field `more`"),
         (b'{"queues": [{"name": "q", "queueConfig": {}}]}', "required field `maxJobsPerSecond`"),
         (b'{"queues": [{"name": "q", "x": 1, "queueConfig": {"maxJobsPerSecond": 1}}]}', "unknown field `x`"),
@@ -93,10 +93,10 @@ def test_new_content_is_told_once(file, seen):
     file.write_bytes(b"one")
     watched = WatchedFile(file, seen.append)
     watched.load()
-    watched.look()
+    watched.check()
     file.write_bytes(b"two")
-    watched.look()
-    watched.look()
+    watched.check()
+    watched.check()
     assert seen == [b"one", b"two"]
 
 
@@ -105,7 +105,7 @@ def test_a_touch_is_no_change(file, seen):
     watched = WatchedFile(file, seen.append)
     watched.load()
     os.utime(file, ns=(1, 1))
-    watched.look()
+    watched.check()
     assert seen == [b"one"]
 
 
@@ -118,7 +118,7 @@ def test_a_file_moved_over_it_with_the_same_size_and_time_is_seen(file, seen):
     other.write_bytes(b"two")
     os.utime(other, ns=(5, 5))
     other.replace(file)
-    watched.look()
+    watched.check()
     assert seen == [b"one", b"two"]
 
 
@@ -140,11 +140,11 @@ def test_a_vanished_file_is_logged_once_and_picked_up_again(file, seen, caplog):
     file.unlink()
     with caplog.at_level(logging.INFO):
         for _ in range(3):
-            watched.look()
+            watched.check()
         file.write_bytes(b"one")
-        watched.look()
+        watched.check()
         file.write_bytes(b"three")
-        watched.look()
+        watched.check()
     messages = [record.getMessage() for record in caplog.records]
     assert [message.partition(" ")[2][:14] for message in messages] == ["cannot be read", "is back", "has changed an"]
     assert seen == [b"one", b"three"]
@@ -162,12 +162,12 @@ def test_refused_content_is_refused_once_and_the_next_one_tried(file, seen, capl
     watched.load()
     file.write_bytes(b"bad")
     for _ in range(3):
-        watched.look()
+        watched.check()
         os.utime(file)
     [record] = caplog.records
     assert "what was read before stays" in record.getMessage()
     file.write_bytes(b"good")
-    watched.look()
+    watched.check()
     assert seen == [b"one", b"bad", b"good"]
 
 
@@ -182,49 +182,49 @@ def files(tmp_path):
     return Settings(queue_config_file=config_file, server_set_enabled=True, server_set_file=set_file)
 
 
-def looked(limits_files):
+def record_attempt(limits_files):
     """Look at all files, as their tasks would within a second."""
     for file in limits_files._files:
-        file.look()
+        file.check()
 
 
 def test_limits_are_in_force_from_the_start_and_follow_the_files(files):
     limits, changes = RateLimits(lambda: 0.0), []
-    followed = LimitsFiles(files, limits, lambda: changes.append(1))
+    followed = RateLimitFiles(files, limits, lambda: changes.append(1))
     assert asyncio.run(limits.take("q", 1000)) == 50
     changes.clear()
     files.server_set_file.write_text("a:1\n")
     files.queue_config_file.write_bytes(config(rate="0"))
-    looked(followed)
+    record_attempt(followed)
     assert limits.is_paused("q")
     assert len(changes) == 2
 
 
 def test_servers_on_one_store_do_not_divide_a_rate(files):
     limits = RateLimits(lambda: 0.0)
-    LimitsFiles(files, limits, lambda: None, is_divided=False)
+    RateLimitFiles(files, limits, lambda: None, is_divided=False)
     assert asyncio.run(limits.take("q", 1000)) == 100
 
 
 def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
     limits = RateLimits(lambda: 0.0)
-    followed = LimitsFiles(files, limits, lambda: None)
+    followed = RateLimitFiles(files, limits, lambda: None)
     for content in ("", "nonsense\n"):
         files.server_set_file.write_text(content)
-        looked(followed)
-    assert "names no server; going on with 2" in caplog.text
+        record_attempt(followed)
+    assert "lists no server; keeping the previous count of 2" in caplog.text
     assert asyncio.run(limits.take("q", 1000)) == 50
 
 
 def test_a_server_set_that_is_not_enabled_is_not_read(tmp_path):
     settings = Settings(server_set_file=tmp_path / "absent")
-    assert LimitsFiles(settings, RateLimits(), lambda: None).watches() == []
+    assert RateLimitFiles(settings, RateLimits(), lambda: None).watchers() == []
 
 
 def test_a_malformed_file_prevents_the_start(files):
     files.queue_config_file.write_text("{")
     with pytest.raises(ConfigError, match=r"queues\.json"):
-        LimitsFiles(files, RateLimits(), lambda: None)
+        RateLimitFiles(files, RateLimits(), lambda: None)
 
 
 def test_the_watch_looks_again_and_again(file):

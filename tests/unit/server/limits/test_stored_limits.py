@@ -29,7 +29,7 @@ class Files:
     def __init__(self):
         self.said = []
 
-    def store_says(self, stored):
+    def apply_stored(self, stored):
         self.said.append(stored)
 
 
@@ -46,24 +46,24 @@ def limits(store, caplog):
 
 def test_what_was_read_is_in_force(limits, store):
     with pytest.raises(NoHealthyShards, match="not answer"):
-        limits.check_known()
-    asyncio.run(limits.learn())
-    limits.check_known()
+        limits.check_loaded()
+    asyncio.run(limits.load_initial())
+    limits.check_loaded()
     assert limits._files.said == [store.answer]
 
 
 @pytest.mark.parametrize("trouble", [None, NoHealthyShards("none answers"), UnknownError("odd"), OSError("disk")])
 def test_a_store_that_is_away_fails_no_start(limits, store, caplog, monkeypatch, trouble):
-    monkeypatch.setattr(stored_limits, "_FIRST_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(stored_limits, "_INITIAL_LOAD_SECONDS", 0.01)
     known, store.answer = store.answer, trouble
-    asyncio.run(limits.learn())
+    asyncio.run(limits.load_initial())
     assert str(trouble or "no answer within 0.01 s") in caplog.text
     with pytest.raises(NoHealthyShards):
-        limits.check_known()
+        limits.check_loaded()
     store.answer = known
     for _ in range(2):
         asyncio.run(limits.refresh())
-    limits.check_known()
+    limits.check_loaded()
     assert caplog.text.count("jobs are handed out") == 1
 
 

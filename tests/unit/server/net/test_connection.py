@@ -12,8 +12,8 @@ from pinlater.server.api.calls import Answer
 from pinlater.server.api.offload import aside
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
-from pinlater.server.net.connection import LARGE_FRAME_BYTES, Connection
-from pinlater.server.net.transport import Transport
+from pinlater.server.net.connection import LARGE_FRAME_BYTES, ClientConnection
+from pinlater.server.net.thrift_server import ThriftServer
 
 
 def enqueue_call(jobs, body=b"", **context):
@@ -88,10 +88,10 @@ def run():
     def run(act):
         async def main():
             calls = Calls()
-            owner = Transport(calls, Settings(), Metrics())
+            owner = ThriftServer(calls, Settings(), Metrics())
 
             def connect():
-                connection = Connection(owner)
+                connection = ClientConnection(owner)
                 connection.connection_made(Network())
                 return connection
 
@@ -323,7 +323,7 @@ def test_what_is_accepted_last_does_not_stay(run):
     async def act(_, connect):
         owner = connect()._owner
         owner.is_draining = True
-        late, network = Connection(owner), Network()
+        late, network = ClientConnection(owner), Network()
         late.connection_made(network)
         while not network.is_closed:
             await asyncio.sleep(0.01)

@@ -54,13 +54,13 @@ def test_a_socket_of_a_living_server_or_a_file_is_left_alone(tmp_path):
     path = tmp_path / "socket"
     with (
         listen_locally(path, key="THRIFT_UNIX_SOCKET"),
-        pytest.raises(ConfigError, match="is taken by another program"),
+        pytest.raises(ConfigError, match="is in use by another program"),
     ):
         listen_locally(path, key="THRIFT_UNIX_SOCKET")
     with listen_locally(path, key="THRIFT_UNIX_SOCKET"):  # nobody answered there any more
         pass
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(ConfigError, match="is taken by another program"):
+    with pytest.raises(ConfigError, match="is in use by another program"):
         listen_locally(tmp_path / "file", key="THRIFT_UNIX_SOCKET")
     with pytest.raises(ConfigError, match="No such file"):
         listen_locally(tmp_path / "absent" / "socket", key="THRIFT_UNIX_SOCKET")
@@ -72,14 +72,14 @@ def test_an_address_has_its_share_of_connections_and_no_more():
     assert first is second
     assert peers.admit("192.0.2.1") is None
     assert peers.admit("192.0.2.2") is not None
-    peers.left(first)
+    peers.remove(first)
     assert peers.admit("192.0.2.1") is first
 
 
 def test_addresses_that_left_are_forgotten():
     peers = Peers(2, 1)
     for number in range(100):
-        peers.left(peers.admit(f"192.0.2.{number}"))
+        peers.remove(peers.admit(f"192.0.2.{number}"))
     assert len(peers) == 0
 
 
@@ -95,7 +95,7 @@ def test_calls_of_one_address_wait_for_each_other():
 
         async def call():
             nonlocal running, most
-            async with peer.slots:
+            async with peer.call_slots:
                 running += 1
                 most = max(most, running)
                 await asyncio.sleep(0)

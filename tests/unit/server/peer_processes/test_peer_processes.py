@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from pinlater.server.peer_processes import connection_balancer as turns_module
+from pinlater.server.peer_processes import connection_balancer as balancer_module
 from pinlater.server.peer_processes.acceptor import Acceptor
-from pinlater.server.peer_processes.connection_balancer import Turns
-from pinlater.server.peer_processes.job_notifier import Bell
+from pinlater.server.peer_processes.connection_balancer import ConnectionBalancer
+from pinlater.server.peer_processes.job_notifier import JobNotifier
 
 
 class Process:
@@ -19,20 +19,20 @@ class Process:
 
     def __init__(self, file, slot):
         self.count = 0
-        self.turns = Turns(file, slot, lambda: self.count)
+        self.balancer = ConnectionBalancer(file, slot, lambda: self.count)
 
     def has(self, count):
         self.count = count
-        self.turns.show()
+        self.balancer.publish()
 
 
 @pytest.fixture
 def processes(tmp_path):
-    return [Process(tmp_path / "turns", slot) for slot in range(3)]
+    return [Process(tmp_path / "connections", slot) for slot in range(3)]
 
 
 def whose_turn(processes):
-    return [process.turns.is_ours() for process in processes]
+    return [process.balancer.should_accept() for process in processes]
 
 
 def test_it_is_the_turn_of_whoever_has_the_fewest_connections(processes):
@@ -46,21 +46,21 @@ def test_it_is_the_turn_of_whoever_has_the_fewest_connections(processes):
 def test_a_process_that_has_left_is_not_waited_for(processes):
     for process, count in zip(processes, (2, 2, 0), strict=True):
         process.has(count)
-    processes[2].turns.leave()
+    processes[2].balancer.withdraw()
     assert whose_turn(processes)[:2] == [True, True]
 
 
 def test_a_process_that_shows_no_life_is_not_waited_for(processes, monkeypatch):
     for process, count in zip(processes, (2, 0, 0), strict=True):
         process.has(count)
-    monkeypatch.setattr(turns_module, "STALE_SECONDS", -1.0)
+    monkeypatch.setattr(balancer_module, "STALE_SECONDS", -1.0)
     assert whose_turn(processes)[0]
 
 
 def test_a_replacement_begins_without_what_its_slot_had(processes, tmp_path):
     for process in processes:
         process.has(5)
-    processes[0] = Process(tmp_path / "turns", 0)
+    processes[0] = Process(tmp_path / "connections", 0)
     assert whose_turn(processes)[1:] == [True, True], "it does not accept yet"
     processes[0].has(0)
     assert whose_turn(processes) == [True, False, False]
@@ -83,11 +83,11 @@ def accept(tmp_path, scenario, slots=2):
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
             listener.setblocking(False)
             for slot in range(slots):
-                turns = Turns(tmp_path / "turns", slot, lambda slot=slot: counts[slot])
+                balancer = ConnectionBalancer(tmp_path / "connections", slot, lambda slot=slot: counts[slot])
                 copy = socket.socket(fileno=os.dup(listener.fileno()))
                 copy.setblocking(False)
-                acceptor = Acceptor(copy, lambda slot=slot: Connections(counts, slot), turns)
-                turns.show()
+                acceptor = Acceptor(copy, lambda slot=slot: Connections(counts, slot), balancer)
+                balancer.publish()
                 stack.callback(acceptor.close)
             async with asyncio.timeout(20):
                 await scenario(listener.getsockname(), counts)
@@ -110,8 +110,8 @@ def test_connections_are_spread_evenly(tmp_path):
 def test_a_connection_is_taken_though_nobody_comes_whose_turn_it_is(tmp_path):
     async def scenario(address, counts):
         counts[0] = 7
-        hung = Turns(tmp_path / "turns", 1, lambda: 0)
-        hung.show()
+        hung = ConnectionBalancer(tmp_path / "connections", 1, lambda: 0)
+        hung.publish()
         _, peer = await asyncio.open_connection(*address)
         while counts[0] < 8:
             await asyncio.sleep(0.001)
@@ -124,16 +124,16 @@ def test_a_connection_is_taken_though_nobody_comes_whose_turn_it_is(tmp_path):
 
 
 @pytest.fixture
-def bells(tmp_path, monkeypatch):
+def notifiers(tmp_path, monkeypatch):
     """Make bells as those of other processes; return each with what it has heard."""
     pids = iter(range(100, 200))
     monkeypatch.setattr("pinlater.server.peer_processes.job_notifier.os.getpid", lambda: next(pids))
 
     def make():
-        heard = []
-        bell = Bell(tmp_path, lambda queue, due_ms: heard.append((queue, due_ms)))
-        bell.start()
-        return bell, heard
+        received = []
+        notifier = JobNotifier(tmp_path, lambda queue, due_ms: received.append((queue, due_ms)))
+        notifier.start()
+        return notifier, received
 
     return make
 
@@ -144,69 +144,69 @@ async def until(condition):
             await asyncio.sleep(0.001)
 
 
-def soonest(heard):
+def soonest(received):
     """Return the first time of each queue: on a busy machine, news need not go together."""
-    return {queue: min(due for other, due in heard if other == queue) for queue, _ in heard}
+    return {queue: min(due for other, due in received if other == queue) for queue, _ in received}
 
 
-def test_all_others_hear_of_jobs(bells):
+def test_all_others_hear_of_jobs(notifiers):
     async def run():
-        (one, heard_itself), (two, heard_two), (three, heard_three) = bells(), bells(), bells()
+        (one, heard_itself), (two, heard_two), (three, heard_three) = notifiers(), notifiers(), notifiers()
         await asyncio.sleep(0.01)  # greetings
-        one.tell("emails")
+        one.notify("emails")
         await until(lambda: heard_two and heard_three)
-        one.tell("emails", 2000)
-        one.tell("emails", 1000)
-        one.tell("pins", 3000)
-        await until(lambda: all(("pins", 3000) in heard for heard in (heard_two, heard_three)))
+        one.notify("emails", 2000)
+        one.notify("emails", 1000)
+        one.notify("pins", 3000)
+        await until(lambda: all(("pins", 3000) in received for received in (heard_two, heard_three)))
         for first, *others in (heard_two, heard_three):
             assert first == ("emails", None)
             assert soonest(others) == {"emails": 1000, "pins": 3000}
         assert heard_itself == []
-        for bell in (one, two, three):
-            bell.close()
+        for notifier in (one, two, three):
+            notifier.close()
 
     asyncio.run(run())
 
 
-def test_a_stream_of_jobs_makes_few_messages(bells):
+def test_a_stream_of_jobs_makes_few_messages(notifiers):
     async def run():
-        (one, _), (two, heard) = bells(), bells()
+        (one, _), (two, received) = notifiers(), notifiers()
         await asyncio.sleep(0.01)
         for _ in range(1000):
-            one.tell("emails")
-        one.tell("pins")
-        await until(lambda: ("pins", None) in heard)
-        assert len(heard) == 3
+            one.notify("emails")
+        one.notify("pins")
+        await until(lambda: ("pins", None) in received)
+        assert len(received) == 3
         one.close()
         two.close()
 
     asyncio.run(run())
 
 
-def test_many_queues_fit_into_messages(bells):
+def test_many_queues_fit_into_messages(notifiers):
     async def run():
-        (one, _), (two, heard) = bells(), bells()
+        (one, _), (two, received) = notifiers(), notifiers()
         await asyncio.sleep(0.01)
-        one.tell("first")
+        one.notify("first")
         for number in range(2000):
-            one.tell(f"a_queue_with_a_name_of_some_length_{number}")
-        await until(lambda: len(heard) == 2001)
+            one.notify(f"a_queue_with_a_name_of_some_length_{number}")
+        await until(lambda: len(received) == 2001)
         one.close()
         two.close()
 
     asyncio.run(run())
 
 
-def test_a_process_that_was_killed_is_forgotten(bells, tmp_path):
+def test_a_process_that_was_killed_is_forgotten(notifiers, tmp_path):
     async def run():
-        (one, _), (two, heard), (dead, _) = bells(), bells(), bells()
+        (one, _), (two, received), (dead, _) = notifiers(), notifiers(), notifiers()
         await asyncio.sleep(0.01)
         dead._socket.close()  # its file stays
         asyncio.get_running_loop().remove_reader(dead._socket)
-        one.tell("emails")
-        await until(lambda: heard)
-        assert len(list(tmp_path.glob("*.bell"))) == 2
+        one.notify("emails")
+        await until(lambda: received)
+        assert len(list(tmp_path.glob("*.notify"))) == 2
         one.close()
         two.close()
 

@@ -46,7 +46,7 @@ def test_if_all_names_are_too_long_the_error_says_so(parent, monkeypatch):
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     monkeypatch.setattr("pinlater.server.peer_processes.private_folder._SHORT_FOLDERS", (parent / "missing",))
-    with pytest.raises(ConfigError, match="set TMPDIR to a shorter one"), private_folder():
+    with pytest.raises(ConfigError, match="set TMPDIR to a folder with a shorter path"), private_folder():
         pass
 
 

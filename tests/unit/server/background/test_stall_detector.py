@@ -1,11 +1,11 @@
-"""Standstills: what they are, and how much time they give to those who hold claims."""
+"""Stalls of the server: how they are detected, and the grace period that follows."""
 
 import asyncio
 
 import pytest
 
 from pinlater.server.background.monitor import Monitor
-from pinlater.server.background.standstill import Respite, Standstill
+from pinlater.server.background.stall_detector import GracePeriod, StallDetector
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
 
@@ -27,58 +27,58 @@ def clocks():
 
 
 @pytest.fixture
-def standstill(clocks):
-    return Standstill(lambda: clocks.elapsed, lambda: clocks.wall)
+def stalls(clocks):
+    return StallDetector(lambda: clocks.elapsed, lambda: clocks.wall)
 
 
-def run_on(clocks, standstill, seconds):
+def run_on(clocks, stalls, seconds):
     """Let time pass as it does for a process that runs; return what claims are given at the end."""
     for _ in range(int(seconds * 5)):
         clocks.pass_by(0.2)
-        standstill.respite()
-    return standstill.respite()
+        stalls.grace_period()
+    return stalls.grace_period()
 
 
-def test_it_begins_with_a_start(clocks, standstill):
-    assert standstill.respite() == Respite(0, 10_000)
-    assert run_on(clocks, standstill, 60).age_ms == pytest.approx(60_000, abs=10)
+def test_it_begins_with_a_start(clocks, stalls):
+    assert stalls.grace_period() == GracePeriod(0, 10_000)
+    assert run_on(clocks, stalls, 60).age_ms == pytest.approx(60_000, abs=10)
 
 
-def test_a_standstill_is_noticed_at_once_and_is_like_a_start(clocks, standstill):
-    run_on(clocks, standstill, 60)
+def test_a_standstill_is_noticed_at_once_and_is_like_a_start(clocks, stalls):
+    run_on(clocks, stalls, 60)
     clocks.pass_by(30)
-    assert standstill.respite() == Respite(0, 10_000)
-    later = run_on(clocks, standstill, 3)
+    assert stalls.grace_period() == GracePeriod(0, 10_000)
+    later = run_on(clocks, stalls, 3)
     assert (later.age_ms, later.quiet_ms) == (pytest.approx(3000, abs=10), pytest.approx(10_000, abs=10))
 
 
-def test_a_clock_that_was_set_right_after_a_pause_tells_of_it(clocks, standstill):
-    run_on(clocks, standstill, 60)
+def test_a_clock_that_was_set_right_after_a_pause_tells_of_it(clocks, stalls):
+    run_on(clocks, stalls, 60)
     clocks.pass_by(0.2, wall=30)
-    assert standstill.respite() == Respite(0, 10_000)
+    assert stalls.grace_period() == GracePeriod(0, 10_000)
 
 
-def test_a_clock_that_is_set_back_is_no_standstill(clocks, standstill):
-    run_on(clocks, standstill, 60)
+def test_a_clock_that_is_set_back_is_no_standstill(clocks, stalls):
+    run_on(clocks, stalls, 60)
     clocks.pass_by(0.2, wall=-30)
-    assert standstill.respite().age_ms > 59_000
+    assert stalls.grace_period().age_ms > 59_000
 
 
-def test_a_server_that_stalls_now_and_then_still_ends_claims(clocks, standstill):
-    run_on(clocks, standstill, 60)
+def test_a_server_that_stalls_now_and_then_still_ends_claims(clocks, stalls):
+    run_on(clocks, stalls, 60)
     for _ in range(5):
         clocks.pass_by(1.5)
-        assert standstill.respite().age_ms == 0
-        found = run_on(clocks, standstill, 6.2)
+        assert stalls.grace_period().age_ms == 0
+        found = run_on(clocks, stalls, 6.2)
         assert found.age_ms >= found.quiet_ms
 
 
-def test_a_short_stall_does_not_cut_the_time_after_a_long_one(clocks, standstill):
-    run_on(clocks, standstill, 60)
+def test_a_short_stall_does_not_cut_the_time_after_a_long_one(clocks, stalls):
+    run_on(clocks, stalls, 60)
     clocks.pass_by(30)
-    run_on(clocks, standstill, 2)
+    run_on(clocks, stalls, 2)
     clocks.pass_by(1.2)
-    age_ms, quiet_ms = standstill.respite()
+    age_ms, quiet_ms = stalls.grace_period()
     assert (age_ms, quiet_ms) == (0, pytest.approx(7000, abs=10))
 
 
@@ -96,11 +96,11 @@ def test_the_monitor_asks_anew_before_each_look(monkeypatch):
         async def forget_results(self, *_):
             return 0
 
-    class Given(Standstill):
-        def respite(self):
-            return Respite(len(asked), 7)
+    class FixedStall(StallDetector):
+        def grace_period(self):
+            return GracePeriod(len(asked), 7)
 
-    monkeypatch.setattr("pinlater.server.background.monitor.Standstill", Given)
+    monkeypatch.setattr("pinlater.server.background.monitor.StallDetector", FixedStall)
     store = Store()
     monitor = Monitor(store, store, Settings(monitor_interval_seconds=0.001), Metrics())
 

@@ -1,0 +1,159 @@
+"""Assemble the components of a server process, and list its background tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Coroutine, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pinlater.server.admin.reporter import Reporter
+from pinlater.server.api.overload import Overload
+from pinlater.server.api.service import Service
+from pinlater.server.backends.claim_names import ClaimNames
+from pinlater.server.background.monitor import Monitor
+from pinlater.server.background.queue_sampler import QueueSampler, follow_completions, forget_missing_queues
+from pinlater.server.background.sampling import sample_repeatedly
+from pinlater.server.background.store_sampler import StoreSampler
+from pinlater.server.broker import Broker
+from pinlater.server.config.settings import Settings
+from pinlater.server.limits.files import RateLimitFiles
+from pinlater.server.limits.leased_bucket import LeasedBucket
+from pinlater.server.limits.rate_limits import RateLimits
+from pinlater.server.limits.stored_limits import StoredLimits
+from pinlater.server.metrics import Metrics
+from pinlater.server.net.certificates import Certificates
+from pinlater.server.net.thrift_server import ThriftServer
+from pinlater.server.peer_processes.job_notifier import JobNotifier
+from pinlater.server.peer_processes.leader_lock import run_as_leader
+from pinlater.server.stores import OpenedStore
+
+
+class ProcessConfig(NamedTuple):
+    """What a server process is started with.
+
+    Attributes:
+        settings: of the server.
+        listeners: shared by all server processes; the first is the TCP port.
+        certificates: for TLS on the port; None: no TLS.
+        folder: private to the processes of this server.
+        slot: number of this process among them.
+    """
+
+    settings: Settings
+    listeners: Sequence[socket.socket]
+    certificates: Certificates | None
+    folder: Path
+    slot: int
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether several processes serve the same port."""
+        return self.settings.server_processes > 1
+
+
+class Components(NamedTuple):
+    """The components of a server process.
+
+    Attributes:
+        metrics: of this process.
+        store: holds the jobs.
+        broker: hands them out.
+        stored: queue settings of the store.
+        files: rate limits from files, which override those of the store.
+        server: accepts connections and their calls.
+    """
+
+    metrics: Metrics
+    store: OpenedStore
+    broker: Broker
+    stored: StoredLimits
+    files: RateLimitFiles
+    server: ThriftServer
+
+
+def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Components:
+    """Assemble the components around an open store.
+
+    Raises:
+        ConfigError: a file of limits or a certificate cannot be used.
+    """
+    settings, backend, now_ms = config.settings, store.backend, store.now_ms
+    limits = (
+        RateLimits()
+        if store.acquire_tokens is None
+        else RateLimits(new_bucket=partial(LeasedBucket, store.acquire_tokens))
+    )
+    broker = Broker(backend, limits, now_ms, metrics.store_seconds.observe)
+    store.notifications.on_job, store.notifications.on_gap = broker.on_remote_jobs, broker.wake_all
+    files = RateLimitFiles(settings, limits, broker.wake_all, is_divided=store.acquire_tokens is None)
+    stored = StoredLimits(backend, files)
+    service = Service(
+        backend,
+        broker,
+        stored,
+        overload=Overload(lambda: backend.waiting, settings.max_store_waiting, metrics),
+        settings=settings,
+        claims=ClaimNames(os.uname().nodename, config.listeners[0].getsockname()[1], now_ms(), config.slot),
+        metrics=metrics,
+        now_ms=now_ms,
+    )
+    if config.certificates is not None:
+        config.certificates.reload_if_changed()
+    server = ThriftServer(service, settings, metrics, config.certificates)
+    components = Components(metrics, store, broker, stored, files, server)
+    _connect_gauges(components)
+    return components
+
+
+def _connect_gauges(components: Components) -> None:
+    """Set where the gauges read their values."""
+    metrics, backend = components.metrics, components.store.backend
+    metrics.connections.source = lambda: components.server.connections
+    metrics.parked_dequeues.source = lambda: components.broker.parked_dequeues
+    metrics.store_waiting.source = lambda: backend.waiting
+    metrics.ill_shards.source = lambda: backend.unhealthy_shards
+
+
+def reporter_of(config: ProcessConfig, components: Components) -> Reporter:
+    """Create what reports metrics and health of this process to the admin process."""
+    return Reporter(
+        config.folder,
+        components.metrics,
+        lambda: "the server is stopping" if components.server.is_draining else components.store.backend.fault,
+        components.store.backend.shard_states,
+    )
+
+
+def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
+    """Create what notifies the other processes of new jobs, for stores that do not."""
+    notifier = JobNotifier(config.folder, components.broker.on_remote_jobs)
+    components.broker.notify_others = notifier.notify
+    return notifier
+
+
+def background_tasks(config: ProcessConfig, components: Components) -> Iterator[Coroutine[Any, Any, None]]:
+    """Yield the background tasks; those of one process for all run in the leader only."""
+    settings, metrics, backend = config.settings, components.metrics, components.store.backend
+    seconds = settings.queue_metrics_seconds
+    queues = QueueSampler(backend, metrics, components.store.now_ms, components.broker.is_paused)
+    store = StoreSampler(backend, metrics)
+
+    async def sample() -> None:
+        """Sample what concerns the whole server in one process, since pages sum the values of all processes."""
+        if config.certificates is not None:
+            metrics.certificate_expiry.source = lambda: config.certificates.expires_at
+        await asyncio.gather(sample_repeatedly(queues.sample, seconds), sample_repeatedly(store.sample, seconds))
+
+    yield run_as_leader(config.folder / "sampler.lock", sample)
+    yield run_as_leader(config.folder / "monitor.lock", Monitor(backend, components.broker, settings, metrics).run)
+    yield follow_completions(metrics, seconds)
+    yield forget_missing_queues(backend, metrics, seconds)
+    yield components.stored.watch()
+    yield from components.files.watchers()
+    yield from components.store.tasks
+    if config.certificates is not None:
+        yield from config.certificates.watchers()
