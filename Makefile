@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 MADE := $(VENV)/made
 
-.PHONY: help venv demo test lint format reference snapshot bench clean
+.PHONY: help venv demo test lint format generate reference snapshot bench clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ lint: venv ## Check style and types only
 format: venv ## Put the code into its form
 	@$(VENV)/bin/ruff format
 	@$(VENV)/bin/ruff check --fix
+
+generate: venv ## Write the generated modules anew: the blocking client
+	@$(VENV)/bin/python tools/generate_blocking.py
 
 reference: venv ## Write docs/reference anew from the code
 	@$(VENV)/bin/python docs/make_reference.py

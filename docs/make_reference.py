@@ -250,8 +250,11 @@ def clients() -> str:
         "`Client` and `JobHandle` come from `pinlater`; records such as `JobInfo` from `pinlater.client`. "
         "`AsyncClient` has the same methods, to be awaited.",
         described("client/client", "Client"),
+        *(described("client/base_client", "BaseClient").split("\n\n", 2)[2:]),
+        described("jobs/enqueue_options", "EnqueueOptions", level=3),
+        described("jobs/enqueue_options", "EnqueueManyOptions", level=3),
         described("client/verbs", "Verbs")
-        .replace("## Verbs\n", "## What every client can do besides\n")
+        .replace("## Verbs\n", "## Other calls of a client\n")
         .replace("### Verbs.", "### Client."),
         described("client/async_client", "AsyncClient", methods=False),
         described("client/handle", "JobHandle"),

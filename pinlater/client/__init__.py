@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pinlater.client.address import Address
     from pinlater.client.async_client import AsyncClient
+    from pinlater.client.async_handle import AsyncJobHandle
     from pinlater.client.client import Client
     from pinlater.client.connection import Connection
-    from pinlater.client.handle import AsyncJobHandle, JobHandle
+    from pinlater.client.handle import JobHandle
     from pinlater.client.moving import Move
     from pinlater.client.servers import ServerSet
     from pinlater.client.tls import TlsFiles
@@ -35,7 +36,7 @@ _HOMES = {
     "Acks": "records",
     "Address": "address",
     "AsyncClient": "async_client",
-    "AsyncJobHandle": "handle",
+    "AsyncJobHandle": "async_handle",
     "Checkpoint": "records",
     "ClaimedJob": "records",
     "Client": "client",

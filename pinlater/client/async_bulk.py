@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Self
 
 from pinlater.client.async_connection import AsyncConnection
@@ -13,6 +13,7 @@ from pinlater.client.bulk import MAX_IN_FLIGHT
 from pinlater.client.jobs import Batch
 from pinlater.client.retrying import worth_repeating
 from pinlater.errors import CallError, PinLaterError
+from pinlater.jobs.job import Job
 from pinlater.protocol.operations import Call, Calls
 
 _Sent = tuple[Call[list[str]], asyncio.Future[Any] | None]
@@ -96,3 +97,13 @@ class AsyncBulkEnqueue:
         self.stored += len(descriptors)
         if self._progress is not None:
             self._progress(self.stored)
+
+
+async def each(jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[Job]:
+    """Yield the jobs of an iterable of either kind."""
+    if isinstance(jobs, AsyncIterable):
+        async for job in jobs:
+            yield job
+    else:
+        for job in jobs:
+            yield job

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.jobs.body_codec import encode_body
+from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions, FollowUpOptions, UniqueOf, check_names
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import QUEUE_NAME, JobOptions
 from pinlater.model.backoff import Backoff
@@ -34,25 +35,11 @@ class _Plan(NamedTuple):
     attempts: int
 
 
-UniqueOf = Callable[[Job], str | None]
-"""Returns the unique key of a job, or None if it has none."""
-
-
-class EnqueueOptions:
-    """What an enqueue says instead of the job's class.
+class JobEncoder:
+    """Makes the wire structs of jobs that are enqueued with the same options.
 
     Args:
-        queue: queue to go to; None is the class's.
-        priority: 1 is served first; None is the class's.
-        attempts: attempts in all; None is the class's.
-        delay: seconds from now before which the job does not run.
-        run_at: or that moment itself: epoch seconds, or a datetime (naive ones are local time).
-        status: text to begin the custom status with.
-        unique: key of the job, or what returns that of a job; see ``Client.enqueue``.
-        backoff: delay before further attempts; None is the class's.
-        timeout: seconds that a run may take; None is the class's.
-        stall_after: seconds that a run may go without a sign of progress; None is the class's.
-        give_up_after: seconds from now after which no attempt begins any more; None is the class's.
+        queue: and the next ten: see ``pinlater.jobs.enqueue_options``.
         trace: trace context that travels with the job; not with a ``RawJob``.
 
     Raises:
@@ -147,6 +134,22 @@ class EnqueueOptions:
             )
 
 
+def encoder(
+    options: EnqueueOptions | EnqueueManyOptions | FollowUpOptions, trace: Mapping[str, str] | None = None
+) -> JobEncoder:
+    """Return the encoder for the options of an enqueue, and the trace context that its jobs carry.
+
+    Raises:
+        TypeError: there is no such option, or its value is of another type.
+        ValueError: an option is out of its range.
+    """
+    try:
+        return JobEncoder(**options, trace=trace)
+    except TypeError:
+        check_names(options)  # says it better, if it is a name
+        raise
+
+
 def _key_by(unique_of: UniqueOf, job: Job) -> str | None:
     key = unique_of(job)
     if key is not None:
@@ -229,14 +232,14 @@ class Batcher:
     """Gathers jobs by queue until there are enough of them, so that memory stays flat however many come.
 
     Args:
-        options: see ``EnqueueOptions``.
+        encoder: makes the structs.
         batch_size: jobs in a batch, at most; a batch has at most 4 MiB as well, one larger job excepted.
     """
 
-    def __init__(self, options: EnqueueOptions, batch_size: int) -> None:
+    def __init__(self, encoder: JobEncoder, batch_size: int) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} must be at least 1")
-        self._options = options
+        self._encoder = encoder
         self._batch_size = batch_size
         self._groups: dict[str, _Group] = {}
         self._group_of: dict[type[Job], _Group] = {}
@@ -244,10 +247,10 @@ class Batcher:
 
     def add(self, job: Job) -> list[Batch]:
         """Take a job; return the batches that are complete now, nearly always none."""
-        struct = self._options.struct(job)
+        struct = self._encoder.struct(job)
         group = self._group_of.get(type(job))
         if group is None:
-            queue = self._options.queue_of(job)
+            queue = self._encoder.queue_of(job)
             group = self._group_of[type(job)] = self._groups.setdefault(queue, _Group(queue))
         size = len(struct.body)  # type: ignore[arg-type] # always set
         full = [self._cut(group)] if group.jobs and group.size + size > _MAX_BATCH_BYTES else []

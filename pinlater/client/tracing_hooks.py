@@ -1,4 +1,4 @@
-"""What surrounds an enqueue of a client, so that its jobs carry a trace context."""
+"""Traces the enqueues of a client, if that is switched on, so that jobs carry a trace context."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue
 
-Sendings = Callable[[str | None], EnqueueTrace]
-"""Takes the queue that all jobs go to; None if it is not known before."""
+EnqueueTracer = Callable[[str | None], EnqueueTrace]
+"""Begins the trace of an enqueue to a queue; None if the queue is not known yet."""
 
 _UNTRACED = UntracedEnqueue()
 
 
-def sendings(*, is_on: bool) -> Sendings:
-    """Return what makes the span of an enqueue; one that makes none if tracing is off, which loads nothing.
+def enqueue_tracer(*, is_on: bool) -> EnqueueTracer:
+    """Return what traces enqueues; with tracing off it makes no spans and loads nothing.
 
     Raises:
         ImportError: OpenTelemetry is not installed.

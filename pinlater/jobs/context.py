@@ -6,12 +6,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 if TYPE_CHECKING:
     from pinlater.errors import JobInterrupted
+    from pinlater.jobs.enqueue_options import FollowUpOptions
     from pinlater.jobs.job import Job
-    from pinlater.model.backoff import Backoff
     from pinlater.model.trace_context import RunTrace
 
 _P = ParamSpec("_P")
@@ -214,16 +214,7 @@ class JobContext(ABC):
         job: Job,
         *,
         name: str,
-        queue: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        delay: float | None = None,
-        run_at: datetime | float | None = None,
-        unique: str | None = None,
-        backoff: Backoff | None = None,
-        timeout: float | None = None,
-        stall_after: float | None = None,
-        give_up_after: float | None = None,
+        **options: Unpack[FollowUpOptions],
     ) -> str:
         """Enqueue a follow-up job, once: its descriptor is kept like the result of a step.
 
@@ -239,17 +230,7 @@ class JobContext(ABC):
         Args:
             job: what to do.
             name: of this follow-up. Each use of a name enqueues one; they are counted as those of ``step`` are.
-            queue: queue to go to; this and the next two are the job class's unless given.
-            priority: 1 is served first.
-            attempts: attempts in all.
-            delay: seconds from now before which it does not run.
-            run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
-            unique: a key, see ``Client.enqueue``: while another job of the queue with it waits or runs, this one is not
-                stored, and the descriptor is that one's.
-            backoff: delay before further attempts, see ``Client.enqueue``; the class's unless given, as the next ones.
-            timeout: seconds that a run may take.
-            stall_after: seconds that it may go without a sign of progress.
-            give_up_after: seconds from now after which no attempt begins any more.
+            options: keywords such as ``delay=60``: those of ``EnqueueOptions``, but for ``status``.
 
         Returns:
             The follow-up's descriptor.

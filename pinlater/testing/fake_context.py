@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from pinlater.client.jobs import EnqueueOptions
+from pinlater.client.jobs import encoder
 from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.cursor import iterate
+from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job, RawJob
@@ -20,7 +21,6 @@ from pinlater.jobs.name_counter import Uses
 from pinlater.jobs.next_run import NextRun
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps, as_json
-from pinlater.model.backoff import Backoff
 from pinlater.model.body_metadata import BodyMetadata, Progress
 
 _T = TypeVar("_T")
@@ -152,38 +152,20 @@ class FakeContext(InterruptibleContext):
         job: Job,
         *,
         name: str,
-        queue: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        delay: float | None = None,
-        run_at: datetime | float | None = None,
-        unique: str | None = None,
-        backoff: Backoff | None = None,
-        timeout: float | None = None,
-        stall_after: float | None = None,
-        give_up_after: float | None = None,
+        **options: Unpack[FollowUpOptions],
     ) -> str:
         """Note a follow-up once; see ``JobContext.enqueue``."""
         self.go_on()
         self._refuse_raw("follow-up jobs")
         use = self._follow_up_uses.next(name)
         key = follow_up_key(self.descriptor, 0, use)
-        options = EnqueueOptions(
-            queue=queue,
-            priority=priority,
-            attempts=attempts,
-            delay=delay,
-            run_at=run_at,
-            unique=key if unique is None else unique,
-            backoff=backoff,
-            timeout=timeout,
-            stall_after=stall_after,
-            give_up_after=give_up_after,
-        )
+        if options.get("unique") is None:
+            options["unique"] = key
+        encoding = encoder(options)
         if use not in self.enqueued:
-            self.enqueued[use] = _decode(job, options.struct(job).body or b"")
+            self.enqueued[use] = _decode(job, encoding.struct(job).body or b"")
             self._save()
-        return f"{options.queue_of(job)}:s1:p1:{2 + list(self.enqueued).index(use)}"
+        return f"{encoding.queue_of(job)}:s1:p1:{2 + list(self.enqueued).index(use)}"
 
     def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
         """Note when to run again; see ``JobContext.reschedule``."""

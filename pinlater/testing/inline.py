@@ -8,14 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
+from pinlater.jobs.enqueue_options import EnqueueManyOptions
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
-from pinlater.model.backoff import Backoff
 from pinlater.model.records import ClaimedJob
 from pinlater.model.state import JobState
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
@@ -153,36 +152,14 @@ class InlineClient(Client):
         jobs: Iterable[Job],
         *,
         batch_size: int = 500,  # noqa: ARG002 - nothing is sent
-        queue: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        delay: float | None = None,
-        run_at: datetime | float | None = None,
-        status: str = "",
-        unique: Callable[[Job], str | None] | None = None,
-        backoff: Backoff | None = None,
-        timeout: float | None = None,
-        stall_after: float | None = None,
-        give_up_after: float | None = None,
         progress: Callable[[int], object] | None = None,
+        **options: Unpack[EnqueueManyOptions],
     ) -> int:
         """Run many jobs, one after the other; return how many."""
+        unique, common = options.get("unique"), {name: value for name, value in options.items() if name != "unique"}
         count = 0
         for count, job in enumerate(jobs, 1):
-            self.enqueue(
-                job,
-                queue=queue,
-                priority=priority,
-                attempts=attempts,
-                delay=delay,
-                run_at=run_at,
-                status=status,
-                unique=None if unique is None else unique(job),
-                backoff=backoff,
-                timeout=timeout,
-                stall_after=stall_after,
-                give_up_after=give_up_after,
-            )
+            self.enqueue(job, unique=None if unique is None else unique(job), **common)  # type: ignore[arg-type]
             if progress is not None:
                 progress(count)
         return count

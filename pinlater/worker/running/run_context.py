@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from pinlater.client.jobs import EnqueueOptions
+from pinlater.client.jobs import encoder, queue_of
 from pinlater.errors import BodyInvalid, ClaimLost, JobExpired, JobInterrupted
 from pinlater.jobs.body_codec import encode_body, options_of
 from pinlater.jobs.cursor import iterate
+from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, idempotency_key
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job, RawJob
@@ -24,7 +25,6 @@ from pinlater.jobs.name_counter import Uses
 from pinlater.jobs.next_run import NextRun, Plan
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps
-from pinlater.model.backoff import Backoff
 from pinlater.model.body_metadata import (
     METADATA_BYTE,
     BodyMetadata,
@@ -204,16 +204,7 @@ class RunContext(InterruptibleContext):
         job: Job,
         *,
         name: str,
-        queue: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        delay: float | None = None,
-        run_at: datetime | float | None = None,
-        unique: str | None = None,
-        backoff: Backoff | None = None,
-        timeout: float | None = None,
-        stall_after: float | None = None,
-        give_up_after: float | None = None,
+        **options: Unpack[FollowUpOptions],
     ) -> str:
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
         self.go_on()
@@ -222,22 +213,12 @@ class RunContext(InterruptibleContext):
         if use in enqueued:
             return enqueued[use]
         key = follow_up_key(self.descriptor, self._kept.run, use)
-        with self._sending(queue or job.job_options.queue) as sending:
-            options = EnqueueOptions(
-                queue=queue,
-                priority=priority,
-                attempts=attempts,
-                delay=delay,
-                run_at=run_at,
-                unique=key if unique is None else unique,
-                backoff=backoff,
-                timeout=timeout,
-                stall_after=stall_after,
-                give_up_after=give_up_after,
-                trace=sending.trace,
-            )
-            target = options.queue_of(job)
-            follow_up = FollowUp(target, options.struct(job), self._idempotency_key(key), self.attempt > 1)
+        if options.get("unique") is None:
+            options["unique"] = key
+        target = queue_of(job, options.get("queue"))
+        with self._sending(target) as sending:
+            struct = encoder(options, sending.trace).struct(job)
+            follow_up = FollowUp(target, struct, self._idempotency_key(key), self.attempt > 1)
             with self._calling(self._patience_seconds):
                 descriptor = self._saver.enqueue(follow_up, self._patience_seconds)
             sending.record_stored([target], 1, descriptor)

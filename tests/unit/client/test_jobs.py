@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pinlater import Job, RawJob
-from pinlater.client.jobs import Batcher, EnqueueOptions, queue_of
+from pinlater.client.jobs import Batcher, JobEncoder, queue_of
 from pinlater.errors import BodyInvalid, BodyTooLarge
 
 
@@ -22,7 +22,7 @@ class Raw(RawJob, queue="raw"):
 
 
 def test_the_class_says_how_its_jobs_are_queued():
-    options = EnqueueOptions()
+    options = JobEncoder()
     struct = options.struct(Ping(number=1))
     assert options.queue_of(Ping()) == "pings"
     assert (struct.body, struct.priority, struct.numAttemptsAllowed) == (b'{"job":"Ping","number":1}', 3, 7)
@@ -30,7 +30,7 @@ def test_the_class_says_how_its_jobs_are_queued():
 
 
 def test_the_enqueue_may_say_otherwise():
-    options = EnqueueOptions(queue="other", priority=1, attempts=1, run_at=12.5, status="new", unique="k")
+    options = JobEncoder(queue="other", priority=1, attempts=1, run_at=12.5, status="new", unique="k")
     struct = options.struct(Ping())
     assert options.queue_of(Ping()) == "other"
     assert (struct.priority, struct.numAttemptsAllowed, struct.customStatus) == (1, 1, "new")
@@ -40,13 +40,13 @@ def test_the_enqueue_may_say_otherwise():
 
 def test_a_moment_may_be_a_datetime():
     moment = datetime(2030, 1, 1, tzinfo=UTC)
-    assert EnqueueOptions(run_at=moment).struct(Ping()).runAfterTimestampMillis == int(moment.timestamp()) * 1000
+    assert JobEncoder(run_at=moment).struct(Ping()).runAfterTimestampMillis == int(moment.timestamp()) * 1000
 
 
 def test_a_delay_counts_from_now(monkeypatch):
     monkeypatch.setattr("pinlater.client.jobs.time.time", lambda: 1000.0)
-    assert EnqueueOptions(delay=1.5).struct(Ping()).runAfterTimestampMillis == 1_001_500
-    assert EnqueueOptions(delay=0).struct(Ping()).runAfterTimestampMillis == 1_000_000
+    assert JobEncoder(delay=1.5).struct(Ping()).runAfterTimestampMillis == 1_001_500
+    assert JobEncoder(delay=0).struct(Ping()).runAfterTimestampMillis == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_a_delay_counts_from_now(monkeypatch):
 )
 def test_bad_options_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
-        EnqueueOptions(**bad)
+        JobEncoder(**bad)
 
 
 def test_what_json_cannot_carry_is_refused():
     with pytest.raises(BodyInvalid):
-        EnqueueOptions().struct(Ping(number=object()))
+        JobEncoder().struct(Ping(number=object()))
 
 
 def test_a_body_that_fits_no_message_is_refused():
     with pytest.raises(BodyTooLarge, match="enqueue its name"):
-        EnqueueOptions().struct(Raw(body=b"x" * 17_000_000))
+        JobEncoder().struct(Raw(body=b"x" * 17_000_000))
 
 
 def batches(jobs, batch_size=500, **options):
-    batcher = Batcher(EnqueueOptions(**options), batch_size)
+    batcher = Batcher(JobEncoder(**options), batch_size)
     found = [batch for job in jobs for batch in batcher.add(job)]
     return found, found + batcher.rest()
 
@@ -108,7 +108,7 @@ def test_each_queue_has_its_own_batches():
 
 
 def test_many_queues_do_not_pile_up():
-    batcher = Batcher(EnqueueOptions(), 500)
+    batcher = Batcher(JobEncoder(), 500)
     pending = 0
     for number in range(100):
         kind = type(f"Kind{number}", (RawJob,), {"__annotations__": {}}, queue=f"q{number}")
@@ -123,28 +123,28 @@ def test_no_jobs_make_no_batches():
 
 def test_a_batch_has_room_for_a_job():
     with pytest.raises(ValueError, match="batch_size"):
-        Batcher(EnqueueOptions(), 0)
+        Batcher(JobEncoder(), 0)
 
 
 @pytest.mark.parametrize("value", ["Ping", None, [Ping()], {"job": "Ping"}])
 def test_what_is_no_job_is_refused_with_the_right_way(value):
     complaint = f"is no job, but of type {type(value).__name__}; enqueue takes an instance of a class .* enqueue_many"
     with pytest.raises(TypeError, match=complaint):
-        EnqueueOptions().struct(value)
+        JobEncoder().struct(value)
     with pytest.raises(TypeError, match=complaint):
         queue_of(value, None)
 
 
 def test_a_class_is_no_job():
     with pytest.raises(TypeError, match=r"Ping is a class of jobs; enqueue a job of it: Ping\(\.\.\.\)"):
-        EnqueueOptions().struct(Ping)
+        JobEncoder().struct(Ping)
 
 
 @pytest.mark.parametrize("when", [{"delay": "5"}, {"delay": timedelta(hours=1)}, {"run_at": "tomorrow"}])
 def test_a_time_of_a_wrong_type_is_refused_with_the_right_ones(when):
     [(name, value)] = when.items()
     with pytest.raises(TypeError) as caught:
-        EnqueueOptions(**when)
+        JobEncoder(**when)
     assert str(caught.value) == f"{name}={value!r}: delay is a number of seconds, run_at a datetime or epoch seconds"
 
 
@@ -161,15 +161,15 @@ def test_a_time_of_a_wrong_type_is_refused_with_the_right_ones(when):
 )
 def test_an_absurd_time_is_refused_with_what_may_be_wrong(given, hint):
     with pytest.raises(ValueError, match=hint):
-        EnqueueOptions(**given)
+        JobEncoder(**given)
 
 
 def test_a_moment_that_has_passed_is_now():
-    assert EnqueueOptions(run_at=0).struct(Ping()).runAfterTimestampMillis == 0
+    assert JobEncoder(run_at=0).struct(Ping()).runAfterTimestampMillis == 0
 
 
 @pytest.mark.parametrize("given", [{"attempts": "3"}, {"attempts": 2.0}, {"priority": True}, {"priority": "1"}])
 def test_a_number_of_a_wrong_type_is_named(given):
     [(name, value)] = given.items()
     with pytest.raises(TypeError, match=f"{name}={value!r} has to be a whole number"):
-        EnqueueOptions(**given)
+        JobEncoder(**given)

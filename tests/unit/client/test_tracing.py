@@ -8,7 +8,7 @@ import pytest
 from opentelemetry import trace
 
 from pinlater import Constant, Discard, Job, JobContext, JobInterrupted, RawJob, Retry, tracing
-from pinlater.client.jobs import EnqueueOptions
+from pinlater.client.jobs import JobEncoder
 from pinlater.errors import BodyInvalid
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import read_metadata, with_progress
@@ -127,10 +127,10 @@ def test_the_context_of_the_enqueue_is_the_parent(exporter, kind):
 def test_raw_bodies_are_left_alone(exporter):
     [span] = runs_of(exporter, Foreign(body=b'{"$trace": {}}'), parent="sign up")
     assert span.parent is None
-    options = EnqueueOptions(trace={"traceparent": "x"})
+    options = JobEncoder(trace={"traceparent": "x"})
     assert options.struct(Foreign(body=b"as it is")).body == b"as it is"
     with pytest.raises(BodyInvalid, match="backoff or time limit"):
-        EnqueueOptions(trace={"traceparent": "x"}, timeout=1).struct(Foreign(body=b"as it is"))
+        JobEncoder(trace={"traceparent": "x"}, timeout=1).struct(Foreign(body=b"as it is"))
 
 
 @pytest.mark.parametrize("junk", [7, "x", ["traceparent"], {"traceparent": 7}, {"traceparent": "junk"}, None])
@@ -139,7 +139,7 @@ def test_junk_in_its_place_harms_no_job(exporter, junk):
     codec = JobCodec([Traced])
     assert codec.decode("traced", body) == Traced()
     with run_inline(Traced, middleware=[tracing.traced]) as client:
-        claimed = EnqueueOptions().struct(Traced())
+        claimed = JobEncoder().struct(Traced())
         claimed.body = body
         client._execute(client._calls.enqueue_structs("traced", [claimed]))
         client.assert_succeeded()
@@ -148,7 +148,7 @@ def test_junk_in_its_place_harms_no_job(exporter, junk):
 
 
 def test_the_context_is_kept_beside_the_rest_and_not_by_the_next_run():
-    body = EnqueueOptions(trace={"traceparent": "x"}, timeout=5).struct(Traced()).body
+    body = JobEncoder(trace={"traceparent": "x"}, timeout=5).struct(Traced()).body
     kept = read_metadata(with_progress(body, read_metadata(b'{"$progress":{"done":1}}').progress))
     assert (kept.trace, kept.policy.timeout, kept.progress.done) == ({"traceparent": "x"}, 5, 1)
     following = kept.for_next_run(0, {"traceparent": "y"})

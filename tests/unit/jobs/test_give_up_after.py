@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pinlater import Constant, Discard, Job, JobExpired, JobState, Retry, retrying
-from pinlater.client.jobs import EnqueueOptions
+from pinlater.client.jobs import JobEncoder
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
 from pinlater.model.policy import Policy
@@ -208,7 +208,7 @@ def test_junk_in_a_body_is_no_end(run):
 
 
 def test_it_travels_with_the_job(run):
-    body = EnqueueOptions(give_up_after=30).struct(Post()).body
+    body = JobEncoder(give_up_after=30).struct(Post()).body
     assert read_metadata(body).policy == Policy(give_up_after=30)
     assert "was not run" in given_up(run(Post(), after=31, kept=read_metadata(body)))
 
@@ -223,12 +223,12 @@ def test_it_travels_with_the_job(run):
 )
 def test_what_would_never_run_is_refused(options, why):
     with pytest.raises(ValueError, match=why):
-        EnqueueOptions(**options).struct(Post())
+        JobEncoder(**options).struct(Post())
 
 
 def test_what_waits_may_have_longer():
-    assert EnqueueOptions(delay=700, give_up_after=800).struct(Post()).runAfterTimestampMillis
-    assert EnqueueOptions(delay=500).struct(Post()).runAfterTimestampMillis
+    assert JobEncoder(delay=700, give_up_after=800).struct(Post()).runAfterTimestampMillis
+    assert JobEncoder(delay=500).struct(Post()).runAfterTimestampMillis
 
 
 # In the testing kit

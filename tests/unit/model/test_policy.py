@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pinlater import Constant, Exponential, Job, JobTimeout, Linear, RawJob, Retry
-from pinlater.client.jobs import EnqueueOptions
+from pinlater.client.jobs import JobEncoder
 from pinlater.errors import BodyInvalid, Discard
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.backoff import DEFAULT_BACKOFF
@@ -76,7 +76,7 @@ class FakeSaver:
 
 
 def body_of(job, **options):
-    return EnqueueOptions(**options).struct(job).body
+    return JobEncoder(**options).struct(job).body
 
 
 def run(runner, body, queue="calls", **about):
@@ -216,7 +216,7 @@ class Mine:
 )
 def test_what_cannot_travel_is_refused(options, why):
     with pytest.raises(ValueError, match=why):
-        EnqueueOptions(**options)
+        JobEncoder(**options)
 
 
 def test_nothing_said_is_no_policy():

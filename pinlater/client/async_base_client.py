@@ -1,0 +1,149 @@
+"""What a client does with its calls: it enqueues jobs, and sends calls again that failed in a way that may pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterable, Callable, Iterable
+from typing import TypeVar, Unpack
+
+import tenacity
+
+from pinlater.client.async_bulk import (
+    AsyncBulkEnqueue,
+    each,  # async only
+)
+from pinlater.client.async_handle import AsyncJobHandle
+from pinlater.client.async_pool import AsyncPool
+from pinlater.client.async_verbs import AsyncVerbs
+from pinlater.client.jobs import Batcher, encoder, queue_of
+from pinlater.client.retrying import Tries, worth_repeating
+from pinlater.client.tracing_hooks import EnqueueTracer
+from pinlater.errors import PinLaterError
+from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
+from pinlater.jobs.job import Job
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.operations import Call, Calls
+
+T = TypeVar("T")
+
+
+class AsyncBaseClient(AsyncVerbs):
+    """Enqueues jobs and carries out calls on pooled connections."""
+
+    _pool: AsyncPool
+    _calls: Calls
+    _timeout: float
+    _retries: int
+    _patience: float | None
+    _trace_enqueue: EnqueueTracer
+
+    @property
+    def source(self) -> str:
+        """The name that this client calls in."""
+        return self._calls.source
+
+    async def enqueue(self, job: Job, **options: Unpack[EnqueueOptions]) -> AsyncJobHandle:
+        """Store a job; once this returns, it is on durable storage.
+
+        Args:
+            job: what to do.
+            options: keywords such as ``delay=60``; ``EnqueueOptions`` lists them all.
+
+        Raises:
+            ValueError: an option is out of its range.
+            TypeError: there is no such option, or it is of another type.
+            BodyInvalid: a field of the job holds something that JSON cannot carry, or it is a ``RawJob`` and has a
+                ``backoff`` or time limit.
+            QueueNotFound: the queue does not exist, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
+            EnqueueRejected: the body is too large for the server, or the key too long.
+            CallError: no answer came; the job may be stored or not.
+        """
+        target = queue_of(job, options.get("queue"))
+        with self._trace_enqueue(target) as trace:
+            call = self._calls.enqueue_structs(target, [encoder(options, trace.trace).struct(job)])
+            descriptor = (await self._execute(call))[0]
+            trace.record_stored([target], 1, descriptor)
+        return AsyncJobHandle(self, descriptor)
+
+    async def enqueue_many(
+        self,
+        jobs: Iterable[Job] | AsyncIterable[Job],
+        *,
+        batch_size: int = 500,
+        progress: Callable[[int], object] | None = None,
+        **options: Unpack[EnqueueManyOptions],
+    ) -> int:
+        """Store many jobs, from any iterable, in batches; memory stays flat. Return how many were stored.
+
+        Several batches are under way at once; each is stored whole or not at all. If an error ends it, the
+        batches before are stored, and a note on the error says how many jobs were confirmed.
+
+        Args:
+            jobs: what to do.
+            batch_size: jobs in one call, at most.
+            progress: is called with the number of jobs stored so far after every batch.
+            options: keywords for all jobs; ``EnqueueManyOptions`` and ``EnqueueOptions`` list them. ``delay`` counts
+                from this call.
+
+        Raises:
+            Exception: what ``enqueue`` raises.
+        """
+        with self._trace_enqueue(options.get("queue")) as trace:
+            batcher = Batcher(encoder(options, trace.trace), batch_size)
+            async with AsyncBulkEnqueue(self._pool, self._calls, self._execute, self._timeout, progress) as bulk:
+                async for job in each(jobs):
+                    for batch in batcher.add(job):
+                        await bulk.send(batch)
+                for batch in batcher.rest():
+                    await bulk.send(batch)
+                await bulk.finish()
+            trace.record_stored(batcher.queues, bulk.stored)
+        return bulk.stored
+
+    def handle(self, descriptor: str) -> AsyncJobHandle:
+        """Return the handle of a job that was enqueued before, by this program or another; asks no server.
+
+        Args:
+            descriptor: of the job, as ``JobHandle.descriptor`` and ``pinlater lookup`` have it.
+
+        Raises:
+            UnknownError: it is malformed.
+        """
+        return AsyncJobHandle(self, str(JobDescriptor.parse(descriptor)))
+
+    async def _execute(self, call: Call[T]) -> T:
+        deadline = time.monotonic() + self._timeout + call.wait
+        try:
+            return await self._attempt(call, deadline)
+        except PinLaterError as error:
+            if not worth_repeating(call, error):
+                raise
+            failure = error
+        return await self._repeat(call, deadline, failure)
+
+    async def _attempt(self, call: Call[T], deadline: float) -> T:
+        connection = await self._pool.borrow(deadline - time.monotonic())
+        try:
+            if call.needs_memory:  # ask the very server that is to carry it out
+                asking = self._calls.keeps_results()
+                await connection.call(asking.method, asking.arguments, deadline - time.monotonic())
+            reply = await connection.call(call.method, call.arguments, deadline - time.monotonic())
+        finally:
+            self._pool.give_back(connection)
+        return call.convert(reply)
+
+    async def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
+        """Go on after the first try has failed; tenacity gets that failure first, and waits before the second try."""
+        failures = [failure]
+        tries = Tries(call, self._retries, self._patience, deadline)
+
+        async def attempt() -> T:
+            if failures:
+                raise failures.pop()
+            return await self._attempt(call, deadline)
+
+        try:
+            return await tenacity.AsyncRetrying(**tries.policy())(attempt)
+        except PinLaterError as error:  # tenacity's frames would hide the caller's line
+            verdict = tries.verdict(error)
+            raise verdict.with_traceback(None) from verdict.__cause__

@@ -1,0 +1,53 @@
+"""How a handle waits for the end of its job: by polling, more and more slowly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from pinlater.errors import CallTimeout
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.records import JobInfo
+from pinlater.model.state import JobState
+
+_FIRST_POLL_SECONDS = 0.02
+_SLOWEST_POLL_SECONDS = 2.0
+
+
+def queue_in(descriptor: str) -> str:
+    """Return the queue that a descriptor names."""
+    return JobDescriptor.parse(descriptor).queue
+
+
+def pick(found: dict[str, JobInfo], descriptor: str) -> JobInfo:
+    """Return the job of a descriptor out of what a lookup found.
+
+    Raises:
+        LookupError: it is not there.
+    """
+    info = found.get(descriptor)
+    if info is None:
+        raise LookupError(f"the server has no job {descriptor}; finished jobs are collected after a while")
+    return info
+
+
+def pauses() -> Iterator[float]:
+    """Yield the seconds to wait between two polls: more and more, up to two."""
+    pause = _FIRST_POLL_SECONDS
+    while True:
+        yield pause
+        pause = min(pause * 1.5, _SLOWEST_POLL_SECONDS)
+
+
+def bounded(pause: float, deadline: float, info: JobInfo) -> float:
+    """Return the seconds to sleep, at most up to the deadline.
+
+    Raises:
+        CallTimeout: it is over.
+    """
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        is_due = info.state is JobState.PENDING and (info.run_after_ms or 0) <= time.time() * 1000
+        hint = "; does a worker serve its queue (pinlater workers)?" if is_due else ""
+        raise CallTimeout(f"{info.descriptor} is still {info.state.name}{hint}")
+    return min(pause, remaining)

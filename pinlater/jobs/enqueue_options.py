@@ -1,0 +1,81 @@
+"""The options of an enqueue, declared once: clients, job contexts and their test doubles take them as keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from difflib import get_close_matches
+from typing import TypedDict
+
+from pinlater.jobs.job import Job
+from pinlater.model.backoff import Backoff
+
+UniqueOf = Callable[[Job], str | None]
+"""Returns the unique key of a job, or None if it has none."""
+
+
+class _CommonOptions(TypedDict, total=False):
+    queue: str | None
+    priority: int | None
+    attempts: int | None
+    delay: float | None
+    run_at: datetime | float | None
+    backoff: Backoff | None
+    timeout: float | None
+    stall_after: float | None
+    give_up_after: float | None
+
+
+class FollowUpOptions(_CommonOptions, total=False):
+    """Options of ``JobContext.enqueue``: those of ``EnqueueOptions``, but for ``status``."""
+
+    unique: str | None
+
+
+class EnqueueOptions(FollowUpOptions, total=False):
+    """Options of ``Client.enqueue`` and ``AsyncClient.enqueue``. What is left out, or None, is as the job class says.
+
+    Attributes:
+        queue: name of the queue.
+        priority: 1 is served first.
+        attempts: how many attempts the job has in all.
+        delay: seconds from now before which the job does not run.
+        run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
+        backoff: delay before further attempts: ``Constant``, ``Linear`` or ``Exponential``. This option and the next
+            three travel in the body of the job.
+        timeout: seconds after which ``JobTimeout`` is raised in the running job.
+        stall_after: seconds without a sign of progress after which ``JobStalled`` is raised in the running job.
+        give_up_after: seconds from now after which no attempt begins any more.
+        unique: a key of at most 200 characters. While another job of the queue with the same key waits or runs, this
+            job is not stored, and the handle is that of the other job. A server of the original ignores keys.
+        status: text that the custom status of the job begins with.
+    """
+
+    status: str
+
+
+class EnqueueManyOptions(_CommonOptions, total=False):
+    """Options of ``enqueue_many``: those of ``EnqueueOptions``, for all jobs alike.
+
+    Attributes:
+        unique: a function that returns the unique key of a job, or None: ``lambda job: f"bill {job.number}"``. Jobs
+            that are there already count as stored.
+        status: text that the custom status of each job begins with.
+    """
+
+    unique: UniqueOf | None
+    status: str
+
+
+def check_names(options: object) -> None:
+    """Refuse options that do not exist; the message suggests the nearest name.
+
+    Raises:
+        TypeError: an option is misspelled.
+    """
+    known = sorted(EnqueueOptions.__annotations__ | _CommonOptions.__annotations__)
+    for name in options if isinstance(options, dict) else ():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
+            raise TypeError(f"an enqueue has no option {name!r}; {hint}")

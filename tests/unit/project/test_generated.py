@@ -1,0 +1,18 @@
+"""Generated modules are what their source makes of them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import generate_blocking  # noqa: E402
+
+
+@pytest.mark.parametrize("source", generate_blocking.MODULES)
+def test_the_blocking_client_is_generated_from_the_asyncio_one(source):
+    target = generate_blocking.FOLDER / generate_blocking.MODULES[source]
+    expected = generate_blocking.generated(generate_blocking.FOLDER / source)
+    assert target.read_text(encoding="utf-8") == expected, "run make generate, and commit what it writes"
