@@ -250,7 +250,7 @@ def clients() -> str:
         "`Client` and `JobHandle` come from `pinlater`; records such as `JobInfo` from `pinlater.client`. "
         "`AsyncClient` has the same methods, to be awaited.",
         described("client/client", "Client"),
-        *(described("client/base_client", "BaseClient").split("\n\n", 2)[2:]),
+        described("client/base_client", "BaseClient").split("\n\n", 2)[2].replace("### BaseClient.", "### Client."),
         described("jobs/enqueue_options", "EnqueueOptions", level=3),
         described("jobs/enqueue_options", "EnqueueManyOptions", level=3),
         described("client/verbs", "Verbs")

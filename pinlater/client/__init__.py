@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pinlater.client.moving import Move
     from pinlater.client.servers import ServerSet
     from pinlater.client.tls import TlsFiles
+    from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
     from pinlater.model.records import (
         Ack,
         Acks,
@@ -41,6 +42,8 @@ _HOMES = {
     "ClaimedJob": "records",
     "Client": "client",
     "Connection": "connection",
+    "EnqueueManyOptions": "jobs",
+    "EnqueueOptions": "jobs",
     "FairScan": "fair_scan",
     "JobHandle": "handle",
     "JobInfo": "records",
@@ -68,6 +71,8 @@ __all__ = [
     "ClaimedJob",
     "Client",
     "Connection",
+    "EnqueueManyOptions",
+    "EnqueueOptions",
     "FairScan",
     "JobHandle",
     "JobInfo",

@@ -8,9 +8,10 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
+from pinlater.jobs.enqueue_options import FollowUpOptions
+
 if TYPE_CHECKING:
     from pinlater.errors import JobInterrupted
-    from pinlater.jobs.enqueue_options import FollowUpOptions
     from pinlater.jobs.job import Job
     from pinlater.model.trace_context import RunTrace
 

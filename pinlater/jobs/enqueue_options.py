@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from difflib import get_close_matches
 from typing import TypedDict
 
 from pinlater.jobs.job import Job
@@ -73,6 +72,8 @@ def check_names(options: object) -> None:
     Raises:
         TypeError: an option is misspelled.
     """
+    from difflib import get_close_matches
+
     known = sorted(EnqueueOptions.__annotations__ | _CommonOptions.__annotations__)
     for name in options if isinstance(options, dict) else ():
         if name not in known:

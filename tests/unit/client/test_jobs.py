@@ -1,10 +1,11 @@
 """Jobs become structs; structs become batches."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pinlater import Job, RawJob
+from pinlater import Client, Job, RawJob, TlsFiles
 from pinlater.client.jobs import Batcher, JobEncoder, queue_of
 from pinlater.errors import BodyInvalid, BodyTooLarge
 
@@ -173,3 +174,12 @@ def test_a_number_of_a_wrong_type_is_named(given):
     [(name, value)] = given.items()
     with pytest.raises(TypeError, match=f"{name}={value!r} has to be a whole number"):
         JobEncoder(**given)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("prio", "did you mean 'priority'?"), ("countdown_seconds", "the options are attempts, backoff,")],
+)
+def test_an_option_that_does_not_exist_is_refused_with_the_nearest_one(name, hint):
+    with Client("127.0.0.1:1", tls=TlsFiles()) as client, pytest.raises(TypeError, match=re.escape(hint)):
+        client.enqueue(Ping(), **{name: 5})

@@ -72,7 +72,7 @@ def runs_of(exporter, job, parent=None):
             client.enqueue(job)
         else:
             with trace.get_tracer("test").start_as_current_span(parent):
-                client._sending = tracing.SendSpan
+                client._trace_enqueue = tracing.SendSpan
                 client.enqueue(job)
     return [span for span in exporter.get_finished_spans() if span.kind is trace.SpanKind.CONSUMER]
 

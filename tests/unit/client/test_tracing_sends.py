@@ -180,7 +180,7 @@ def test_a_follow_up_is_below_the_run_that_wants_it(exporter, how, parent):
 
 def test_without_the_middleware_follow_ups_carry_what_their_parent_came_with(exporter):
     with run_inline(Bill, Mail) as client:
-        client._sending = tracing.SendSpan
+        client._trace_enqueue = tracing.SendSpan
         client.enqueue(Bill(how="thread"))
         traces = [read_metadata(job.body).trace for job in client._jobs.values()]
     [sent] = exporter.get_finished_spans()
