@@ -15,7 +15,8 @@ from pinlater.jobs.options import QUEUE_NAME, JobOptions
 from pinlater.model.backoff import Backoff
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.policy import make_policy
-from pinlater.protocol.conversion import milliseconds
+from pinlater.protocol.conversion.jobs import new_job_struct
+from pinlater.protocol.conversion.values import milliseconds
 from pinlater.protocol.framing import MAX_FRAME_BYTES
 from pinlater.protocol.messages import PinLaterJob
 
@@ -111,7 +112,7 @@ class JobEncoder:
                 f"a {job.job_options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
             )
         unique = self._unique if self._unique_of is None else _key_by(self._unique_of, job)
-        return PinLaterJob(body, plan.priority, self._run_after_ms, plan.attempts, self._status, unique)
+        return new_job_struct(body, plan.priority, self._run_after_ms, plan.attempts, self._status, unique=unique)
 
     def _plan_of(self, job: Job) -> _Plan:
         """Return what holds for all jobs of a class, which so is found out once."""

@@ -1,18 +1,14 @@
-"""The calls of the service, each described once: what is sent, what the reply means, whether it may be repeated.
+"""The calls of the contract, one row each: what is sent, what the reply means, whether it may be repeated.
 
-Both clients carry these descriptions out; neither converts anything itself.
+Whoever makes a call builds it here: both clients, the worker, the keeper, what tests use. The service answers exactly
+the calls of ``OPERATIONS``.
 """
 
 from __future__ import annotations
 
 import functools
-import os
-import socket
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pinlater.model.records import (
     Ack,
@@ -21,115 +17,123 @@ from pinlater.model.records import (
     ClaimedJob,
     JobInfo,
     NewJob,
-    Page,
-    QueueSettings,
     WorkerReport,
 )
 from pinlater.model.state import JobState
-from pinlater.protocol import conversion, messages
-from pinlater.protocol.idempotency import new_key
-from pinlater.protocol.messages import CONTINUATION_START, RequestContext, arguments_of
+from pinlater.protocol import messages
+from pinlater.protocol.conversion import acks as ack_conversion
+from pinlater.protocol.conversion import jobs as job_conversion
+from pinlater.protocol.conversion import queues as queue_conversion
+from pinlater.protocol.conversion import workers as worker_conversion
+from pinlater.protocol.conversion.values import milliseconds, nothing, number, several
+from pinlater.protocol.messages import CONTINUATION_START
+from pinlater.protocol.operation import OPERATIONS, Call, CallSource, never, operation
 
-T = TypeVar("T")
+__all__ = ["OPERATIONS", "Call", "Calls"]
 
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """One call to be made.
-
-    Attributes:
-        method: name of the wire contract.
-        arguments: its argument struct.
-        convert: makes the result of the reply.
-        safe_to_repeat: whether it may be sent again when nobody knows if it was carried out, to any server.
-        wait: seconds that the server may park it, on top of the usual time-out.
-    """
-
-    method: str
-    arguments: Any
-    convert: Callable[[Any], T]
-    safe_to_repeat: bool
-    wait: float = 0.0
-
-    @property
-    def has_key(self) -> bool:
-        """Whether a server that keeps results carries it out once, however often it is sent."""
-        return self.arguments.context.idempotencyKey is not None
-
-    @property
-    def needs_memory(self) -> bool:
-        """Whether it may have been carried out, and may be sent again only to a server that keeps results."""
-        return not self.safe_to_repeat and bool(self.arguments.context.isRepeat)
+_addition = functools.partial(operation, is_original=False)
 
 
-@functools.lru_cache(maxsize=1)
-def default_source(pid: int) -> str:
-    """Return ``<program>:<host>:<pid>``, which tells a process's claims from those of all others."""
-    path = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path("python")
-    program = path.parent.name if path.name == "__main__.py" else path.name  # python -m package
-    return f"{program}:{socket.gethostname()}:{pid}"
+def _all_acks_fenced(arguments: Any) -> bool:
+    """Tell whether a repeated failure cannot hit the job's next attempt, since it has a claim. Success is final."""
+    return all(ack.claimDescriptor for ack in arguments.request.jobsFailed or ())
 
 
-class Calls:
-    """Builds calls in the name of one source; None is this process, also after a fork."""
+def _all_checkpoints_fenced(arguments: Any) -> bool:
+    return all(checkpoint.claimDescriptor for checkpoint in arguments.request.requests)
 
-    def __init__(self, source: str | None = None) -> None:
-        self._source = source
 
-    @property
-    def source(self) -> str:
-        """Who calls."""
-        return self._source or default_source(os.getpid())
+def _claims_nothing(arguments: Any) -> bool:
+    """Tell whether a dequeue changes nothing; jobs of a lost answer are claimed, and a second one would claim more."""
+    return bool(arguments.request.dryRun) and arguments.request.jobAckRequest is None
 
-    def _call(
-        self,
-        method: str,
-        convert: Callable[[Any], T],
-        *,
-        safe_to_repeat: bool,
-        has_key: bool = False,
-        wait: float = 0.0,
-        **arguments: Any,
-    ) -> Call[T]:
-        key = new_key() if has_key else None
-        context = RequestContext(source=self.source, idempotencyKey=key, hearsStopping=True)
-        struct = arguments_of(method)(context=context, **arguments)
-        return Call(method, struct, convert, safe_to_repeat, wait)
 
-    def create_queue(self, name: str) -> Call[None]:
-        return self._call("createQueue", conversion.nothing, safe_to_repeat=True, name=name)
+class Calls(CallSource):
+    """Builds calls in the name of one source: an attribute for each call of the contract, and some for common uses."""
 
-    def delete_queue(self, name: str, password: str) -> Call[None]:
-        # Not repeated: somebody may have created the queue anew in between.
-        return self._call("deleteQueue", conversion.nothing, safe_to_repeat=False, name=name, password=password)
+    # Queues
 
-    def queue_names(self) -> Call[set[str]]:
-        return self._call("getQueueNames", conversion.names, safe_to_repeat=True)
+    @operation("createQueue", nothing)
+    def create_queue(self, name: str) -> tuple[str]:
+        """Create a queue, unless there is one of this name."""
+        return (name,)
 
-    def queue_settings(self) -> Call[dict[str, QueueSettings]]:
-        return self._call("getQueueSettings", conversion.queue_settings, safe_to_repeat=True)
+    # Not repeated: somebody may have created the queue anew in between.
+    @operation("deleteQueue", nothing, repeatable=never)
+    def delete_queue(self, name: str, password: str) -> tuple[str, str]:
+        """Delete a queue with all its jobs."""
+        return name, password
 
+    @operation("getQueueNames", queue_conversion.names)
+    def queue_names(self) -> tuple[()]:
+        """Return the names of all queues."""
+        return ()
+
+    @_addition("getQueueSettings", queue_conversion.queue_settings)
+    def queue_settings(self) -> tuple[()]:
+        """Return what holds back the jobs of each queue."""
+        return ()
+
+    @_addition("changeQueueSettings", nothing)
     def change_queue(
         self, name: str, *, paused: bool | None, jobs_per_second: float | None, max_running: int | None
-    ) -> Call[None]:
-        request = messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running)
-        return self._call("changeQueueSettings", conversion.nothing, safe_to_repeat=True, request=request)
+    ) -> tuple[messages.PinLaterChangeQueueSettingsRequest]:
+        """Pause or resume a queue, or change its limits."""
+        return (messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running),)
 
-    def oldest_due(self, queues: Iterable[str] = ()) -> Call[dict[str, int]]:
-        return self._call(
-            "getOldestDueTimestamps", conversion.moments, safe_to_repeat=True, queueNames=_several(queues)
-        )
+    @_addition("getOldestDueTimestamps", queue_conversion.moments)
+    def oldest_due(self, queues: Iterable[str] = ()) -> tuple[list[str]]:
+        """Return since when the oldest due job of each queue is due."""
+        return (several(queues),)
+
+    # Into a queue. Repeated also by servers that keep no results: twice is better than never, for delivery is at
+    # least once.
+
+    @operation("enqueueJobs", job_conversion.descriptors, has_key=True)
+    def enqueue_structs(self, queue: str, jobs: list[messages.PinLaterJob]) -> tuple[messages.PinLaterEnqueueRequest]:
+        """Store new jobs, and return their descriptors."""
+        return (messages.PinLaterEnqueueRequest(queue, jobs),)
 
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[str]]:
-        return self.enqueue_structs(queue, [conversion.job_struct(job) for job in jobs])
+        return self.enqueue_structs(queue, [job_conversion.job_struct(job) for job in jobs])
 
-    def enqueue_structs(self, queue: str, jobs: list[messages.PinLaterJob]) -> Call[list[str]]:
-        """Enqueue structs made already.
+    def enqueue_once(
+        self, queue: str, job: messages.PinLaterJob, key: bytes, *, is_repeat: bool, keep_result_ms: int
+    ) -> Call[list[str]]:
+        """Build an enqueue that a server knows again by a key which outlives this process."""
+        call = self.enqueue_structs(queue, [job])
+        call.arguments.context = self.new_context(key, isRepeat=is_repeat, keepResultMillis=keep_result_ms)
+        return call
 
-        Repeated also by servers that keep no results: twice is better than never, for delivery is at least once.
-        """
-        request = messages.PinLaterEnqueueRequest(queueName=queue, jobs=jobs)
-        return self._call("enqueueJobs", conversion.descriptors, safe_to_repeat=True, has_key=True, request=request)
+    # Without a key, finished jobs, which no unique key guards, would be there twice.
+    @_addition("importJobs", job_conversion.descriptors, repeatable=never, has_key=True)
+    def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> tuple[messages.PinLaterImportJobsRequest]:
+        """Store jobs of another store with their history, and return their new descriptors."""
+        return (messages.PinLaterImportJobsRequest(queue, [job_conversion.info_struct(info) for info in jobs]),)
+
+    # Attempts
+
+    @operation("dequeueJobs", job_conversion.claimed_jobs, repeatable=_claims_nothing, may_wait=True)
+    def dequeue(
+        self,
+        queue: str,
+        limit: int,
+        *,
+        wait: float = 0.0,
+        lease: float | None = None,
+        dry_run: bool = False,
+        acks: messages.PinLaterJobAckRequest | None = None,
+        other_queues: Sequence[str] = (),
+    ) -> tuple[messages.PinLaterDequeueRequest]:
+        """Claim jobs that are due, and carry out acks on the way."""
+        request = messages.PinLaterDequeueRequest(queue, limit, acks, dry_run)
+        if wait > 0:
+            request.waitMillis = milliseconds(wait)
+        if lease is not None:
+            request.claimTimeoutMillis = milliseconds(lease)
+        if other_queues:
+            request.otherQueueNames = list(other_queues)
+        return (request,)
 
     def dequeue_jobs(
         self,
@@ -142,36 +146,51 @@ class Calls:
         acks: Acks | None = None,
         other_queues: Sequence[str] = (),
     ) -> Call[list[ClaimedJob]]:
-        request = messages.PinLaterDequeueRequest(queueName=queue, limit=limit, dryRun=dry_run)
-        if wait > 0:
-            request.waitMillis = conversion.milliseconds(wait)
-        if lease is not None:
-            request.claimTimeoutMillis = conversion.milliseconds(lease)
-        if other_queues:
-            request.otherQueueNames = list(other_queues)
+        structs = None
         if acks is not None:
-            request.jobAckRequest = conversion.ack_struct(acks.queue or queue, acks.succeeded, acks.failed)
-        # Not repeated: jobs of the lost answer are claimed, and a second dequeue would claim more.
-        convert = conversion.claimed_jobs
-        return self._call("dequeueJobs", convert, safe_to_repeat=dry_run and not acks, wait=wait, request=request)
+            succeeded, failed = map(ack_conversion.ack_structs, (acks.succeeded, acks.failed))
+            structs = ack_conversion.acks_struct(acks.queue or queue, succeeded, failed)
+        return self.dequeue(
+            queue, limit, wait=wait, lease=lease, dry_run=dry_run, acks=structs, other_queues=other_queues
+        )
+
+    def server_time(self, queue: str) -> Call[int | None]:
+        """Ask when it is on the server, in epoch milliseconds: the answer of a dequeue that claims nothing has it."""
+        call = self.dequeue(queue, 1, dry_run=True)
+        return Call(call.method, call.arguments, job_conversion.server_time_ms, call.safe_to_repeat)
+
+    @operation("ackDequeuedJobs", nothing, repeatable=_all_acks_fenced)
+    def ack_structs(self, acks: messages.PinLaterJobAckRequest) -> tuple[messages.PinLaterJobAckRequest]:
+        """End attempts of claimed jobs, with success or failure."""
+        return (acks,)
 
     def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> Call[None]:
-        # A failure without a claim, repeated, might hit the job's next attempt. Success is final.
-        fenced = all(ack.claim for ack in failed)
-        request = conversion.ack_struct(queue, succeeded, failed)
-        return self._call("ackDequeuedJobs", conversion.nothing, safe_to_repeat=fenced, request=request)
+        structs = map(ack_conversion.ack_structs, (succeeded, failed))
+        return self.ack_structs(ack_conversion.acks_struct(queue, *structs))
 
-    def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Call[None]:
-        fenced = all(checkpoint.claim for checkpoint in checkpoints)
-        request = messages.PinLaterCheckpointJobsRequest(
-            queueName=queue, requests=[conversion.checkpoint_struct(checkpoint) for checkpoint in checkpoints]
-        )
-        return self._call("checkpointJobs", conversion.nothing, safe_to_repeat=fenced, request=request)
+    @operation("checkpointJobs", nothing, repeatable=_all_checkpoints_fenced)
+    def checkpoint(
+        self, queue: str, checkpoints: Iterable[Checkpoint], *, tell_stale: bool | None = None
+    ) -> tuple[messages.PinLaterCheckpointJobsRequest]:
+        """Renew claims of jobs, save their bodies, or give them back."""
+        structs = [ack_conversion.checkpoint_struct(checkpoint) for checkpoint in checkpoints]
+        return (messages.PinLaterCheckpointJobsRequest(queue, structs, tell_stale),)
 
-    def lookup(self, descriptors: Iterable[str], *, include_body: bool = False) -> Call[dict[str, JobInfo]]:
-        request = messages.PinLaterLookupJobRequest(jobDescriptors=_several(descriptors), includeBody=include_body)
-        return self._call("lookupJobs", conversion.job_infos, safe_to_repeat=True, request=request)
+    @_addition("releaseClaims", number)
+    def release_claims(self, queue: str, source: str) -> tuple[messages.PinLaterReleaseClaimsRequest]:
+        """Give back all jobs that one source has claimed, and return how many."""
+        return (messages.PinLaterReleaseClaimsRequest(queue, source),)
 
+    # Reading jobs
+
+    @operation("lookupJobs", job_conversion.job_infos)
+    def lookup(
+        self, descriptors: Iterable[str], *, include_body: bool = False
+    ) -> tuple[messages.PinLaterLookupJobRequest]:
+        """Return what the server knows of jobs, by descriptor."""
+        return (messages.PinLaterLookupJobRequest(several(descriptors), include_body),)
+
+    @operation("getJobCount", number)
     def count(
         self,
         queue: str,
@@ -180,16 +199,11 @@ class Calls:
         priority: int | None = None,
         future: bool = False,
         body_regex: str | None = None,
-    ) -> Call[int]:
-        request = messages.PinLaterGetJobCountRequest(
-            queueName=queue,
-            jobState=int(state),
-            priority=priority,
-            countFutureJobs=future,
-            bodyRegexToMatch=body_regex,
-        )
-        return self._call("getJobCount", conversion.number, safe_to_repeat=True, request=request)
+    ) -> tuple[messages.PinLaterGetJobCountRequest]:
+        """Return how many jobs of a queue match."""
+        return (messages.PinLaterGetJobCountRequest(queue, int(state), priority, future, body_regex),)
 
+    @operation("scanJobs", job_conversion.page)
     def scan(
         self,
         queue: str,
@@ -200,95 +214,72 @@ class Calls:
         limit: int = 100,
         body_regex: str | None = None,
         continuation: str | None = None,
-    ) -> Call[Page]:
-        request = messages.PinLaterScanJobsRequest(
-            queueName=queue,
-            jobState=int(state),
-            priority=priority,
-            scanFutureJobs=future,
-            continuation=continuation or CONTINUATION_START,
-            limit=limit,
-            bodyRegexToMatch=body_regex,
-        )
-        return self._call("scanJobs", conversion.page, safe_to_repeat=True, request=request)
+    ) -> tuple[messages.PinLaterScanJobsRequest]:
+        """Return one page of the jobs of a queue that match."""
+        begin = continuation or CONTINUATION_START
+        request = messages.PinLaterScanJobsRequest(queue, int(state), priority, future, begin, limit, body_regex)
+        return (request,)
 
+    # Changing jobs by hand. Done twice, these would pass their limit, and count wrong. Those that name jobs have a
+    # limit of 0 for a server of the original, which would change any others.
+
+    @operation("retryFailedJobs", number, repeatable=never, has_key=True)
     def retry_failed(
-        self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000
-    ) -> Call[int]:
-        request = messages.PinLaterRetryFailedJobsRequest(
-            queueName=queue,
-            priority=priority,
-            attemptsToAllow=attempts,
-            runAfterTimestampMillis=run_after_ms,
-            limit=limit,
-        )
-        return self._change("retryFailedJobs", request)
-
-    def _change(self, method: str, request: Any) -> Call[int]:
-        """Return a call that answers how many jobs it changed; done twice, it would pass its limit, and count wrong."""
-        return self._call(method, conversion.number, safe_to_repeat=False, has_key=True, request=request)
+        self,
+        queue: str,
+        *,
+        priority: int = 1,
+        attempts: int = 1,
+        run_after_ms: int | None = None,
+        limit: int = 1000,
+        descriptors: list[str] | None = None,
+    ) -> tuple[messages.PinLaterRetryFailedJobsRequest]:
+        """Give failed jobs another chance, and return how many."""
+        request = messages.PinLaterRetryFailedJobsRequest(queue, priority, attempts, run_after_ms, limit, descriptors)
+        return (request,)
 
     def retry_these(
         self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
     ) -> Call[int]:
-        request = messages.PinLaterRetryFailedJobsRequest(
-            queueName=queue,
-            attemptsToAllow=attempts,
-            runAfterTimestampMillis=run_after_ms,
-            limit=0,  # for a server of the original, which would retry any others
-            jobDescriptors=_several(descriptors),
-        )
-        return self._change("retryFailedJobs", request)
+        names = several(descriptors)
+        return self.retry_failed(queue, attempts=attempts, run_after_ms=run_after_ms, limit=0, descriptors=names)
 
-    def run_now(self, queue: str, descriptors: Iterable[str]) -> Call[int]:
-        request = messages.PinLaterRunJobsNowRequest(queueName=queue, jobDescriptors=_several(descriptors))
-        return self._change("runJobsNow", request)
+    @_addition("runJobsNow", number, repeatable=never, has_key=True)
+    def run_now(self, queue: str, descriptors: Iterable[str]) -> tuple[messages.PinLaterRunJobsNowRequest]:
+        """Make pending jobs due now, and return how many."""
+        return (messages.PinLaterRunJobsNowRequest(queue, several(descriptors)),)
+
+    @operation("deleteJobs", number, repeatable=never, has_key=True)
+    def delete_jobs(
+        self,
+        queue: str,
+        state: JobState,
+        *,
+        priority: int = 1,
+        body_regex: str | None = None,
+        limit: int = 1000,
+        descriptors: list[str] | None = None,
+    ) -> tuple[messages.PinLaterDeleteJobsRequest]:
+        """Delete jobs of a queue that match, and return how many."""
+        request = messages.PinLaterDeleteJobsRequest(queue, int(state), priority, body_regex, limit, descriptors)
+        return (request,)
 
     def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Call[int]:
-        request = messages.PinLaterDeleteJobsRequest(
-            queueName=queue,
-            jobState=int(state),
-            limit=0,  # as above
-            jobDescriptors=_several(descriptors),
-        )
-        return self._change("deleteJobs", request)
+        return self.delete_jobs(queue, state, limit=0, descriptors=several(descriptors))
 
-    def delete_jobs(
-        self, queue: str, state: JobState, *, priority: int = 1, body_regex: str | None = None, limit: int = 1000
-    ) -> Call[int]:
-        request = messages.PinLaterDeleteJobsRequest(
-            queueName=queue, jobState=int(state), priority=priority, bodyRegexToMatch=body_regex, limit=limit
-        )
-        return self._change("deleteJobs", request)
+    # Servers and workers
 
-    def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> Call[list[str]]:
-        request = messages.PinLaterImportJobsRequest(
-            queueName=queue, jobs=[conversion.info_struct(info) for info in jobs]
-        )
-        # Without a key, finished jobs, which no unique key guards, would be there twice.
-        convert = conversion.descriptors
-        return self._call("importJobs", convert, safe_to_repeat=False, has_key=True, request=request)
-
-    def keeps_results(self) -> Call[None]:
+    @_addition("keepsResults", nothing)
+    def keeps_results(self) -> tuple[()]:
         """Ask whether the server keeps results; a ``ProtocolError`` is a no."""
-        return self._call("keepsResults", conversion.nothing, safe_to_repeat=True)
+        return ()
 
-    def release_claims(self, queue: str, source: str) -> Call[int]:
-        request = messages.PinLaterReleaseClaimsRequest(queueName=queue, claimSource=source)
-        return self._call("releaseClaims", conversion.number, safe_to_repeat=True, request=request)
+    @_addition("reportWorker", nothing)
+    def report_worker(self, report: WorkerReport, keep: float) -> tuple[messages.PinLaterReportWorkerRequest]:
+        """Tell what a worker does, in the place of what it told before."""
+        return (messages.PinLaterReportWorkerRequest(worker_conversion.worker_struct(report), milliseconds(keep)),)
 
-    def report_worker(self, report: WorkerReport, keep: float) -> Call[None]:
-        request = messages.PinLaterReportWorkerRequest(
-            worker=conversion.worker_struct(report), keepMillis=conversion.milliseconds(keep)
-        )
-        return self._call("reportWorker", conversion.nothing, safe_to_repeat=True, request=request)
-
-    def workers(self) -> Call[list[WorkerReport]]:
-        return self._call("getWorkers", conversion.worker_reports, safe_to_repeat=True)
-
-
-def _several(names: Iterable[str]) -> list[str]:
-    """Return a list; of a text, it would be one of letters."""
-    if isinstance(names, str):
-        raise TypeError(f"{names!r} is one name where several can be given; put it into a list: [{names!r}]")
-    return list(names)
+    @_addition("getWorkers", worker_conversion.worker_reports)
+    def workers(self) -> tuple[()]:
+        """Return what the workers have told."""
+        return ()

@@ -14,7 +14,8 @@ from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
 from pinlater.model.records import ClaimedJob
-from pinlater.protocol.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse, PinLaterJob
+from pinlater.protocol.conversion.jobs import claimed_reply
+from pinlater.protocol.messages import PinLaterJob
 from pinlater.worker.claim_table.row import Slot
 from pinlater.worker.claim_table.snapshot import ALONE
 from pinlater.worker.running.run_context import RunContext
@@ -138,16 +139,9 @@ class Attempts:
         return self._outcome(claimed, ended)
 
     def _batch(self, claimed: ClaimedJob) -> Batch:
-        metadata = PinLaterDequeueMetadata(
-            attemptsAllowed=claimed.attempts_allowed,
-            attemptsRemaining=claimed.attempts_remaining,
-            claimDescriptor=claimed.claim,
-            createdAtTimestampMillis=claimed.created_at_ms,
-        )
-        reply = PinLaterDequeueResponse({claimed.descriptor: claimed.body}, {claimed.descriptor: metadata})
         area = self._slot.free_batch()
         assert area is not None  # there is one job at a time
-        return Batch(reply, area)
+        return Batch(claimed_reply(claimed), area)
 
     def _outcome(self, claimed: ClaimedJob, ended: RunnersOutcome | None) -> Outcome:
         allowed, remaining = claimed.attempts_allowed or 1, claimed.attempts_remaining or 1
@@ -157,8 +151,8 @@ class Attempts:
             allowed = self._runner.context.attempts_allowed
         facts = (job, claimed.descriptor, attempt, allowed)
         if isinstance(ended, Failure):
-            ending = Ending.DISCARDED if ended.is_final else Ending.FAILED
-            return Outcome(*facts, ending, error, ended.status, ended.delay_ms / 1000)
+            ending = Ending.DISCARDED if ended.delay_ms is None else Ending.FAILED
+            return Outcome(*facts, ending, error, ended.status, (ended.delay_ms or 0) / 1000)
         if isinstance(ended, Interruption):
             return Outcome(
                 *facts,

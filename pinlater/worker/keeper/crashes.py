@@ -36,14 +36,14 @@ def is_poison(crashes: int, body: bytes) -> bool:
     return crashes % MOST_CRASHES == 0 and read_recurrence(body) is None
 
 
-def crash_mark(where: str, crashes: int, evidence: str, *, is_final: bool) -> str:
+def crash_mark(where: str, crashes: int, evidence: str, *, is_given_up: bool) -> str:
     """Return the line that a crash leaves in the status.
 
     Args:
         where: moment, host and process.
         crashes: how many there were, with this one.
         evidence: how the process ended.
-        is_final: whether the job is given up for it.
+        is_given_up: whether the job is given up for it.
     """
-    verdict = ", poison: given up for it" if is_final else ""
+    verdict = ", poison: given up for it" if is_given_up else ""
     return f"[{where}] crash {crashes}{verdict}: {evidence}\n"

@@ -123,7 +123,7 @@ def _crashed_job(notice: Notice, batch: HeldBatch, job: HeldJob, messenger: Mess
     before, body = messenger.look(job.descriptor)
     crashes = crashes_in(before) + 1
     is_given_up = is_poison(crashes, body)
-    status = crash_mark(_where(notice), crashes, _evidence(notice, job), is_final=is_given_up)
+    status = crash_mark(_where(notice), crashes, _evidence(notice, job), is_given_up=is_given_up)
     if len(before) + len(status) > MAX_STATUS_CHARACTERS:
         messenger.note((job.descriptor, batch.claim), status)
     log.error("%s: %s", job.descriptor, status.strip())

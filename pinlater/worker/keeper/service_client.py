@@ -6,24 +6,19 @@ import itertools
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallError, QueueNotFound, StaleClaims
-from pinlater.protocol.messages import (
-    PinLaterCheckpointJobRequest,
-    PinLaterCheckpointJobsRequest,
-    PinLaterJobAckInfo,
-    PinLaterJobAckRequest,
-    PinLaterLookupJobRequest,
-    PinLaterReleaseClaimsRequest,
-    RequestContext,
-    arguments_of,
-)
+from pinlater.model.records import Checkpoint, JobInfo
+from pinlater.protocol.conversion.acks import acks_struct, failure_structs, success_structs
+from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.contact import Contact
 from pinlater.worker.session.batch import queue_of
 from pinlater.worker.session.connector import Connector
+
+_T = TypeVar("_T")
 
 _CALL_SECONDS = 5.0
 _MOST_JOBS = 1000
@@ -61,7 +56,7 @@ class Messenger:
     def __init__(self, servers: ServerSet, name: str, contact: Contact | None = None) -> None:
         self._connector = Connector(servers, contact=contact)
         self._connection: Connection | None = None
-        self._context = RequestContext(source=f"{name}:{secrets.token_hex(4)}")
+        self._calls = Calls(f"{name}:{secrets.token_hex(4)}", is_plain=True)
 
     def renew(self, jobs: Iterable[Claimed]) -> set[Claimed]:
         """Let claims live longer; return those that have ended, as far as the server tells."""
@@ -85,62 +80,61 @@ class Messenger:
         self, queue: str, jobs: Sequence[Claimed], *, move_to_pending: bool = False, tell_stale: bool | None = None
     ) -> Collection[str]:
         """Make a call; return the descriptors of jobs that were not ours, if that is to be told."""
-        requests = [
-            PinLaterCheckpointJobRequest(descriptor, moveToPending=move_to_pending, claimDescriptor=claim)
-            for descriptor, claim in jobs
-        ]
-        everyone = [descriptor for descriptor, _ in jobs]
+        checkpoints = [Checkpoint(descriptor, claim, move_to_pending=move_to_pending) for descriptor, claim in jobs]
         try:
-            request = PinLaterCheckpointJobsRequest(queue, requests, tellStale=tell_stale)
-            return self._call("checkpointJobs", request, without_queue=everyone) or ()
+            self._make(self._calls.checkpoint(queue, checkpoints, tell_stale=tell_stale))
+        except QueueNotFound:
+            return [descriptor for descriptor, _ in jobs]
         except StaleClaims as error:
             return error.job_descriptors
+        return ()
 
     def succeeded(self, jobs: Iterable[Claimed]) -> None:
         """Report successes."""
         for queue, part in _by_queue(jobs):
-            infos = [PinLaterJobAckInfo(descriptor, claimDescriptor=claim) for descriptor, claim in part]
-            self._call("ackDequeuedJobs", PinLaterJobAckRequest(queue, jobsSucceeded=infos))
+            self._call(self._calls.ack_structs(acks_struct(queue, success_structs(part))))
 
     def failed(self, jobs: Iterable[Lost]) -> None:
         """Report failures."""
         for queue, part in _by_queue(jobs):
-            infos = [
-                PinLaterJobAckInfo(job.descriptor, job.status, job.delay_ms, job.claim, job.is_final or None)
-                for job in part
-            ]
-            self._call("ackDequeuedJobs", PinLaterJobAckRequest(queue, jobsFailed=infos))
+            failed = failure_structs(job[:-1] for job in part)
+            self._call(self._calls.ack_structs(acks_struct(queue, failed=failed)))
 
     def look(self, descriptor: str) -> tuple[str, bytes]:
         """Return a job's custom status and its body; both empty if it is not there any more."""
-        found = self._call("lookupJobs", PinLaterLookupJobRequest([descriptor], includeBody=True)) or {}
+        found: dict[str, JobInfo] = self._call(self._calls.lookup([descriptor], include_body=True)) or {}
         info = found.get(descriptor)
-        return ("", b"") if info is None else (info.customStatus or "", info.body or b"")
+        return ("", b"") if info is None else (info.status, info.body or b"")
 
     def note(self, job: Claimed, text: str) -> None:
         """Put a text in front of a job's custom status, where there is room even if the status is full."""
         descriptor, claim = job
-        request = PinLaterCheckpointJobRequest(descriptor, prependCustomStatus=text, claimDescriptor=claim)
-        self._call("checkpointJobs", PinLaterCheckpointJobsRequest(queue_of(descriptor), [request]))
+        self._call(self._calls.checkpoint(queue_of(descriptor), [Checkpoint(descriptor, claim, status=text)]))
 
     def release(self, queues: Sequence[str], source: str) -> Counter[str]:
         """Give back all that was claimed in the name of ``source``; return how many jobs of each queue these were."""
-        return Counter(
-            {queue: self._call("releaseClaims", PinLaterReleaseClaimsRequest(queue, source)) or 0 for queue in queues}
-        )
+        return Counter({queue: self._call(self._calls.release_claims(queue, source)) or 0 for queue in queues})
 
-    def _call(self, method: str, request: Any, without_queue: Any = None) -> Any:
+    def _call(self, call: Call[_T]) -> _T | None:
+        """Make a call; return None if there is no such queue."""
+        try:
+            return self._make(call)
+        except QueueNotFound:
+            return None
+
+    def _make(self, call: Call[_T]) -> _T:
         if self._connection is None or self._connection.is_stale():
             self._connection = self._connector.connect()
         try:
-            reply = self._connection.call(method, arguments_of(method)(self._context, request), _CALL_SECONDS)
+            reply = self._connection.call(call.method, call.arguments, _CALL_SECONDS)
         except QueueNotFound:
-            reply = without_queue
+            self._connector.contact.heard()
+            raise
         except CallError:
             self._connector.contact.failed()
             raise
         self._connector.contact.heard()
-        return reply
+        return call.convert(reply)
 
 
 def _by_queue(jobs: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:

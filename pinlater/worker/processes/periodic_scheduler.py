@@ -11,22 +11,15 @@ from pinlater.errors import ConfigError, ServiceError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, periodic_key
-from pinlater.protocol.messages import (
-    PinLaterDequeueRequest,
-    PinLaterEnqueueRequest,
-    PinLaterJob,
-    RequestContext,
-    arguments_of,
-)
+from pinlater.protocol.conversion.jobs import new_job_struct
+from pinlater.protocol.messages import PinLaterJob
+from pinlater.protocol.operations import Calls
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
 
 _AGAIN_SECONDS = 60.0
 """A job that somebody deleted, or that a worker of an older deployment ended, is back after this time."""
-
-_enqueue_of = arguments_of("enqueueJobs")
-_dequeue_of = arguments_of("dequeueJobs")
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +74,7 @@ def _seed(job: Job, now_ms: int) -> PinLaterJob:
     due_ms = options.schedule.next_ms(now_ms)
     body = encode_body(job, BodyMetadata(recurrence=Recurrence(due_ms, schedule=text)))
     key = periodic_key(options.name, text)
-    return PinLaterJob(body, options.priority, due_ms, options.attempts + SPARE_ATTEMPTS, uniqueKey=key)
+    return new_job_struct(body, options.priority, due_ms, options.attempts + SPARE_ATTEMPTS, unique=key)
 
 
 class Planter:
@@ -89,14 +82,14 @@ class Planter:
 
     Args:
         pipeline: to send them through.
-        context: in whose name.
+        calls: builds calls.
         seeds: what to plant.
         clock: of the server, whose time decides when the first run is.
     """
 
-    def __init__(self, pipeline: Pipeline, context: RequestContext, seeds: Seeds, clock: ServerClock) -> None:
+    def __init__(self, pipeline: Pipeline, calls: Calls, seeds: Seeds, clock: ServerClock) -> None:
         self._pipeline = pipeline
-        self._context = context
+        self._calls = calls
         self._seeds = seeds
         self._clock = clock
         self._due_at = 0.0 if seeds else float("inf")
@@ -113,21 +106,20 @@ class Planter:
             self._learn_time()
         for queue, jobs in self._seeds.by_queue(int(self._clock.now() * 1000)).items():
             try:
-                self._pipeline.call("enqueueJobs", _enqueue_of(self._context, PinLaterEnqueueRequest(queue, jobs)))
+                self._pipeline.call(self._calls.enqueue_structs(queue, jobs))
             except ServiceError as error:
                 log.error("the periodic jobs of queue %s cannot be planted: %s", queue, error)  # noqa: TRY400
         self._due_at = time.monotonic() + _AGAIN_SECONDS
 
     def _learn_time(self) -> None:
         """Ask for the time: the answer of a dequeue has it, also of one that takes nothing."""
-        request = PinLaterDequeueRequest(queueName=self._seeds.queue, limit=1, dryRun=True)
         sent = self._clock.sent()
         try:
-            reply = self._pipeline.call("dequeueJobs", _dequeue_of(self._context, request))
+            server_ms = self._pipeline.call(self._calls.server_time(self._seeds.queue))
         except ServiceError as error:
             log.warning("the server does not tell its time, so this machine's is taken: %s", error)
         else:
-            self._clock.note(reply.serverTimestampMillis, sent)
+            self._clock.note(server_ms, sent)
 
     def renew(self) -> None:
         """Plant at the next opportunity: what was planted is gone with its queue."""

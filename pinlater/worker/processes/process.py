@@ -18,7 +18,7 @@ from pinlater_supervisor import Child
 from pinlater.errors import CallError, ServerUnavailable, ServiceError
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.loader import load_middleware
-from pinlater.protocol.messages import RequestContext
+from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.burst import Burst
 from pinlater.worker.claim_table.counters import UNREADABLE
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, SUCCEEDED, Identity
@@ -87,19 +87,19 @@ class JobProcess(ABC):
         self._slot.introduce(identity)
         self._sheet = shared.sheet(pool.name, child.slot)
         self._sheet.introduce(identity.kinds)
-        context = self._context = RequestContext(source=identity.source)
+        calls = self._calls = Calls(identity.source, is_plain=True)
         lease = self._lease_seconds = options.lease_seconds
         self._connector = Connector(options.servers, contact=self._slot.contact)
         self._clock = ServerClock()
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
-        self._settler = Settler(self._pipeline, context, lease, self._expect_retry, self._sheet.note_event)
+        self._settler = Settler(self._pipeline, calls, lease, self._expect_retry, self._sheet.note_event)
         self._fetcher = Fetcher(
             *(self._pipeline, self._settler, self._slot, identity, lease),
             turns=Turns(weights),
             clock=self._clock,
             count=self._sheet.note_event,
         )
-        self._planter = Planter(self._pipeline, context, Seeds(codec.kinds, identity.queues), self._clock)
+        self._planter = Planter(self._pipeline, calls, Seeds(codec.kinds, identity.queues), self._clock)
         self._codec = codec
         self._complaint = Complaint(log, "%s")
         self._jobs_done = 0
@@ -197,8 +197,8 @@ class JobProcess(ABC):
         if isinstance(outcome, Lost):
             batch.settled(position)
         elif isinstance(outcome, Failure):
-            batch.area.delays[position] = outcome.delay_ms
-            batch.area.states[position] = DISCARDED if outcome.is_final else FAILED
+            batch.area.delays[position] = outcome.delay_ms or 0
+            batch.area.states[position] = DISCARDED if outcome.delay_ms is None else FAILED
             self._settler.failed(queue, (batch, position), outcome)
         else:
             self._settler.give_back(batch, [position], outcome)

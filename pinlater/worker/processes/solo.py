@@ -29,7 +29,7 @@ class SoloProcess(JobProcess):
     def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
         self._is_at_terminal = options.debug
-        self._saver = saver = Saver(self._pipeline, self._connector, self._context, child, self._sheet.note_event)
+        self._saver = saver = Saver(self._pipeline, self._connector, self._calls, child, self._sheet.note_event)
         self._runner = Runner(
             *(codec, self._identity.kinds, saver, self._lease_seconds),
             kill_at=child.kill_at,

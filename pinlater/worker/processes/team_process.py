@@ -41,7 +41,7 @@ class TeamProcess(JobProcess):
         self._bell = Bell()
         is_on_loop = options.concurrency is not None
         self._saver = SharedSaver(
-            *(self._pipeline, self._connector, self._context, child, self._bell),
+            *(self._pipeline, self._connector, self._calls, child, self._bell),
             is_on_loop=is_on_loop,
             count=self._sheet.note_event,
         )

@@ -222,8 +222,8 @@ class Runner:
             return self._interrupted(job, context, error, since_ns)
         if isinstance(error, Discard):
             log.info("%s discarded: %s", job.job_options.name, text_of(error))
-            status = _words(context, error, seconds, with_traceback=False, is_final=True)
-            return Failure(status, is_final=True, ending="discarded")
+            status = _words(context, error, seconds, with_traceback=False, is_last=True)
+            return Failure(status, None, ending="discarded")
         if isinstance(error, JobExpired) or context.options.gives_up_on(error):
             return _given_up(job, context, error, seconds)
         return self._failed(job, context, error, seconds)
@@ -273,8 +273,8 @@ def _given_up(job: Job, context: RunContext, error: BaseException, seconds: floa
     has_traceback = error.__traceback__ is not None and not isinstance(error, Retry)
     trace = error if has_traceback else None
     log.error("%s given up: %s%s", job.job_options.name, said_by(error), verdict, exc_info=trace)
-    status = _words(context, error, seconds, with_traceback=has_traceback, is_final=True, verdict=verdict)
-    return Failure(status, is_final=True, ending="given_up")
+    status = _words(context, error, seconds, with_traceback=has_traceback, is_last=True, verdict=verdict)
+    return Failure(status, None, ending="given_up")
 
 
 def _too_late(context: RunContext) -> str:

@@ -93,7 +93,7 @@ class Tick:
 
     def after(self, outcome: Outcome | None) -> Outcome | None:
         """Return what is to follow an attempt that ended so; one that succeeded was rescheduled already."""
-        if isinstance(outcome, Failure) and (outcome.is_final or self._context.is_last_attempt):
+        if isinstance(outcome, Failure) and (outcome.delay_ms is None or self._context.is_last_attempt):
             return self._give_up(outcome.status, outcome.ending)
         if isinstance(outcome, Interruption) and outcome.attempts is not None:
             return replace(outcome, attempts=self._claims_of_next)

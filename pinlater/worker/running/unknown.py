@@ -59,12 +59,12 @@ class UnknownJobs:
             now_ms: epoch milliseconds, as the server has them.
         """
         if self._give_up_seconds is None:
-            return _failure(batch, position, error, is_final=False)
+            return _failure(batch, position, error, is_last=False)
         known = _known_since(batch, position)
         since_ms = now_ms if known is None else known
         age_seconds = max(now_ms - since_ms, 0) / 1000
         if age_seconds >= self._give_up_seconds:
-            return _failure(batch, position, error, is_final=True)
+            return _failure(batch, position, error, is_last=True)
         seconds = min(max(age_seconds / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS) * (0.75 + self._chance() / 2)
         return self._given_back(batch, position, error, UnreadableMark(since_ms, now_ms + int(seconds * 1000)))
 
@@ -109,9 +109,9 @@ def _known_since(batch: Batch, position: int) -> int | None:
     return unread.since_ms if unread is not None and unread.until_ms == metadata.runAfterTimestampMillis else None
 
 
-def _failure(batch: Batch, position: int, error: BodyInvalid, *, is_final: bool) -> Failure:
+def _failure(batch: Batch, position: int, error: BodyInvalid, *, is_last: bool) -> Failure:
     metadata = batch.metadata[position]
     attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
     log.error("%s cannot be run: %s", batch.descriptors[position], error)
-    status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False, is_final=is_final)
-    return Failure(status, 0 if is_final else delay_ms(DEFAULT_BACKOFF, attempt), is_final, UNREADABLE)
+    status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False, is_last=is_last)
+    return Failure(status, None if is_last else delay_ms(DEFAULT_BACKOFF, attempt), UNREADABLE)

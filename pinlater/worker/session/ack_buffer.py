@@ -13,14 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from pinlater.errors import BodyTooLarge, CallUnsendable, EnqueueRejected, QueueNotFound, ServiceError
-from pinlater.protocol.messages import (
-    PinLaterCheckpointJobRequest,
-    PinLaterCheckpointJobsRequest,
-    PinLaterJobAckInfo,
-    PinLaterJobAckRequest,
-    RequestContext,
-    arguments_of,
-)
+from pinlater.model.records import Checkpoint
+from pinlater.protocol.conversion.acks import acks_struct, failure_structs, success_structs
+from pinlater.protocol.messages import PinLaterJobAckRequest
+from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNTOLD, CountEvent, count_nothing
 from pinlater.worker.claim_table.snapshot import FAILED
 from pinlater.worker.session.batch import Batch, queue_of
@@ -29,9 +25,6 @@ from pinlater.worker.session.pipeline import OnReply, Pipeline
 
 _FIRST_HOLD_SECONDS = 0.1
 _LONGEST_HOLD_SECONDS = 2.0
-
-_acks_of = arguments_of("ackDequeuedJobs")
-_checkpoints_of = arguments_of("checkpointJobs")
 
 log = logging.getLogger(__name__)
 
@@ -91,27 +84,17 @@ class Bundle:
         yield from (place for place, _ in self.failed)
         yield from (place for place, _ in self.returned)
 
-    def ack_request(self) -> PinLaterJobAckRequest:
+    def acks(self) -> PinLaterJobAckRequest:
         """Return the acks as the wire has them."""
-        succeeded = [
-            PinLaterJobAckInfo(batch.descriptors[position], "", 0, batch.claim or None)
-            for batch, position in self.succeeded
-        ]
+        succeeded = [(batch.descriptors[position], batch.claim) for batch, position in self.succeeded]
         failed = [
-            PinLaterJobAckInfo(
-                batch.descriptors[position],
-                failure.status,
-                failure.delay_ms,
-                batch.claim or None,
-                failure.is_final or None,
-            )
-            for (batch, position), failure in self.failed
+            (batch.descriptors[position], batch.claim, *failure.ack) for (batch, position), failure in self.failed
         ]
-        return PinLaterJobAckRequest(self.queue, succeeded or None, failed or None)
+        return acks_struct(self.queue, success_structs(succeeded) or None, failure_structs(failed) or None)
 
-    def checkpoint_request(self) -> PinLaterCheckpointJobsRequest:
-        """Return the returns as the wire has them; jobs that do not sleep keep their place in the queue."""
-        return PinLaterCheckpointJobsRequest(self.queue, [_return_of(*returned) for returned in self.returned])
+    def checkpoints(self) -> Iterator[Checkpoint]:
+        """Yield the returns; jobs that do not sleep keep their place in the queue."""
+        return (_return_of(*returned) for returned in self.returned)
 
 
 class Settler:
@@ -119,7 +102,7 @@ class Settler:
 
     Args:
         pipeline: to say it through.
-        context: in whose name.
+        calls: builds calls.
         patience_seconds: how long a server's refusal is put up with.
         on_retry: told, in milliseconds, after which delay a failed job will run again.
         count: told of jobs that went back unstarted, and of those whose end no server took.
@@ -128,13 +111,13 @@ class Settler:
     def __init__(
         self,
         pipeline: Pipeline,
-        context: RequestContext,
+        calls: Calls,
         patience_seconds: float,
         on_retry: Callable[[int], object],
         count: CountEvent = count_nothing,
     ) -> None:
         self._pipeline = pipeline
-        self._context = context
+        self._calls = calls
         self._patience_seconds = patience_seconds
         self._on_retry = on_retry
         self._count = count
@@ -207,7 +190,7 @@ class Settler:
         if returns:
             self._pending[riders.queue] = returns
         self.flush()
-        return acks.ack_request(), self._departed(acks)
+        return acks.acks(), self._departed(acks)
 
     def flush(self) -> None:
         """Say everything now."""
@@ -220,12 +203,12 @@ class Settler:
     def _say(self, bundle: Bundle) -> None:
         acks, returns = bundle.split()
         if acks:
-            self._send("ackDequeuedJobs", _acks_of(self._context, acks.ack_request()), acks)
+            self._send(self._calls.ack_structs(acks.acks()), acks)
         if returns:
-            self._send("checkpointJobs", _checkpoints_of(self._context, returns.checkpoint_request()), returns)
+            self._send(self._calls.checkpoint(returns.queue, returns.checkpoints()), returns)
 
-    def _send(self, method: str, arguments: Any, bundle: Bundle) -> None:
-        self._pipeline.send(method, arguments, self._departed(bundle))
+    def _send(self, call: Call[None], bundle: Bundle) -> None:
+        self._pipeline.send(call, self._departed(bundle))
 
     def _departed(self, bundle: Bundle) -> OnReply:
         self._in_flight += 1
@@ -250,7 +233,7 @@ class Settler:
         if bundle.returned:
             self._count(bundle.queue, RETURNED, sum(interruption is None for _, interruption in bundle.returned))
         for (batch, position), failure in bundle.failed:
-            if not failure.is_final and batch.metadata[position].attemptsRemaining > 1:
+            if failure.delay_ms is not None and batch.metadata[position].attemptsRemaining > 1:
                 self._on_retry(failure.delay_ms)
 
     def _refused(self, bundle: Bundle, error: ServiceError) -> None:
@@ -309,21 +292,17 @@ class Settler:
             batch.settled(position)
 
 
-def _return_of(place: Place, interruption: Interruption | None) -> PinLaterCheckpointJobRequest:
+def _return_of(place: Place, interruption: Interruption | None) -> Checkpoint:
     batch, position = place
-    request = PinLaterCheckpointJobRequest(
-        jobDescriptor=batch.descriptors[position],
-        moveToPending=True,
-        runAfterTimestampMillis=batch.metadata[position].runAfterTimestampMillis,
-        claimDescriptor=batch.claim or None,
+    descriptor, claim = batch.descriptors[position], batch.claim or None
+    due_ms = batch.metadata[position].runAfterTimestampMillis
+    if interruption is None:
+        return Checkpoint(descriptor, claim, move_to_pending=True, run_after_ms=due_ms)
+    if interruption.run_after_ms is not None:
+        due_ms = interruption.run_after_ms
+    return Checkpoint(
+        descriptor, claim, interruption.body, True, due_ms, interruption.attempts, interruption.status or None
     )
-    if interruption is not None:
-        request.newBody = interruption.body
-        request.numOfAttemptsAllowed = interruption.attempts
-        request.prependCustomStatus = interruption.status or None
-        if interruption.run_after_ms is not None:
-            request.runAfterTimestampMillis = interruption.run_after_ms
-    return request
 
 
 def _acks_in(bundle: Bundle) -> int:

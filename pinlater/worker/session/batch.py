@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from typing import Any
 
-from pinlater.protocol.messages import PinLaterDequeueResponse
 from pinlater.worker.claim_table.row import BatchArea
 from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING
 from pinlater.worker.session.job_saves import JobSaves
@@ -61,18 +58,6 @@ class Batch:
         self._unsettled -= 1
         if not self._unsettled:
             self.area.clear()
-
-
-def parts_of(reply: Any, most_jobs: int) -> Iterator[Any]:
-    """Yield replies of up to so many jobs, which make up ``reply``."""
-    if not reply.jobs:
-        return
-    if len(reply.jobs) <= most_jobs:
-        yield reply
-        return
-    jobs, metadata = iter(reply.jobs.items()), reply.jobMetadata
-    while part := dict(itertools.islice(jobs, most_jobs)):
-        yield PinLaterDequeueResponse(part, {descriptor: metadata[descriptor] for descriptor in part})
 
 
 def queue_of(descriptor: str) -> str:

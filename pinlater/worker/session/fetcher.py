@@ -8,18 +8,14 @@ from collections import deque
 from typing import Any
 
 from pinlater.errors import CallError, DequeueRateLimited, QueueNotFound, ServerError, ServerUnavailable, ServiceError
-from pinlater.protocol.messages import (
-    PinLaterDequeueRequest,
-    PinLaterReleaseClaimsRequest,
-    RequestContext,
-    arguments_of,
-)
+from pinlater.protocol.conversion.jobs import split_reply
+from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.counters import RETURNED, CountEvent, count_nothing
 from pinlater.worker.claim_table.row import Slot
 from pinlater.worker.claim_table.snapshot import Identity
 from pinlater.worker.log_once import Complaint
 from pinlater.worker.session.ack_buffer import Settler
-from pinlater.worker.session.batch import Batch, parts_of
+from pinlater.worker.session.batch import Batch
 from pinlater.worker.session.pace import Pace
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
@@ -31,11 +27,6 @@ _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
 _LONGEST_TROUBLE_SECONDS = 2.0
 """Where the store is in trouble, which may end at any time; nobody shall wait for a job for longer than needed then."""
-
-_dequeue_of = arguments_of("dequeueJobs")
-_release_of = arguments_of("releaseClaims")
-_create_of = arguments_of("createQueue")
-_names_of = arguments_of("getQueueNames")
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +70,8 @@ class Fetcher:
         self._settler = settler
         self._slot = slot
         self._identity = identity
-        self._context = RequestContext(source=identity.source)
-        self._lease_ms = int(lease_seconds * 1000)
+        self._calls = Calls(identity.source, is_plain=True)
+        self._lease_seconds = lease_seconds
         self._turns = turns
         self._clock = clock
         self._count = count
@@ -168,21 +159,12 @@ class Fetcher:
                 self._clock.note(reply.serverTimestampMillis, sent)
             self._received(number, limit, reply)
 
-        request = self._request(acks, limit, wait_seconds)
-        context = RequestContext(source=self._identity.source_of(number))
-        self._pipeline.send("dequeueJobs", _dequeue_of(context, request), received, wait_seconds)
-        return True
-
-    def _request(self, acks: Any, limit: int, wait_seconds: float) -> PinLaterDequeueRequest:
         queue, *others = self._turns.next()
-        return PinLaterDequeueRequest(
-            queueName=queue,
-            limit=limit,
-            jobAckRequest=acks,
-            waitMillis=int(wait_seconds * 1000) or None,
-            claimTimeoutMillis=self._lease_ms,
-            otherQueueNames=others or None,
-        )
+        calls = Calls(self._identity.source_of(number), is_plain=True)
+        lease = self._lease_seconds
+        call = calls.dequeue(queue, limit, wait=wait_seconds, lease=lease, acks=acks, other_queues=others)
+        self._pipeline.send(call, received)
+        return True
 
     # What comes back
 
@@ -197,7 +179,7 @@ class Fetcher:
         else:
             self._backoff_seconds = 0.0
             self._complaint.end()
-            batches = [self._hold(part) for part in parts_of(reply, self._slot.room)]
+            batches = [self._hold(part) for part in split_reply(reply, self._slot.room)]
             self.came_back_empty = not batches
             self.has_backlog = len(reply.jobs or ()) >= limit
         if not self._slot.settle(number):
@@ -234,10 +216,10 @@ class Fetcher:
         Raises:
             ServiceError, CallError: what the server said instead.
         """
-        known = set(self._pipeline.call("getQueueNames", _names_of(self._context)))
+        known = self._pipeline.call(self._calls.queue_names())
         for queue in self._identity.queues:
             if queue not in known:
-                self._pipeline.call("createQueue", _create_of(self._context, queue))
+                self._pipeline.call(self._calls.create_queue(queue))
                 log.info("created queue %s", queue)
         self.misses_queue = False
 
@@ -250,8 +232,8 @@ class Fetcher:
         while self._lost:
             number = self._lost[0]
             for queue in self._identity.queues:
-                request = PinLaterReleaseClaimsRequest(queue, self._identity.source_of(number))
-                released = self._pipeline.call("releaseClaims", _release_of(self._context, request))
+                source = self._identity.source_of(number)
+                released = self._pipeline.call(self._calls.release_claims(queue, source))
                 if released:
                     self._count(queue, RETURNED, released)
             self._slot.settle(number)
@@ -264,7 +246,7 @@ class Fetcher:
 
     def end_wait(self) -> None:
         """Make the server answer a dequeue that waits: any further call on the connection does that."""
-        self._pipeline.send("getQueueNames", _names_of(self._context), _ignore)
+        self._pipeline.send(self._calls.queue_names(), _ignore)
 
 
 def _ignore(_: Any) -> None:

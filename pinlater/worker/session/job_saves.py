@@ -37,7 +37,7 @@ class JobSaves:
         with self._lock:
             new, waiting = encode(), self._waiting
             if waiting is not None:
-                waiting.arguments, waiting.deadline = new.arguments, max(waiting.deadline, new.deadline)
+                waiting.call, waiting.deadline = new.call, max(waiting.deadline, new.deadline)
                 return waiting, False
             self._waiting = new
             return new, not self._on_its_way

@@ -30,15 +30,18 @@ class Failure:
 
     Attributes:
         status: text for the job's custom status.
-        delay_ms: milliseconds until the next attempt.
-        is_final: there is no next attempt, whatever remains.
+        delay_ms: milliseconds until the next attempt; None: there is none, whatever attempts remain.
         ending: how it is counted; see ``tally.ENDINGS``.
     """
 
     status: str
-    delay_ms: int = 0
-    is_final: bool = False
+    delay_ms: int | None = 0
     ending: str = "failed"
+
+    @property
+    def ack(self) -> tuple[str, int, bool]:
+        """What the server is told of it: status, delay, and whether there is no next attempt."""
+        return self.status, self.delay_ms or 0, self.delay_ms is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def in_words(
     error: BaseException,
     *,
     with_traceback: bool = True,
-    is_final: bool = False,
+    is_last: bool = False,
     verdict: str = "",
 ) -> str:
     """Return what a failed attempt leaves in the job's status; see ``pinlater.model.status``.
@@ -118,14 +121,14 @@ def in_words(
         seconds: how long it ran.
         error: what it raised.
         with_traceback: whether it matters where.
-        is_final: whether there is no other attempt; what the last one leaves is told, however many there might be.
+        is_last: whether there is no other attempt; what the last one leaves is told, however many there might be.
         verdict: why there is none.
     """
     header = f"attempt {attempt}/{attempts_allowed} {format_origin(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
     said = _sendable(said_by(error))
     frames = [_sendable(frame) for frame in _frames_of(error)] if with_traceback else []
     return format_failure(
-        header, said, frames, status_space(attempts_allowed if is_final else attempt, attempts_allowed), verdict
+        header, said, frames, status_space(attempts_allowed if is_last else attempt, attempts_allowed), verdict
     )
 
 

@@ -6,22 +6,23 @@ import time
 from concurrent.futures import Future
 from typing import Any
 
+from pinlater.protocol.operations import Call
+
 
 class PendingCall:
     """One call that has no reply yet.
 
     Attributes:
-        method, arguments: of the call.
+        call: what to send.
         deadline: until when it is tried; monotonic seconds.
         retry_at: when it is tried next.
         reply: its result or error; a cancelled ``await`` leaves it alone.
     """
 
-    __slots__ = ("arguments", "deadline", "method", "reply", "retry_at")
+    __slots__ = ("call", "deadline", "reply", "retry_at")
 
-    def __init__(self, method: str, arguments: Any, patience_seconds: float) -> None:
-        self.method = method
-        self.arguments = arguments
+    def __init__(self, call: Call[Any], patience_seconds: float) -> None:
+        self.call = call
         self.deadline = time.monotonic() + patience_seconds
         self.retry_at = 0.0
         self.reply: Future[Any] = uncancellable()

@@ -6,11 +6,14 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pinlater.client.connection import Connection
 from pinlater.errors import CallError, CallUnsendable, PinLaterError, ServerUnavailable, ServiceError
+from pinlater.protocol.operations import Call
 from pinlater.worker.session.connector import Connector
+
+_T = TypeVar("_T")
 
 CALL_SECONDS = 10.0
 """How long a reply may take, on top of the time that the server was asked to wait."""
@@ -85,20 +88,18 @@ class Pipeline:
             self._connection.close()
             self._connection = None
 
-    def send(self, method: str, arguments: Any, on_reply: OnReply, wait_seconds: float = 0.0) -> None:
+    def send(self, call: Call[Any], on_reply: OnReply) -> None:
         """Send a call. Its ``on_reply`` is called in any case, with an error if the connection is lost, or not open.
 
         Args:
-            method: name of the wire contract.
-            arguments: its argument struct.
-            on_reply: gets what comes back.
-            wait_seconds: how long the server may park the call.
+            call: what to send.
+            on_reply: gets what comes back, as the wire has it.
         """
-        self._sent.append(_Sent(on_reply, time.monotonic() + wait_seconds + CALL_SECONDS))
+        self._sent.append(_Sent(on_reply, time.monotonic() + call.wait + CALL_SECONDS))
         try:
             if self._connection is None:
                 raise ServerUnavailable("not connected")
-            self._connection.send(method, arguments)
+            self._connection.send(call.method, call.arguments)
         except CallUnsendable as error:  # concerns no other call, and would fail again on any connection
             self._sent.pop()
             on_reply(error)
@@ -138,19 +139,19 @@ class Pipeline:
         self._sent.popleft()
         sent.on_reply(reply)
 
-    def call(self, method: str, arguments: Any) -> Any:
-        """Send a call and wait for its reply; those before it are handed on.
+    def call(self, call: Call[_T]) -> _T:
+        """Send a call, wait for its reply, and return what that means; replies before it are handed on.
 
         Raises:
             ServiceError, CallError: what came instead.
         """
         result: list[Any] = []
-        self.send(method, arguments, result.append)
+        self.send(call, result.append)
         while not result:
             self.receive()
         if isinstance(result[0], PinLaterError):
             raise result[0]
-        return result[0]
+        return call.convert(result[0])
 
     def _lose(self, error: CallError) -> None:
         if self._connection is not None:

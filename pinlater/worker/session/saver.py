@@ -23,22 +23,14 @@ from pinlater.errors import (
     StaleClaims,
 )
 from pinlater.jobs.follow_ups import KEPT_MS
+from pinlater.model.records import Checkpoint
 from pinlater.protocol.idempotency import may_have_been_carried_out
-from pinlater.protocol.messages import (
-    PinLaterCheckpointJobRequest,
-    PinLaterCheckpointJobsRequest,
-    PinLaterEnqueueRequest,
-    PinLaterJob,
-    RequestContext,
-    arguments_of,
-)
+from pinlater.protocol.messages import PinLaterJob
+from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, count_nothing
 from pinlater.worker.session.batch import Batch, queue_of
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.pipeline import Pipeline
-
-_enqueue_of = arguments_of("enqueueJobs")
-_checkpoints_of = arguments_of("checkpointJobs")
 
 _T = TypeVar("_T")
 
@@ -97,7 +89,7 @@ class Saver:
     Args:
         pipeline: to send them through.
         connector: says how long to wait before another try.
-        context: in whose name.
+        calls: builds them.
         child: the process; once it is to stop now, nothing is tried again.
         count: told of checkpoints that a server took, and that none took.
 
@@ -113,13 +105,13 @@ class Saver:
         self,
         pipeline: Pipeline,
         connector: Connector,
-        context: RequestContext,
+        calls: Calls,
         child: Child,
         count: CountEvent = count_nothing,
     ) -> None:
         self._pipeline = pipeline
         self._connector = connector
-        self._context = context
+        self._calls = calls
         self._child = child
         self._count = count
         self._turn = threading.Lock()
@@ -145,11 +137,11 @@ class Saver:
             BodyInvalid: ``encode`` has raised it.
             BodyTooLarge: the server takes none of that size.
         """
-        arguments_of = partial(self._arguments, batch, position, encode)
+        build = partial(self._checkpoint, batch, position, encode)
         if not patience_seconds:
             with self._turn, self._calling():
-                return self._is_settled((batch, position)) and self._offer((batch, position), arguments_of)
-        return self._is_saved(batch, position, partial(self._insist, "checkpointJobs", arguments_of, patience_seconds))
+                return self._is_settled((batch, position)) and self._offer((batch, position), build)
+        return self._is_saved(batch, position, partial(self._insist, build, patience_seconds))
 
     def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
         """Do as ``save``, and return what it returned or raised: for those who can wait without blocking others."""
@@ -175,19 +167,15 @@ class Saver:
             CallError, ServerError: no server took it within ``patience_seconds``, as far as we know.
         """
         queue, job, key, may_be_there = follow_up
-        context = RequestContext(
-            source=self._context.source, idempotencyKey=key, isRepeat=may_be_there, keepResultMillis=KEPT_MS
-        )
-        request = PinLaterEnqueueRequest(queue, [job])
-        reply = self._insist("enqueueJobs", partial(_enqueue_of, context, request), patience_seconds)
-        descriptor: str = reply.jobDescriptors[0]
+        call = self._calls.enqueue_once(queue, job, key, is_repeat=may_be_there, keep_result_ms=KEPT_MS)
+        descriptor: str = self._insist(lambda: call, patience_seconds)[0]
         return descriptor
 
-    def _insist(self, method: str, arguments_of: Callable[[], Any], patience_seconds: float) -> Any:
-        """Make a call, again and again if need be; raise what the last one raised."""
+    def _insist(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
+        """Make a call, again and again if need be; return what its reply means, or raise what the last one raised."""
         deadline = time.monotonic() + patience_seconds
         with self._turn:  # a job may have threads, but there is one connection
-            return self._insist_until(deadline, method, arguments_of())
+            return self._insist_until(deadline, build())
 
     def _is_settled(self, place: tuple[Batch, int]) -> bool:
         """Tell whether another save can be offered: the answer to the one before is there. Raise what it says."""
@@ -202,17 +190,17 @@ class Saver:
             self._is_saved(*offer.place, offer.result)
         return True
 
-    def _offer(self, place: tuple[Batch, int], arguments_of: Callable[[], Any]) -> bool:
-        arguments, began = arguments_of(), time.monotonic()
+    def _offer(self, place: tuple[Batch, int], build: Callable[[], Call[None]]) -> bool:
+        call, began = build(), time.monotonic()
         self._offered = offer = _Offer(place)
         try:
             self._pipeline.open()
         except ServerUnavailable as error:
             ended = time.monotonic()
             self._not_before = ended + _REST_FACTOR * (ended - began)
-            self._heard(offer, arguments, error)
+            self._heard(offer, call, error)
         else:
-            self._pipeline.send("checkpointJobs", arguments, partial(self._heard, offer, arguments))
+            self._pipeline.send(call, partial(self._heard, offer, call))
             self._hear(offer, _OFFER_SECONDS)
         if not offer.is_heard:
             return False
@@ -225,12 +213,12 @@ class Saver:
         while not offer.is_heard and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
             self._pipeline.receive()
 
-    def _heard(self, offer: _Offer, arguments: Any, reply: Any) -> None:
+    def _heard(self, offer: _Offer, call: Call[None], reply: Any) -> None:
         offer.is_heard, offer.reply = True, reply
         if not isinstance(reply, Exception):
-            self._note(SAVED, "checkpointJobs", arguments)
+            self._note(SAVED, call)
         elif isinstance(reply, CallError | ServerError) and not isinstance(reply, CallUnsendable):
-            self._note(UNSAVED, "checkpointJobs", arguments)
+            self._note(UNSAVED, call)
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
@@ -242,27 +230,27 @@ class Saver:
         finally:
             self.is_saving = False
 
-    def _insist_until(self, deadline: float, method: str, arguments: Any) -> Any:
+    def _insist_until(self, deadline: float, call: Call[Any]) -> Any:
         with self._calling():
             while True:
                 try:
                     self._pipeline.open()
-                    reply = self._pipeline.call(method, arguments)
+                    reply = self._pipeline.call(call)
                 except CallUnsendable:
                     raise
                 except (CallError, ServerError):
                     if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
-                        self._note(UNSAVED, method, arguments)
+                        self._note(UNSAVED, call)
                         raise
-                    may_have_been_carried_out(arguments)
+                    may_have_been_carried_out(call.arguments)
                 else:
-                    self._note(SAVED, method, arguments)
+                    self._note(SAVED, call)
                     return reply
                 time.sleep(self._connector.delay_seconds)
 
-    def _note(self, event: str, method: str, arguments: Any) -> None:
-        if method == "checkpointJobs":
-            self._count(arguments.request.queueName, event, 1)
+    def _note(self, event: str, call: Call[Any]) -> None:
+        if call.method == Calls.checkpoint.method:
+            self._count(call.arguments.request.queueName, event, 1)
 
     def close(self) -> None:
         """Let no thread call from here on, once a call that is under way has ended."""
@@ -270,14 +258,10 @@ class Saver:
         with self._turn:
             pass
 
-    def _arguments(self, batch: Batch, position: int, encode: Encode) -> object:
+    def _checkpoint(self, batch: Batch, position: int, encode: Encode) -> Call[None]:
         descriptor = batch.descriptors[position]
-        checkpoint = PinLaterCheckpointJobRequest(
-            jobDescriptor=descriptor, newBody=encode(), claimDescriptor=batch.claim or None
-        )
-        return _checkpoints_of(
-            self._context, PinLaterCheckpointJobsRequest(queue_of(descriptor), [checkpoint], tellStale=True)
-        )
+        checkpoint = Checkpoint(descriptor, batch.claim or None, encode())
+        return self._calls.checkpoint(queue_of(descriptor), [checkpoint], tell_stale=True)
 
 
 def fulfilled(future: Future[_T], function: Callable[[], _T]) -> Future[_T]:

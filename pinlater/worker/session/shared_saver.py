@@ -15,7 +15,7 @@ from pinlater_supervisor import Child
 
 from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavailable
 from pinlater.protocol.idempotency import may_have_been_carried_out
-from pinlater.protocol.messages import RequestContext
+from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, count_nothing
 from pinlater.worker.claim_table.snapshot import RUNNING
 from pinlater.worker.session.batch import Batch
@@ -38,7 +38,7 @@ class SharedSaver(Saver):
     """Jobs hand their calls over, in any thread; the main thread makes them, in order.
 
     Args:
-        pipeline, connector, context, child: as of ``Saver``.
+        pipeline, connector, calls, child: as of ``Saver``.
         bell: wakes the main thread.
         is_on_loop: whether all jobs run in one thread, so that all wait while one does.
         count: as of ``Saver``; called in the main thread.
@@ -48,14 +48,14 @@ class SharedSaver(Saver):
         self,
         pipeline: Pipeline,
         connector: Connector,
-        context: RequestContext,
+        calls: Calls,
         child: Child,
         bell: Bell,
         *,
         is_on_loop: bool,
         count: CountEvent = count_nothing,
     ) -> None:
-        super().__init__(pipeline, connector, context, child, count)
+        super().__init__(pipeline, connector, calls, child, count)
         self._bell = bell
         self._is_on_loop = is_on_loop
         self._pid = getpid()
@@ -80,10 +80,10 @@ class SharedSaver(Saver):
         """Do as ``save``, without waiting for the end."""
         return self._saved_by(self._put(batch, position, encode, patience_seconds), batch, position)
 
-    def _insist(self, method: str, arguments_of: Callable[[], Any], patience_seconds: float) -> Any:
-        pending = PendingCall(method, arguments_of(), patience_seconds)
+    def _insist(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
+        pending = PendingCall(build(), patience_seconds)
         self._hand_over(_Wanted(pending, None))
-        return pending.reply.result()
+        return pending.call.convert(pending.reply.result())
 
     def _put(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> PendingCall:
         """Let a save wait for its turn."""
@@ -91,7 +91,7 @@ class SharedSaver(Saver):
             raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
 
         def new() -> PendingCall:
-            return PendingCall("checkpointJobs", self._arguments(batch, position, encode), patience_seconds)
+            return PendingCall(self._checkpoint(batch, position, encode), patience_seconds)
 
         saves = self._saves_of(batch)
         pending, is_due = saves.put(new)
@@ -160,13 +160,13 @@ class SharedSaver(Saver):
 
     def _call(self, pending: PendingCall, saves: JobSaves | None) -> None:
         if saves is None or saves.send(pending):
-            self._pipeline.send(pending.method, pending.arguments, partial(self._answered, pending, saves))
+            self._pipeline.send(pending.call, partial(self._answered, pending, saves))
 
     def _answered(self, pending: PendingCall, saves: JobSaves | None, reply: Any) -> None:
         if self._is_worth_another_try(pending, reply):
             later = pending if saves is None else saves.failed(pending)
             if later is not None:
-                may_have_been_carried_out(later.arguments)
+                may_have_been_carried_out(later.call.arguments)
                 later.retry_at = time.monotonic() + self._connector.delay_seconds
                 self._again.append(_Wanted(later, saves))
                 return
@@ -176,11 +176,11 @@ class SharedSaver(Saver):
 
     def _fulfil(self, pending: PendingCall, reply: Any) -> None:
         if not isinstance(reply, Exception):
-            self._note(SAVED, pending.method, pending.arguments)
+            self._note(SAVED, pending.call)
             pending.reply.set_result(reply)
             return
         if self._may_help_again(reply):
-            self._note(UNSAVED, pending.method, pending.arguments)
+            self._note(UNSAVED, pending.call)
         pending.reply.set_exception(reply)
 
     def _is_worth_another_try(self, pending: PendingCall, reply: Any) -> bool:

@@ -106,7 +106,7 @@ def run():
 
 def given_up(outcome):
     assert isinstance(outcome, Failure)
-    assert (outcome.is_final, outcome.ending) == (True, "given_up")
+    assert (outcome.delay_ms is None, outcome.ending) == (True, "given_up")
     return outcome.status
 
 
@@ -153,7 +153,7 @@ def test_the_keeper_knows_of_it_should_the_process_die(run):
 
 def test_a_retry_that_comes_in_time_is_none_of_its_business(run):
     for outcome in (run(Post(how="fail"), after=100), run(Post(how="retry in 50"))):
-        assert not outcome.is_final
+        assert outcome.delay_ms is not None
         assert "too late" not in outcome.status
     assert (outcome.ending, outcome.delay_ms) == ("retried", 50_000)
 
@@ -167,9 +167,9 @@ def test_a_failure_that_would_be_retried_too_late_is_final(run):
 
 def test_those_who_would_not_be_retried_anyway_end_as_ever(run):
     outcome = run(Post(how="discard"))
-    assert (outcome.is_final, outcome.ending) == (True, "discarded")
+    assert (outcome.delay_ms is None, outcome.ending) == (True, "discarded")
     outcome = run(Post(how="retry in 150"), remaining=1)
-    assert (outcome.is_final, outcome.ending) == (False, "retried")
+    assert (outcome.delay_ms is None, outcome.ending) == (False, "retried")
     assert "too late" not in outcome.status
 
 

@@ -77,7 +77,7 @@ def test_the_last_word_counts():
 def test_an_attempt_that_fails_is_retried_as_usual():
     outcome = run(Poll(how="fails"))
     assert isinstance(outcome, Failure)
-    assert not outcome.is_final
+    assert outcome.delay_ms is not None
 
 
 def test_a_record_that_is_no_json_any_more_is_a_failure():

@@ -15,8 +15,9 @@ from pinlater.model.records import (
     WorkerReport,
 )
 from pinlater.model.state import JobState
-from pinlater.protocol import conversion, messages
+from pinlater.protocol import messages
 from pinlater.protocol.codec import Codec
+from pinlater.protocol.conversion import jobs, queues, values, workers
 from pinlater.protocol.operations import Calls
 
 calls = Calls("test")
@@ -129,14 +130,14 @@ def test_only_what_does_no_harm_twice_is_repeated(call, safe):
 def test_claimed_jobs_keep_their_order():
     about = messages.PinLaterDequeueMetadata(attemptsAllowed=3, attemptsRemaining=2, claimDescriptor="c")
     reply = messages.PinLaterDequeueResponse(jobs={"d2": b"2", "d1": b"1"}, jobMetadata={"d2": about})
-    assert conversion.claimed_jobs(reply) == [ClaimedJob("d2", b"2", 3, 2, "c"), ClaimedJob("d1", b"1")]
-    assert conversion.claimed_jobs(messages.PinLaterDequeueResponse()) == []
+    assert jobs.claimed_jobs(reply) == [ClaimedJob("d2", b"2", 3, 2, "c"), ClaimedJob("d1", b"1")]
+    assert jobs.claimed_jobs(messages.PinLaterDequeueResponse()) == []
 
 
 def test_pages_end():
     info = messages.PinLaterJobInfo("d", 3, 2, 0, "s", 1, 2, 3, None, None)
-    assert conversion.page(messages.PinLaterScanJobsResponse([info], "-1")).continuation is None
-    page = conversion.page(messages.PinLaterScanJobsResponse([info], "t"))
+    assert jobs.page(messages.PinLaterScanJobsResponse([info], "-1")).continuation is None
+    page = jobs.page(messages.PinLaterScanJobsResponse([info], "t"))
     assert page.continuation == "t"
     assert page.jobs == [JobInfo("d", JobState.FAILED, 2, 0, "s", 1, 2, 3, None, None)]
 
@@ -148,24 +149,22 @@ def test_a_worker_is_sent_without_the_time_of_its_report_and_read_with_it():
     assert request.keepMillis == 1500
     assert request.worker.reportedAtTimestampMillis is None
     request.worker.reportedAtTimestampMillis = 99
-    assert conversion.worker_reports([request.worker]) == [report]
+    assert workers.worker_reports([request.worker]) == [report]
     bare = messages.PinLaterWorker("w", "h", processes=[messages.PinLaterWorkerProcess(9)])
-    assert conversion.worker_reports([bare]) == [
-        WorkerReport("w", "h", processes=[WorkerProcess(9, queues=[], jobs=[])])
-    ]
+    assert workers.worker_reports([bare]) == [WorkerReport("w", "h", processes=[WorkerProcess(9, queues=[], jobs=[])])]
     with pytest.raises(ProtocolError):
-        conversion.worker_reports([messages.PinLaterWorker("w")])
+        workers.worker_reports([messages.PinLaterWorker("w")])
 
 
 @pytest.mark.parametrize(
     "convert",
     [
-        conversion.number,
-        conversion.names,
-        conversion.descriptors,
-        conversion.page,
-        conversion.moments,
-        conversion.worker_reports,
+        values.number,
+        queues.names,
+        jobs.descriptors,
+        jobs.page,
+        queues.moments,
+        workers.worker_reports,
     ],
 )
 def test_an_answer_without_its_required_part_is_no_answer(convert):
@@ -175,7 +174,7 @@ def test_an_answer_without_its_required_part_is_no_answer(convert):
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, 0), (1, 1000), (0.0001, 1), (1.5, 1500)])
 def test_milliseconds_are_never_fewer(seconds, expected):
-    assert conversion.milliseconds(seconds) == expected
+    assert values.milliseconds(seconds) == expected
 
 
 def test_one_name_is_not_taken_for_its_letters():

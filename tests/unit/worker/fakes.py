@@ -43,11 +43,11 @@ class FakePipeline:
     def in_flight(self):
         return len(self._waiting)
 
-    def send(self, method, arguments, on_reply, wait_seconds=0.0):
+    def send(self, call, on_reply):
         if not self.is_open:
             on_reply(ServerUnavailable("not connected"))
             return
-        self.sent.append((method, arguments, wait_seconds))
+        self.sent.append((call.method, call.arguments, call.wait))
         self._waiting.append(on_reply)
 
     def answer(self, reply=None):
@@ -62,12 +62,12 @@ class FakePipeline:
         while self._waiting:
             self.answer(ServerUnavailable("gone"))
 
-    def call(self, method, arguments):
-        self.sent.append((method, arguments, 0.0))
+    def call(self, call):
+        self.sent.append((call.method, call.arguments, 0.0))
         answer = self.answers.pop(0) if getattr(self, "answers", None) else None
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return None if answer is None else call.convert(answer)
 
     @property
     def methods(self):

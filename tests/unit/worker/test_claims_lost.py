@@ -11,7 +11,7 @@ from pinlater import ClaimLost, Discard, Job, Retry
 from pinlater.client.servers import ServerSet
 from pinlater.errors import JobTimeout, StaleClaims
 from pinlater.jobs.body_codec import JobCodec, encode_body
-from pinlater.protocol.messages import RequestContext
+from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.contact import Contact
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED
 from pinlater.worker.keeper.service_client import Messenger
@@ -175,15 +175,16 @@ class Line:
     def open(self):
         pass
 
-    def call(self, method, arguments):
-        assert arguments.request.tellStale
-        raise StaleClaims("1 job", [arguments.request.requests[0].jobDescriptor])
+    def call(self, call):
+        request = call.arguments.request
+        assert request.tellStale
+        raise StaleClaims("1 job", [request.requests[0].jobDescriptor])
 
 
 def test_the_reply_of_a_save_tells_it():
     child, line = FakeChild(), Line()
     codec = JobCodec([Saves])
-    runner = Runner(codec, codec.names, Saver(line, line, RequestContext("me"), child), 30.0)
+    runner = Runner(codec, codec.names, Saver(line, line, Calls("me", is_plain=True), child), 30.0)
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Saves())])
     assert runner.run(batch, 0, monotonic_ns()) == Lost()
     assert trail == ["began"]

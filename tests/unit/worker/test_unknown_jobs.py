@@ -7,7 +7,7 @@ from pinlater.errors import BodyInvalid, EnqueueRejected
 from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark
 from pinlater.model.records import UnknownJobs as Told
 from pinlater.model.records import WorkerReport
-from pinlater.protocol.messages import RequestContext
+from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.counters import UNKNOWN
 from pinlater.worker.keeper import unknown_watch as watch_module
 from pinlater.worker.keeper.unknown_watch import RECENT_SECONDS, UnknownWatch
@@ -55,7 +55,7 @@ def test_the_delays_grow_to_minutes_and_it_fails_after_days():
     assert len(delays) < 1000
     assert 3 * DAY_MS <= now_ms - BEGIN_MS < 3 * DAY_MS + 400_000
     assert isinstance(outcome, Failure)
-    assert outcome.is_final
+    assert outcome.delay_ms is None
     assert "no job class is named 'New' here" in outcome.status
 
 
@@ -80,9 +80,9 @@ def test_a_body_without_room_for_the_time_is_left_as_it_is_and_counts_from_its_e
 
 
 def test_it_may_fail_at_once():
-    assert outcome_of(days=0).is_final
+    assert outcome_of(days=0).delay_ms is None
     strict = outcome_of(days=None)
-    assert (strict.is_final, strict.delay_ms > 0) == (False, True)
+    assert strict.delay_ms > 0
 
 
 def test_nonsense_that_somebody_wrote_there_harms_nobody():
@@ -107,7 +107,7 @@ def test_one_line_says_so_for_all_jobs_of_a_class(caplog):
 
 def test_a_server_that_takes_no_larger_body_gets_it_back_without():
     pipeline = FakePipeline()
-    settler = Settler(pipeline, RequestContext(source="worker:me"), 30.0, lambda _: None)
+    settler = Settler(pipeline, Calls("worker:me", is_plain=True), 30.0, lambda _: None)
     settler.give_back(given(), [0], outcome_of())
     settler.flush()
     pipeline.answer(EnqueueRejected("too large"))

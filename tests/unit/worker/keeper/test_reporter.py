@@ -12,7 +12,7 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import NoHealthyShards
 from pinlater.model.records import WorkerProcess
 from pinlater.protocol.codec import Codec
-from pinlater.protocol.conversion import worker_struct
+from pinlater.protocol.conversion.workers import worker_struct
 from pinlater.server.api.worker_reports import MAX_REPORT_BYTES
 from pinlater.worker.claim_table.snapshot import ALONE, RUNNING, Identity, team_layout
 from pinlater.worker.keeper import reporter as reporter_module

@@ -13,7 +13,8 @@ from pinlater import Constant, Discard, Job, JobInterrupted, JobState
 from pinlater.errors import ConfigError, EnqueueRejected, ServerUnavailable
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, read_metadata
-from pinlater.protocol.messages import PinLaterDequeueResponse, RequestContext
+from pinlater.protocol.messages import PinLaterDequeueResponse
+from pinlater.protocol.operations import Calls
 from pinlater.testing import LocalServer
 from pinlater.worker.claim_table.counters import TICK_FAILED
 from pinlater.worker.processes import periodic_scheduler as planter_module
@@ -124,7 +125,7 @@ def test_a_failed_attempt_is_retried_within_its_tick():
     for attempt in (1, 2):
         outcome, batch = run(planted("fails"), attempt)
         assert isinstance(outcome, Failure)
-        assert (outcome.delay_ms, outcome.is_final) == (5000, False)
+        assert outcome.delay_ms == 5000
         assert f"[attempt {attempt}/3 " in outcome.status
         assert batch.area.delays[0] == 5000
     assert len(seen) == 2
@@ -282,7 +283,7 @@ def pipeline():
 def planter_of(pipeline, *kinds):
     clock = ServerClock()
     clock.note(int(time() * 1000), clock.sent())
-    return Planter(pipeline, RequestContext(source="worker:me"), Seeds(kinds, ["tidy"]), clock)
+    return Planter(pipeline, Calls("worker:me", is_plain=True), Seeds(kinds, ["tidy"]), clock)
 
 
 def test_it_plants_at_the_start_and_from_time_to_time(pipeline, monkeypatch):
@@ -447,7 +448,7 @@ def test_awaited_jobs_begin_anew_as_well():
 
 def test_the_server_s_clock_says_when_the_first_run_is(pipeline):
     """This machine may be minutes ahead, and would leave out as many ticks."""
-    planter = Planter(pipeline, RequestContext(source="worker:me"), Seeds([Tidy], ["tidy"]), ServerClock())
+    planter = Planter(pipeline, Calls("worker:me", is_plain=True), Seeds([Tidy], ["tidy"]), ServerClock())
     pipeline.answers = [PinLaterDequeueResponse(serverTimestampMillis=TICK_MS + 5), None]
     planter.plant_when_due()
     assert pipeline.methods == ["dequeueJobs", "enqueueJobs"]
@@ -460,7 +461,7 @@ def test_the_server_s_clock_says_when_the_first_run_is(pipeline):
 
 @pytest.mark.parametrize("answer", [PinLaterDequeueResponse(), EnqueueRejected("not now")])
 def test_where_a_server_tells_no_time_this_machine_does(pipeline, answer):
-    planter = Planter(pipeline, RequestContext(source="worker:me"), Seeds([Tidy], ["tidy"]), ServerClock())
+    planter = Planter(pipeline, Calls("worker:me", is_plain=True), Seeds([Tidy], ["tidy"]), ServerClock())
     pipeline.answers = [answer, None]
     planter.plant_when_due()
     assert 0 < pipeline.last.jobs[0].runAfterTimestampMillis - time() * 1000 <= MINUTE_MS

@@ -181,7 +181,7 @@ def test_the_board_shows_what_runs_and_the_delay_should_it_crash(bench):
 def test_an_exception_is_a_failure_with_its_reason(bench):
     outcome = bench.run(Act(what="fail"), allowed=4, remaining=3)
     assert isinstance(outcome, Failure)
-    assert (outcome.delay_ms, outcome.is_final) == (4000, False)
+    assert outcome.delay_ms == 4000
     first, *trace = outcome.status.splitlines()
     assert first.startswith("[attempt 2/4 ")
     assert first.endswith(" s] ValueError: some reason")
@@ -211,20 +211,20 @@ def test_a_delay_that_is_no_number_is_the_longest(bench, monkeypatch):
 
 def test_a_discarded_job_is_final(bench):
     outcome = bench.run(Act(what="discard"))
-    assert outcome.is_final
+    assert outcome.delay_ms is None
     assert outcome.status.endswith("Discard: refused for good\n")
 
 
 def test_an_exception_that_the_class_gives_up_on_is_final(bench):
     outcome = bench.run(ActOnce(what="key"))
-    assert outcome.is_final
+    assert outcome.delay_ms is None
     assert "KeyError: 2" in outcome.status
     assert "test_worker_runner.py" in outcome.status, "where it was"
 
 
 @pytest.mark.parametrize("what", ["value", "retry"])
 def test_other_exceptions_and_retries_are_not(bench, what):
-    assert not bench.run(ActOnce(what=what)).is_final
+    assert bench.run(ActOnce(what=what)).delay_ms is not None
 
 
 def test_an_interrupted_job_goes_on_from_its_record(bench):
@@ -243,7 +243,7 @@ def test_a_broken_backoff_does_not_lose_the_job(bench):
 def test_a_body_that_cannot_be_read(bench, caplog):
     outcome = bench.run_body(b'{"job": "Unheard"}', remaining=3)
     assert isinstance(outcome, Failure)
-    assert not outcome.is_final
+    assert outcome.delay_ms is not None
     assert "no job class is named 'Unheard' here" in outcome.status
     assert 2000 <= outcome.delay_ms <= 2200
     assert ["load its module, too" in record.getMessage() for record in caplog.records] == [True]

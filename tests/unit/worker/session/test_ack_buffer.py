@@ -10,7 +10,7 @@ from pinlater.errors import (
     ServerUnavailable,
     UnknownError,
 )
-from pinlater.protocol.messages import RequestContext
+from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import GONE, HELD, SUCCEEDED
 from pinlater.worker.session import ack_buffer as settler_module
 from pinlater.worker.session.ack_buffer import Settler
@@ -25,7 +25,11 @@ class Bench:
         self.slot = new_slot()
         self.counted = []
         self.settler = Settler(
-            self.pipeline, RequestContext("me"), 30.0, self.retries.append, lambda *event: self.counted.append(event)
+            self.pipeline,
+            Calls("me", is_plain=True),
+            30.0,
+            self.retries.append,
+            lambda *event: self.counted.append(event),
         )
 
     def batch(self, *descriptors, **options):
@@ -64,7 +68,7 @@ def test_acks_ride_and_are_forgotten_when_confirmed(bench):
 def test_failures_carry_all_that_is_known(bench):
     batch = bench.batch(*names(2))
     bench.settler.failed("mail", (batch, 0), Failure("why", 1500))
-    bench.settler.failed("mail", (batch, 1), Failure("enough", is_final=True))
+    bench.settler.failed("mail", (batch, 1), Failure("enough", None))
     request, on_reply = bench.settler.ride()
     again, final = request.jobsFailed
     assert (again.appendCustomStatus, again.retryDelayMillis, again.isFinal) == ("why", 1500, None)

@@ -3,7 +3,7 @@
 import pytest
 
 from pinlater.errors import DequeueRateLimited, NoHealthyShards, QueueNotFound, UnknownError
-from pinlater.protocol.messages import RequestContext
+from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import ALONE, Identity, Layout
 from pinlater.worker.claim_table.table import Board
 from pinlater.worker.session import fetcher as fetcher_module
@@ -20,7 +20,7 @@ class Bench:
         self.slot = Board(1, layout).slot(0)
         self.slot.introduce(identity)
         self.pipeline = FakePipeline()
-        self.settler = Settler(self.pipeline, RequestContext("worker:me"), 30.0, lambda _: None)
+        self.settler = Settler(self.pipeline, Calls("worker:me", is_plain=True), 30.0, lambda _: None)
         turns = Turns(dict.fromkeys(queues, 1))
         self.counted = []
         self.fetcher = Fetcher(

@@ -7,7 +7,7 @@ import pytest
 
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallError, CallUnsendable, QueueNotFound, ServerUnavailable
-from pinlater.protocol.messages import RequestContext, arguments_of
+from pinlater.protocol.operations import Calls
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.pipeline import Pipeline
 from tests.unit.client.fake_server import FakeServer, free_address
@@ -15,11 +15,11 @@ from tests.unit.worker.fakes import FakeChild
 
 
 def names_call():
-    return arguments_of("getQueueNames")(RequestContext("me"))
+    return Calls("me", is_plain=True).queue_names()
 
 
 def create_call(name):
-    return arguments_of("createQueue")(RequestContext("me"), name)
+    return Calls("me", is_plain=True).create_queue(name)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def test_replies_go_to_those_who_asked_in_order(pipeline_to):
         pipeline = pipeline_to(server.address)
         pipeline.open()
         heard = []
-        pipeline.send("getQueueNames", names_call(), lambda reply: heard.append(("first", list(reply))))
-        pipeline.send("createQueue", create_call("b"), lambda reply: heard.append(("second", reply)))
+        pipeline.send(names_call(), lambda reply: heard.append(("first", list(reply))))
+        pipeline.send(create_call("b"), lambda reply: heard.append(("second", reply)))
         assert pipeline.in_flight == 2
         while pipeline.in_flight:
             assert pipeline.wait(5)
@@ -61,7 +61,7 @@ def test_a_refusal_is_a_reply(pipeline_to):
         pipeline = pipeline_to(server.address)
         pipeline.open()
         heard = []
-        pipeline.send("getQueueNames", names_call(), heard.append)
+        pipeline.send(names_call(), heard.append)
         pipeline.receive()
         assert isinstance(heard[0], QueueNotFound)
         assert pipeline.is_open
@@ -72,8 +72,8 @@ def test_a_call_hands_on_the_replies_before_its_own(pipeline_to):
         pipeline = pipeline_to(server.address)
         pipeline.open()
         heard = []
-        pipeline.send("createQueue", create_call("b"), heard.append)
-        assert list(pipeline.call("getQueueNames", names_call())) == ["x"]
+        pipeline.send(create_call("b"), heard.append)
+        assert list(pipeline.call(names_call())) == ["x"]
         assert heard == [None]
 
 
@@ -83,19 +83,19 @@ def test_all_calls_hear_of_a_lost_connection(pipeline_to):
         pipeline.open()
         heard = []
         for _ in range(3):
-            pipeline.send("getQueueNames", names_call(), heard.append)
+            pipeline.send(names_call(), heard.append)
         while pipeline.in_flight:
             pipeline.receive()
         assert [isinstance(error, CallError) for error in heard] == [True] * 3
         assert not pipeline.is_open
         pipeline.open()
         with pytest.raises(CallError):
-            pipeline.call("getQueueNames", names_call())
+            pipeline.call(names_call())
 
 
 def test_without_a_connection_a_call_fails_at_once(pipeline_to):
     heard = []
-    pipeline_to(free_address()).send("getQueueNames", names_call(), heard.append)
+    pipeline_to(free_address()).send(names_call(), heard.append)
     assert isinstance(heard[0], ServerUnavailable)
 
 
@@ -103,7 +103,7 @@ def test_a_request_to_stop_ends_a_wait(pipeline_to, child):
     with FakeServer(lambda call: "silence") as server:
         pipeline = pipeline_to(server.address)
         pipeline.open()
-        pipeline.send("getQueueNames", names_call(), lambda _: None, wait_seconds=30)
+        pipeline.send(Calls("me").dequeue_jobs("q", 1, wait=30), lambda _: None)
         assert pipeline.wait(0.01) is False
         child.drain()
         began = time.monotonic()
@@ -117,7 +117,7 @@ def test_a_server_that_says_nothing_is_given_up(pipeline_to, monkeypatch):
         pipeline = pipeline_to(server.address)
         pipeline.open()
         heard = []
-        pipeline.send("getQueueNames", names_call(), heard.append)
+        pipeline.send(names_call(), heard.append)
         assert pipeline.wait() is True
         pipeline.receive()
         assert isinstance(heard[0], CallError)
@@ -127,13 +127,13 @@ def test_a_connection_closed_while_idle_is_replaced(pipeline_to):
     with FakeServer(lambda call: set()) as server:
         pipeline = pipeline_to(server.address)
         pipeline.open()
-        pipeline.call("getQueueNames", names_call())
+        pipeline.call(names_call())
         server.hang_up()
         deadline = time.monotonic() + 5
         while len(server.connections) < 1 and time.monotonic() < deadline:
             time.sleep(0.01)
             pipeline.open()
-        assert list(pipeline.call("getQueueNames", names_call())) == []
+        assert list(pipeline.call(names_call())) == []
 
 
 def test_loss_and_return_of_a_server_are_each_said_once(caplog):
@@ -160,8 +160,8 @@ def test_a_call_that_cannot_be_sent_costs_no_other_call_and_no_connection(pipeli
         pipeline = pipeline_to(server.address)
         pipeline.open()
         heard = []
-        pipeline.send("getQueueNames", names_call(), heard.append)
-        pipeline.send("createQueue", create_call("half of a \udce9"), heard.append)
+        pipeline.send(names_call(), heard.append)
+        pipeline.send(create_call("half of a \udce9"), heard.append)
         [unsendable] = heard
         assert isinstance(unsendable, CallUnsendable)
         pipeline.receive()

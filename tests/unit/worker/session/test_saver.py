@@ -10,7 +10,7 @@ from pinlater import Job
 from pinlater.errors import BodyTooLarge, EnqueueRejected, ServerUnavailable, UnknownError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.model.body_metadata import read_metadata
-from pinlater.protocol.messages import RequestContext
+from pinlater.protocol.operations import Calls
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.saver import Saver
 from tests.unit.worker.fakes import FakeChild, batch_of
@@ -34,14 +34,14 @@ class FakeLine:
     def open(self):
         pass
 
-    def call(self, method, arguments):
-        self.calls.append((method, arguments.request))
+    def call(self, call):
+        self.calls.append((call.method, call.arguments.request))
         answer = self.answers.pop(0)
         if answer is not None:
             raise answer
 
-    def send(self, method, arguments, on_reply):
-        self.calls.append((method, arguments.request))
+    def send(self, call, on_reply):
+        self.calls.append((call.method, call.arguments.request))
         self.waiting.append(on_reply)
 
     def wait(self, seconds):
@@ -60,7 +60,7 @@ def child():
 
 def save(line, child, patience_seconds=30.0, count=lambda *_: None):
     batch = batch_of("walk:s1:p1:7")
-    return Saver(line, line, RequestContext("me"), child, count).save(batch, 0, lambda: b"body", patience_seconds)
+    return Saver(line, line, Calls("me", is_plain=True), child, count).save(batch, 0, lambda: b"body", patience_seconds)
 
 
 def test_a_save_names_the_job_and_its_claim(child):
@@ -94,20 +94,20 @@ class SlowLine(FakeLine):
         self.users = self.most_users = 0
         self.is_used = threading.Event()
 
-    def call(self, method, arguments):
+    def call(self, call):
         self.users += 1
         self.most_users = max(self.users, self.most_users)
         self.is_used.set()
         time.sleep(0.01)
         try:
-            super().call(method, arguments)
+            super().call(call)
         finally:
             self.users -= 1
 
 
 def test_threads_of_a_job_save_one_after_the_other(child):
     line = SlowLine(*[None] * 8)
-    saver = Saver(line, line, RequestContext("me"), child)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lambda _: saver.save(batch, 0, lambda: b"body", 30.0), range(8))) == [True] * 8
@@ -119,13 +119,13 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
     gate = threading.Event()
 
     class GatedLine(SlowLine):
-        def call(self, method, arguments):
-            self.calls.append(arguments.request.requests[0].newBody)
+        def call(self, call):
+            self.calls.append(call.arguments.request.requests[0].newBody)
             self.is_used.set()
             gate.wait()
 
     job, line = Walk(), GatedLine()
-    saver = Saver(line, line, RequestContext("me"), child)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
     context = RunContext(job, batch_of("walk:s1:p1:7", bodies=[encode_body(job)]), 0, saver, 30.0)
     with ThreadPoolExecutor(21) as threads:
         threads.submit(context.step, "first", int)
@@ -140,7 +140,7 @@ def test_a_save_that_had_to_wait_is_of_its_turn_and_not_of_its_call(child):
 
 def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
     line = SlowLine(None)
-    saver = Saver(line, line, RequestContext("me"), child)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     with ThreadPoolExecutor(1) as threads:
         late = threads.submit(saver.save, batch, 0, lambda: b"body", 30.0)
@@ -155,7 +155,7 @@ def test_the_end_of_a_job_waits_for_a_save_and_lets_none_begin(child):
 
 def test_the_end_of_a_job_ends_the_patience_of_its_threads(child):
     line = SlowLine(*[ServerUnavailable("gone")] * 1000)
-    saver = Saver(line, line, RequestContext("me"), child)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
     with ThreadPoolExecutor(1) as threads:
         late = threads.submit(saver.save, batch_of("walk:s1:p1:7"), 0, lambda: b"body", 3600.0)
         line.is_used.wait()
@@ -171,7 +171,7 @@ def test_a_save_without_patience_is_tried_once(child):
 def test_a_server_that_hangs_is_sent_no_other_save(child):
     """Each of them would hold the job up as long as a call may take."""
     line, counted = FakeLine(), []
-    saver = Saver(line, line, RequestContext("me"), child, lambda *event: counted.append(event))
+    saver = Saver(line, line, Calls("me", is_plain=True), child, lambda *event: counted.append(event))
     batch = batch_of("walk:s1:p1:7")
     bodies = iter([b"1", b"2", b"3"])
     assert [saver.save(batch, 0, lambda: next(bodies), 0.0) for _ in range(3)] == [False] * 3
@@ -185,7 +185,7 @@ def test_a_server_that_hangs_is_sent_no_other_save(child):
 @pytest.mark.parametrize("is_same", [True, False])
 def test_what_a_server_says_late_is_said_to_its_own_job(child, is_same):
     line = FakeLine()
-    saver = Saver(line, line, RequestContext("me"), child)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7", "walk:s1:p1:8")
     assert saver.save(batch, 0, lambda: b"body", 0.0) is False
     line.answers = [EnqueueRejected("2 MB are too many"), None]
@@ -206,7 +206,7 @@ def test_looking_for_a_server_takes_a_small_part_of_a_jobs_time(child, monkeypat
             raise ServerUnavailable("no way there")
 
     line = FarLine()
-    saver = Saver(line, line, RequestContext("me"), child)
+    saver = Saver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7")
     for _ in range(100):
         clock[0] += 1.0

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from pinlater.errors import BodyTooLarge, EnqueueRejected, QueueNotFound, ServerUnavailable, UnknownError
-from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, RequestContext
+from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob
+from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import RUNNING, SUCCEEDED
 from pinlater.worker.session.saver import FollowUp
 from pinlater.worker.session.shared_saver import SharedSaver
@@ -29,7 +30,7 @@ class Bench:
         self.bell = Bell()
         self.counted = []
         self.saver = SharedSaver(
-            *(self.pipeline, FakeConnector(), RequestContext("me"), self.child, self.bell),
+            *(self.pipeline, FakeConnector(), Calls("me", is_plain=True), self.child, self.bell),
             is_on_loop=is_on_loop,
             count=lambda *event: self.counted.append(event),
         )

@@ -1,0 +1,44 @@
+"""Plain values: durations, counts, and what a reply must not lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pinlater.errors import ProtocolError
+
+
+def milliseconds(seconds: float) -> int:
+    """Return whole milliseconds, never fewer than asked for."""
+    return -int(-seconds * 1000 // 1)
+
+
+def present(value: Any) -> Any:
+    """Return ``value`` unless it is absent; the codec does not insist on required fields.
+
+    Raises:
+        ProtocolError: it is.
+    """
+    if value is None:
+        raise ProtocolError("the server's answer lacks a required field")
+    return value
+
+
+def nothing(_: Any) -> None:
+    """Read the reply of a void method."""
+
+
+def number(reply: Any) -> int:
+    """Read a count."""
+    return int(present(reply))
+
+
+def several(names: Iterable[str]) -> list[str]:
+    """Return a list; of a text, it would be one of letters.
+
+    Raises:
+        TypeError: it is a text.
+    """
+    if isinstance(names, str):
+        raise TypeError(f"{names!r} is one name where several can be given; put it into a list: [{names!r}]")
+    return list(names)

@@ -1,0 +1,79 @@
+"""Structs of what workers report of themselves <-> records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pinlater.model.records import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.protocol import messages
+from pinlater.protocol.conversion.values import present
+
+
+def worker_struct(report: WorkerReport) -> messages.PinLaterWorker:
+    """Build the struct of a worker's report; when it came, the server knows."""
+    return messages.PinLaterWorker(
+        workerId=report.id,
+        host=report.host,
+        pid=report.pid,
+        version=report.version,
+        pythonVersion=report.python,
+        startedAtTimestampMillis=report.started_ms,
+        isDraining=report.is_draining,
+        processes=[_process_struct(process) for process in report.processes],
+        unknownJobs=[messages.PinLaterUnknownJobs(*jobs) for jobs in report.unknown] or None,
+    )
+
+
+def _process_struct(process: WorkerProcess) -> messages.PinLaterWorkerProcess:
+    return messages.PinLaterWorkerProcess(
+        pid=process.pid,
+        pool=process.pool,
+        queueNames=list(process.queues),
+        startedAtTimestampMillis=process.started_ms,
+        memoryBytes=process.memory_bytes,
+        jobsAtOnce=process.slots,
+        jobsEnded=process.ended,
+        runningJobs=[messages.PinLaterRunningJob(*job) for job in process.jobs],
+    )
+
+
+def worker_reports(reply: Any) -> list[WorkerReport]:
+    """Read what the workers have reported."""
+    return [_worker_report(struct) for struct in present(reply)]
+
+
+def _worker_report(struct: messages.PinLaterWorker) -> WorkerReport:
+    return WorkerReport(
+        present(struct.workerId),
+        present(struct.host),
+        struct.pid,
+        struct.version,
+        struct.pythonVersion,
+        struct.startedAtTimestampMillis,
+        bool(struct.isDraining),
+        [_worker_process(process) for process in struct.processes or ()],
+        struct.reportedAtTimestampMillis,
+        tuple(_unknown_jobs(jobs) for jobs in struct.unknownJobs or ()),
+    )
+
+
+def _worker_process(struct: messages.PinLaterWorkerProcess) -> WorkerProcess:
+    return WorkerProcess(
+        present(struct.pid),
+        struct.pool,
+        struct.queueNames or [],
+        struct.startedAtTimestampMillis,
+        struct.memoryBytes,
+        struct.jobsAtOnce,
+        struct.jobsEnded,
+        [
+            RunningJob(present(job.jobDescriptor), present(job.startedAtTimestampMillis))
+            for job in struct.runningJobs or ()
+        ],
+    )
+
+
+def _unknown_jobs(struct: messages.PinLaterUnknownJobs) -> UnknownJobs:
+    return UnknownJobs(
+        present(struct.queueName), present(struct.className), struct.timesReturned, struct.lastReturnedAtTimestampMillis
+    )

@@ -1,0 +1,163 @@
+"""One call of the contract: what it is made of, and in whose name it is made."""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from pinlater.protocol.idempotency import new_key
+from pinlater.protocol.messages import RequestContext, arguments_of
+
+C = TypeVar("C", bound="CallSource")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One call to be made.
+
+    Attributes:
+        method: name of the wire contract.
+        arguments: its argument struct.
+        convert: makes the result of the reply.
+        safe_to_repeat: whether it may be sent again when nobody knows if it was carried out, to any server.
+        wait: seconds that the server may park it, on top of the usual time-out.
+    """
+
+    method: str
+    arguments: Any
+    convert: Callable[[Any], T]
+    safe_to_repeat: bool
+    wait: float = 0.0
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a server that keeps results carries it out once, however often it is sent."""
+        return self.arguments.context.idempotencyKey is not None
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether it may have been carried out, and may be sent again only to a server that keeps results."""
+        return not self.safe_to_repeat and bool(self.arguments.context.isRepeat)
+
+
+@functools.lru_cache(maxsize=1)
+def default_source(pid: int) -> str:
+    """Return ``<program>:<host>:<pid>``, which tells a process's claims from those of all others."""
+    path = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path("python")
+    program = path.parent.name if path.name == "__main__.py" else path.name  # python -m package
+    return f"{program}:{socket.gethostname()}:{pid}"
+
+
+class CallSource:
+    """In whose name calls are built.
+
+    Args:
+        source: who calls; None is this process, also after a fork.
+        is_plain: its calls have no idempotency keys, and it does not understand the message of a server that stops.
+    """
+
+    def __init__(self, source: str | None = None, *, is_plain: bool = False) -> None:
+        self._source = source
+        self._is_plain = is_plain
+        self._context = None if source is None else self.new_context()
+
+    @property
+    def source(self) -> str:
+        """Who calls."""
+        return self._source or default_source(os.getpid())
+
+    def context(self, *, has_key: bool) -> RequestContext:
+        """Return what a call says of whom it comes from; those without a key share one."""
+        if has_key and not self._is_plain:
+            return self.new_context(new_key())
+        return self._context or self.new_context()
+
+    def new_context(self, key: bytes | None = None, **fields: Any) -> RequestContext:
+        """Return what one call says of whom it comes from."""
+        hears_stopping = None if self._is_plain else True
+        return RequestContext(source=self.source, idempotencyKey=key, hearsStopping=hears_stopping, **fields)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation(Generic[C, P, T]):
+    """A call of the contract. As an attribute of ``Calls``, it is a method that builds such calls.
+
+    Attributes:
+        method: name of the wire contract.
+        build: builds its arguments, but for the context.
+        read: makes the result of the reply.
+        is_repeatable: tells of an argument struct whether the call may be sent again when nobody knows if it was
+            carried out.
+        has_key: whether it takes an idempotency key.
+        may_wait: whether the server may park it.
+        is_original: whether servers of the original know it.
+        summary: what it does, in one sentence.
+    """
+
+    method: str
+    build: Callable[Concatenate[C, P], tuple[Any, ...]]
+    read: Callable[[Any], T]
+    is_repeatable: Callable[[Any], bool]
+    has_key: bool
+    may_wait: bool
+    is_original: bool
+    summary: str
+
+    @property
+    def takes_request(self) -> bool:
+        """Whether its arguments are a struct named ``request``, and no plain values."""
+        return any(field[1] == "request" for field in arguments_of(self.method).thrift_spec.values())
+
+    @overload
+    def __get__(self, calls: None, owner: type[C]) -> Self: ...
+    @overload
+    def __get__(self, calls: C, owner: type[C]) -> Callable[P, Call[T]]: ...
+    def __get__(self, calls: C | None, owner: type[C]) -> Self | Callable[P, Call[T]]:
+        """Return the operation of the class, or what builds its calls in the name of ``calls``."""
+        return self if calls is None else functools.partial(self.call, calls)
+
+    def call(self, calls: C, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+        """Build a call in the name of ``calls``."""
+        arguments = arguments_of(self.method)(calls.context(has_key=self.has_key), *self.build(calls, *args, **kwargs))
+        wait = (arguments.request.waitMillis or 0) / 1000 if self.may_wait else 0.0
+        return Call(self.method, arguments, self.read, self.is_repeatable(arguments), wait)
+
+
+OPERATIONS: dict[str, Operation[Any, ..., Any]] = {}
+"""All calls of the contract, by method."""
+
+
+def always(_: Any) -> bool:
+    return True
+
+
+def never(_: Any) -> bool:
+    return False
+
+
+def operation(
+    method: str,
+    read: Callable[[Any], T],
+    *,
+    repeatable: Callable[[Any], bool] = always,
+    has_key: bool = False,
+    may_wait: bool = False,
+    is_original: bool = True,
+) -> Callable[[Callable[Concatenate[C, P], tuple[Any, ...]]], Operation[C, P, T]]:
+    """Make an operation of the function that builds its arguments, whose docstring begins with its summary."""
+
+    def wrap(build: Callable[Concatenate[C, P], tuple[Any, ...]]) -> Operation[C, P, T]:
+        summary = (build.__doc__ or "").partition("\n")[0]
+        row = Operation(method, build, read, repeatable, has_key, may_wait, is_original, summary)
+        OPERATIONS[method] = row
+        return row
+
+    return wrap
