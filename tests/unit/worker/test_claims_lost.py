@@ -9,7 +9,7 @@ import pytest
 
 from pinlater import ClaimLost, Discard, Job, Retry
 from pinlater.client.servers import ServerSet
-from pinlater.errors import JobTimeout, StaleClaims
+from pinlater.errors import JobTimeout, QueueNotFound, StaleClaims
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.contact import Contact
@@ -236,11 +236,12 @@ class Store(Messenger):
         self.claims = claims
         self.calls = 0
 
-    def _call(self, method, request, without_queue=None):
+    def _make(self, call):
         self.calls += 1
+        request = call.arguments.request
         assert request.tellStale
         if request.queueName == "deleted":
-            return without_queue
+            raise QueueNotFound("deleted")
         stale = [
             each.jobDescriptor
             for each in request.requests
@@ -248,7 +249,6 @@ class Store(Messenger):
         ]
         if stale:
             raise StaleClaims("some", stale)
-        return None
 
 
 def test_renewals_return_the_claims_that_have_ended():
