@@ -1,5 +1,5 @@
-"""The dashboard: pages for people who look after queues. Needs the extra ``dashboard``.
+"""Web dashboard for operators. Needs the extra ``dashboard``.
 
-It runs in the admin process of a server, and knows of it only what the Thrift port and the figures of the server
-processes say; so nothing here is in the way of a job.
+It runs in the admin process of a server, and learns about the server only through the Thrift service and the metrics of
+the server processes. No job depends on it.
 """

@@ -1,4 +1,4 @@
-"""The ASGI application: addresses, what guards them, and what is shown when something is wrong."""
+"""The ASGI application: routes, middleware and error pages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from pinlater.client.async_client import AsyncClient
-from pinlater.dashboard.access import Access
-from pinlater.dashboard.app_state import make_board
+from pinlater.dashboard.access import AccessMiddleware
+from pinlater.dashboard.app_state import make_app_state
 from pinlater.dashboard.assets import asset
-from pinlater.dashboard.base_path import Based
-from pinlater.dashboard.forms import Refused
-from pinlater.dashboard.forwarded import Forwarded
-from pinlater.dashboard.headers import Guarded
+from pinlater.dashboard.base_path import BasePathMiddleware
+from pinlater.dashboard.forms import RequestRefused
+from pinlater.dashboard.forwarded import ProxyHeadersMiddleware
+from pinlater.dashboard.headers import SecurityHeadersMiddleware
 from pinlater.dashboard.options import Options, PlainPage
 from pinlater.dashboard.pages import (
     bulk_actions,
@@ -52,10 +52,10 @@ log = logging.getLogger(__name__)
 _CALL_SECONDS = 5.0
 _SEARCH_SECONDS = 10.0
 _PATIENCE_SECONDS = 1.0
-"""Who looks at a page wants to know soon that the server is away."""
+"""A person waits: the page says soon that the server is unreachable."""
 
 _CONNECTIONS = 4
-"""So many calls of this process are under way at once, whoever looks."""
+"""Concurrent calls of the dashboard to the server, for all users together."""
 
 _ROUTES = [
     Route("/", overview.overview),
@@ -85,38 +85,43 @@ _ROUTES = [
 
 
 def make_app(options: Options) -> Starlette:
-    """Return the dashboard."""
+    """Build the dashboard."""
     make = functools.partial(AsyncClient, options.server, source="dashboard", patience=_PATIENCE_SECONDS)
     client = make(timeout=_CALL_SECONDS, retries=1, connections=_CONNECTIONS)
     searcher = make(timeout=_SEARCH_SECONDS, retries=0, connections=1)
-    board = make_board(options, client, searcher)
+    app_state = make_app_state(options, client, searcher)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(board.history.run()), asyncio.create_task(board.watch.run())]
+        tasks = [asyncio.create_task(app_state.history.run()), asyncio.create_task(app_state.claim_watcher.run())]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await board.plans.close()
+            await app_state.bulk_actions.close()
             await client.close()
             await searcher.close()
 
     app = Starlette(
         routes=[*_ROUTES, *(_plain(path, make) for path, make in options.plain_pages.items())],
         middleware=[
-            Middleware(Based, base=options.base_path),
-            Middleware(Forwarded, trusted=options.trusted_proxies),
-            Middleware(Guarded, is_tls=options.tls is not None),
-            Middleware(Access, options=options, sessions=board.sessions, show=_refused),
+            Middleware(BasePathMiddleware, base=options.base_path),
+            Middleware(ProxyHeadersMiddleware, trusted=options.trusted_proxies),
+            Middleware(SecurityHeadersMiddleware, is_tls=options.tls is not None),
+            Middleware(AccessMiddleware, options=options, sessions=app_state.sessions, render_refusal=_refused),
         ],
-        exception_handlers={Refused: _refused, HTTPException: _no_page, PinLaterError: _failed, Exception: _broken},
+        exception_handlers={
+            RequestRefused: _refused,
+            HTTPException: _no_page,
+            PinLaterError: _failed,
+            Exception: _broken,
+        },
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False  # it would lead to whatever host the request names
-    app.state.board = board
+    app.router.redirect_slashes = False  # it would redirect to any host that the request names
+    app.state.dashboard = app_state
     return app
 
 
@@ -128,7 +133,7 @@ def _plain(path: str, make: Callable[[], Awaitable[PlainPage]]) -> BaseRoute:
     return Route(path, plain)
 
 
-# What is shown when something is wrong
+# Error pages
 
 
 def _problem(
@@ -138,30 +143,32 @@ def _problem(
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    status, back = (error.status, error.back) if isinstance(error, Refused) else (400, "")
-    title = "Nothing here" if status == 404 else "Not done"
+    status, back = (error.status, error.back) if isinstance(error, RequestRefused) else (400, "")
+    title = "Not found" if status == 404 else "Request refused"
     return _problem(request, status, title, _sentence(error), back)
 
 
 async def _no_page(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    return _problem(request, status, "Nothing here", "There is no such page.")
+    return _problem(request, status, "Not found", "There is no page at this address.")
 
 
 async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, CallError):
-        text = "It does not answer; this page looks again every few seconds. Its own log says why, if it runs."
-        return _problem(request, 503, "The server is away", text, retries=request.method == "GET")
+        text = "It does not answer. This page retries every few seconds. If the server is running, see its log."
+        return _problem(request, 503, "Server unavailable", text, retries=request.method == "GET")
     if isinstance(error, NoHealthyShards | ShardConnectionFailed):
-        text = f"{_sentence(error)} This page looks again every few seconds."
-        return _problem(request, 503, "The store is away", text, retries=request.method == "GET")
+        text = f"{_sentence(error)} This page retries every few seconds."
+        return _problem(request, 503, "Store unavailable", text, retries=request.method == "GET")
     status = 404 if isinstance(error, QueueNotFound) else 400 if isinstance(error, ClientError) else 502
-    return _problem(request, status, "The server refused this", _sentence(error))
+    return _problem(request, status, "The server refused the request", _sentence(error))
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    log.error("the page %s could not be made", request.url.path[:200], exc_info=error)
-    return _problem(request, 500, "This page could not be made", "The server's log has the reason.")
+    log.error("failed to render the page %s", request.url.path[:200], exc_info=error)
+    return _problem(
+        request, 500, "Something went wrong", "The page could not be rendered. The server's log has the details."
+    )
 
 
 def _sentence(error: Exception) -> str:

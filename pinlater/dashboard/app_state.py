@@ -1,4 +1,4 @@
-"""What all pages share."""
+"""State that all pages share."""
 
 from __future__ import annotations
 
@@ -9,122 +9,122 @@ from starlette.requests import Request
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.periodic import PeriodicJobs
-from pinlater.dashboard.bulk_actions import Plans
-from pinlater.dashboard.claim_holders import Claims, claims_of
-from pinlater.dashboard.count_cache import Census
-from pinlater.dashboard.failures import Failures, failures_of
-from pinlater.dashboard.first_seen import Sightings
-from pinlater.dashboard.forms import Refused
+from pinlater.dashboard.bulk_actions import BulkActions
+from pinlater.dashboard.claim_holders import ClaimScan, scan_claims
+from pinlater.dashboard.count_cache import CountCache
+from pinlater.dashboard.failures import FailureScan, scan_failures
+from pinlater.dashboard.first_seen import FirstSeen
+from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import History
 from pinlater.dashboard.options import Options
-from pinlater.dashboard.sessions import Doorkeeper, Role, Sessions
-from pinlater.dashboard.ttl_cache import Fresh
-from pinlater.dashboard.watch import Watch
+from pinlater.dashboard.sessions import PasswordChecker, Role, Sessions
+from pinlater.dashboard.ttl_cache import TtlCache
+from pinlater.dashboard.watch import ClaimWatcher
 from pinlater.model.records import WorkerReport
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
-    """The parts behind the pages.
+class AppState:
+    """Everything the pages need.
 
     Attributes:
-        options: settings.
-        client: of the server.
-        searcher: likewise, for regular expressions: one at a time, none repeated, for they cost the server seconds.
-        census: counts jobs.
-        history: of the figures.
-        plans: changes of many jobs.
-        sightings: of claims.
-        watch: sees to these.
-        sessions: who has logged in.
-        doorkeeper: checks passwords.
-        failures: failed jobs by queue; the empty name is all queues.
-        periodic: periodic jobs, likewise.
-        claims: those of running jobs, likewise.
-        reports: what workers say of themselves, whatever is asked for.
-        search: held by the one search of bodies that may run.
+        options: options of the dashboard.
+        client: client of the server.
+        searcher: client for body searches: one at a time, never retried, since each may cost the server seconds.
+        counts: cached job counts.
+        history: metrics of the last hour.
+        bulk_actions: planned and running bulk actions.
+        first_seen: when claims were first seen.
+        claim_watcher: background task that records when claims were first seen.
+        sessions: open login sessions.
+        passwords: checks passwords.
+        failures: cached failed jobs by queue; the empty name stands for all queues.
+        periodic: cached periodic jobs, by queue likewise.
+        claims: cached claims of running jobs, by queue likewise.
+        reports: cached worker reports, whatever the key.
+        search: lock held by the one body search that may run.
     """
 
     options: Options
     client: AsyncVerbs
     searcher: AsyncVerbs
-    census: Census
+    counts: CountCache
     history: History
-    plans: Plans
-    sightings: Sightings
-    watch: Watch
+    bulk_actions: BulkActions
+    first_seen: FirstSeen
+    claim_watcher: ClaimWatcher
     sessions: Sessions
-    doorkeeper: Doorkeeper
-    failures: Fresh[Failures]
-    periodic: Fresh[PeriodicJobs]
-    claims: Fresh[Claims]
-    reports: Fresh[list[WorkerReport]]
+    passwords: PasswordChecker
+    failures: TtlCache[FailureScan]
+    periodic: TtlCache[PeriodicJobs]
+    claims: TtlCache[ClaimScan]
+    reports: TtlCache[list[WorkerReport]]
     search: asyncio.Lock
 
     def changed(self, queue: str) -> None:
-        """Look anew: something was changed in a queue."""
-        self.census.forget(queue)
+        """Drop cached data of a changed queue."""
+        self.counts.forget(queue)
         self.failures.forget()
         self.claims.forget()
 
 
-def make_board(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> Board:
-    """Put the parts together."""
-    census, sightings, history = Census(client), Sightings(), History(options.look)
+def make_app_state(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
+    """Build the shared state."""
+    counts, first_seen, history = CountCache(client), FirstSeen(), History(options.read_figures)
 
-    async def chosen(queue: str) -> list[str]:
+    async def queues_of(queue: str) -> list[str]:
         return [queue] if queue else sorted(await client.queue_names())
 
-    async def failures(queue: str) -> Failures:
-        return await failures_of(client, await chosen(queue))
+    async def failures(queue: str) -> FailureScan:
+        return await scan_failures(client, await queues_of(queue))
 
     async def periodic(queue: str) -> PeriodicJobs:
-        return await client.periodic_jobs(await chosen(queue))
+        return await client.periodic_jobs(await queues_of(queue))
 
-    async def claims(queue: str) -> Claims:
-        return await claims_of(client, sightings, await chosen(queue))
+    async def claims(queue: str) -> ClaimScan:
+        return await scan_claims(client, first_seen, await queues_of(queue))
 
     async def reports(_: str) -> list[WorkerReport]:
         return await client.workers()
 
-    fresh_failures = Fresh(failures)
+    cached_failures = TtlCache(failures)
 
     def changed(queue: str) -> None:
-        census.forget(queue)
-        fresh_failures.forget()
+        counts.forget(queue)
+        cached_failures.forget()
 
     hashes = {Role.ADMIN: options.admin_hash, Role.READER: options.reader_hash}
-    return Board(
+    return AppState(
         options,
         client,
         searcher,
-        census,
+        counts,
         history,
-        Plans(client, changed),
-        sightings,
-        Watch(client, history, sightings),
+        BulkActions(client, changed),
+        first_seen,
+        ClaimWatcher(client, history, first_seen),
         Sessions(),
-        Doorkeeper({role: stored for role, stored in hashes.items() if stored}),
-        fresh_failures,
-        Fresh(periodic),
-        Fresh(claims),
-        Fresh(reports),
+        PasswordChecker({role: stored for role, stored in hashes.items() if stored}),
+        cached_failures,
+        TtlCache(periodic),
+        TtlCache(claims),
+        TtlCache(reports),
         asyncio.Lock(),
     )
 
 
-def board_of(request: Request) -> Board:
-    """Return the parts behind the page that is asked for."""
-    board: Board = request.app.state.board
-    return board
+def get_app_state(request: Request) -> AppState:
+    """Return the shared state."""
+    app: AppState = request.app.state.dashboard
+    return app
 
 
-async def known_queue(board: Board, name: str) -> str:
+async def known_queue(app: AppState, name: str) -> str:
     """Return ``name`` if there is such a queue.
 
     Raises:
-        Refused: there is none.
+        RequestRefused: there is no such queue.
     """
-    if name not in await board.client.queue_names():
-        raise Refused(404, f"there is no queue {name[:100]}")
+    if name not in await app.client.queue_names():
+        raise RequestRefused(404, f"there is no queue {name[:100]}")
     return name

@@ -1,4 +1,4 @@
-"""Scripts and styles: read once when the program starts, named by what is in them, so that browsers may keep them."""
+"""Scripts and styles: loaded at startup, with a content hash in their URLs so that browsers can cache them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _ASSETS = {name: _load(name) for name in _NAMES}
 
 
 def url_of(name: str) -> str:
-    """Return the address of an asset."""
+    """Return the URL path of an asset."""
     return f"/static/{_ASSETS[name].version}/{name}"
 
 
 async def asset(request: Request) -> Response:
-    """Serve one; only what was loaded is there, so that no path leads anywhere else."""
+    """Serve an asset. Only loaded assets exist, so no path can lead to other files."""
     found = _ASSETS.get(request.path_params["name"])
     if found is None:
         return PlainTextResponse("there is no such file\n", 404)

@@ -1,4 +1,4 @@
-"""One log line for every change: who, what, how many."""
+"""Audit log: one line for every change, with user, action and number of jobs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _PLAIN = re.compile(r"[\w:,.-]+", re.ASCII)
 
 
 def audit(request: Request, action: str, subject: str, jobs: int | None = None) -> None:
-    """Log a change that was made, or a secret that was shown.
+    """Log a change, or access to a hidden body.
 
     Args:
-        request: asks for it.
-        action: what was done.
-        subject: to what: a queue, a job.
-        jobs: how many jobs it was done to.
+        request: the request of the user.
+        action: name of the action.
+        subject: the queue or job.
+        jobs: number of changed jobs.
     """
     write(who(request), action, subject, jobs)
 
 
 def who(request: Request) -> str:
-    """Return who asks: role and address."""
+    """Return role and address of a request's user."""
     return f"{session_of(request).role}@{peer_of(request)}"
 
 
 def write(name: str, action: str, subject: str, jobs: int | None = None) -> None:
-    """Log what ``name`` did."""
+    """Log an action of the user ``name``."""
     count = "" if jobs is None else f" jobs={jobs}"
-    shown = subject if _PLAIN.fullmatch(subject) else json.dumps(subject)  # so that no text looks like another field
+    shown = subject if _PLAIN.fullmatch(subject) else json.dumps(subject)  # so that no subject looks like another field
     log.info("who=%s action=%s subject=%s%s", name, action, shown, count)

@@ -1,22 +1,22 @@
-"""The dashboard under a path of another site: this and the templates know it, all else speaks of its own paths."""
+"""Base path of the dashboard on its site. Only this module and the templates know it; all other code uses own paths."""
 
 from __future__ import annotations
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_LEADING = ("location", "hx-redirect")
-"""Headers that lead a browser somewhere."""
+_TARGET_HEADERS = ("location", "hx-redirect")
+"""Response headers with a path that the browser goes to."""
 
 
-class Based:
-    """ASGI middleware: takes the base path off what is asked for, and puts it before where answers lead.
+class BasePathMiddleware:
+    """ASGI middleware that strips the base path from requests and adds it to redirects.
 
-    What is asked for without it is answered, too: health checks and scrapers on this machine need not know it.
+    Requests without the base path are answered as well: health checks and scrapers on this machine need not know it.
 
     Args:
-        app: what it is around.
-        base: such as ``/pinlater``; empty for none.
+        app: the wrapped application.
+        base: base path such as ``/pinlater``; empty for none.
     """
 
     def __init__(self, app: ASGIApp, base: str) -> None:
@@ -24,7 +24,7 @@ class Based:
         self._base = base
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Handle a request."""
         if scope["type"] != "http" or not self._base:
             await self._app(scope, receive, send)
             return
@@ -32,13 +32,13 @@ class Based:
         if path == self._base or path.startswith(f"{self._base}/"):
             scope = {**scope, "path": path.removeprefix(self._base) or "/"}
 
-        async def send_based(message: Message) -> None:
+        async def send_with_base(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name in _LEADING:
+                for name in _TARGET_HEADERS:
                     target = headers.get(name, "")
                     if target.startswith("/"):
                         headers[name] = f"{self._base}{target}"
             await send(message)
 
-        await self._app(scope, receive, send_based)
+        await self._app(scope, receive, send_with_base)

@@ -1,4 +1,4 @@
-"""What a job's body looks like to people: its fields as JSON, other text as text, other bytes in hexadecimal."""
+"""Display of job bodies: JSON indented, other text as it is, other bytes as a hex dump."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionEr
 
 
 class BodyView(NamedTuple):
-    """A body as shown.
+    """A body prepared for display.
 
     Attributes:
         kind: ``JSON``, ``text`` or ``bytes``.
-        text: what is shown.
+        text: the displayed text.
         size: bytes of the whole body.
-        is_cut: whether there is more than what is shown.
-        job_class: name of the job's class; empty if it is none of ours.
-        kept: what is kept in it beside the job's fields; None if nothing is.
+        is_cut: whether the text is truncated.
+        job_class: name of the job class; empty if the body names none.
+        metadata: PinLater's metadata in the body; None if there is none.
     """
 
     kind: str
@@ -31,18 +31,18 @@ class BodyView(NamedTuple):
     size: int
     is_cut: bool
     job_class: str = ""
-    kept: BodyMetadata | None = None
+    metadata: BodyMetadata | None = None
 
 
 def view_of(body: bytes) -> BodyView:
-    """Return how to show a body."""
+    """Prepare a body for display."""
     fields = _fields(body)
     if fields is not None:
         own = {name: value for name, value in fields.items() if not name.startswith("$")}
         pretty = msgspec.json.format(msgspec.json.encode(own), indent=2).decode("utf-8", "replace")
         has_more = len(own) < len(fields)
         return _text("JSON", pretty, len(body))._replace(
-            job_class=_job_class(own.get("job")), kept=_kept(body) if has_more else None
+            job_class=_job_class(own.get("job")), metadata=_metadata(body) if has_more else None
         )
     try:
         return _text("JSON", _pretty(body), len(body))
@@ -55,7 +55,7 @@ def view_of(body: bytes) -> BodyView:
 
 
 def hex_dump(data: bytes) -> str:
-    """Return sixteen bytes a line: offset, hexadecimal, and the characters that ASCII has for them."""
+    """Return a hex dump, sixteen bytes a line: offset, hexadecimal digits, ASCII characters."""
     lines = []
     for start in range(0, len(data), _HEX_WIDTH):
         part = data[start : start + _HEX_WIDTH]
@@ -65,7 +65,7 @@ def hex_dump(data: bytes) -> str:
 
 
 def short_json(value: object, most: int = 200) -> str:
-    """Return a value on one line."""
+    """Return a value as JSON on one line of at most ``most`` characters."""
     text = msgspec.json.encode(value).decode("utf-8", "replace")
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -78,7 +78,7 @@ def _fields(body: bytes) -> dict[str, msgspec.Raw] | None:
     if body.lstrip()[:1] != b"{":
         return None
     try:
-        msgspec.json.format(body)  # the decoder below takes what is inside on trust
+        msgspec.json.format(body)  # validates the values, which the decoder below does not
         return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except _UNREADABLE:
         return None
@@ -96,7 +96,7 @@ def _job_class(raw: msgspec.Raw | None) -> str:
         return ""
 
 
-def _kept(body: bytes) -> BodyMetadata | None:
+def _metadata(body: bytes) -> BodyMetadata | None:
     try:
         return read_metadata(body)
     except _UNREADABLE:

@@ -1,4 +1,4 @@
-"""Changes of many jobs: planned first, so that somebody sees how many, then carried out step by step."""
+"""Bulk actions: planned first, so that the user sees the number of jobs, then carried out in batches."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from enum import StrEnum
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.moving import Move
 from pinlater.dashboard import audit
-from pinlater.dashboard.forms import Refused
+from pinlater.dashboard.forms import RequestRefused
 from pinlater.errors import PinLaterError
 from pinlater.model.state import JobState
 
 MOST_JOBS = 10_000
-"""In one plan; what is left takes another one."""
+"""Jobs of one bulk action; the remaining ones take another."""
 
-MOST_PLANS = 20
-_STEP = 100
-_FAREWELL_SECONDS = 6.0
-"""A little longer than a call: half of a step might leave copies of jobs that are being moved."""
+MAX_ACTIONS = 20
+_BATCH_SIZE = 100
+_STOP_SECONDS = 6.0
+"""A little longer than a call: a move that is cut short might leave copies of jobs."""
 
 _PAUSE_SECONDS = 0.01
-"""Between two steps, so that a big one leaves the store to others."""
+"""Pause between two batches, which leaves the store to others."""
 
 
 class Action(StrEnum):
-    """What is done to each job."""
+    """Kind of a bulk action."""
 
     RETRY = "retry"
     MOVE = "move"
@@ -37,20 +37,20 @@ class Action(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
-    """What is to be done to which jobs, and how far it is.
+class PlannedAction:
+    """A bulk action on some jobs, and its progress.
 
     Attributes:
-        action: what.
-        state: that the jobs are in; those that have left it meanwhile are left alone.
+        action: kind of the action.
+        state: state of the jobs; a job in any other state is skipped.
         jobs: queue -> descriptors.
-        reason: what they have in common.
-        back: path of the page that it was made on.
-        attempts: that retried jobs get; of moved ones None: they are not tried again.
-        to: queue that jobs are moved to.
-        gone_through: jobs that were asked for so far.
-        changed: jobs that were changed.
-        error: why it ended early.
+        reason: how the jobs were selected.
+        back: path of the page where they were selected.
+        attempts: attempts that the jobs get; None leaves moved jobs failed.
+        to: target queue of a move.
+        processed: number of jobs processed so far.
+        changed: number of jobs changed so far.
+        error: why the action ended early.
     """
 
     action: Action
@@ -60,7 +60,7 @@ class Plan:
     back: str
     attempts: int | None = None
     to: str = ""
-    gone_through: int = 0
+    processed: int = 0
     changed: int = 0
     error: str = ""
     key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -69,108 +69,112 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """How many jobs it is about."""
+        """Number of jobs."""
         return sum(len(descriptors) for descriptors in self.jobs.values())
 
     @property
     def is_started(self) -> bool:
-        """Whether somebody has said yes."""
+        """Whether the user has confirmed it."""
         return self.task is not None
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended, one way or the other."""
+        """Whether it has ended, successfully or not."""
         return self.task is not None and self.task.done()
 
-    def steps(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield some jobs of one queue at a time."""
+    def batches(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield queue and descriptors, batch by batch."""
         for queue, descriptors in self.jobs.items():
-            for start in range(0, len(descriptors), _STEP):
-                yield queue, descriptors[start : start + _STEP]
+            for start in range(0, len(descriptors), _BATCH_SIZE):
+                yield queue, descriptors[start : start + _BATCH_SIZE]
 
 
-class Plans:
-    """The plans of the last time; few, so that they take little memory.
+class BulkActions:
+    """The latest bulk actions, planned, running or done; at most ``MAX_ACTIONS``.
 
     Args:
-        client: of the server.
-        changed: told of every queue whose jobs were changed.
+        client: client of the server.
+        changed: called with each queue whose jobs were changed.
     """
 
     def __init__(self, client: AsyncVerbs, changed: Callable[[str], None]) -> None:
         self._client = client
         self._changed = changed
-        self._plans: OrderedDict[str, Plan] = OrderedDict()
+        self._actions: OrderedDict[str, PlannedAction] = OrderedDict()
 
-    def add(self, plan: Plan) -> None:
-        """Keep a plan; the oldest that does not run is forgotten for it.
+    def add(self, planned: PlannedAction) -> None:
+        """Store a planned action, in place of the oldest one that is not running if there are too many.
 
         Raises:
-            Refused: too many run.
+            RequestRefused: too many are running.
         """
-        idle = [key for key, old in self._plans.items() if not old.is_started or old.is_done]
-        while len(self._plans) >= MOST_PLANS:
+        idle = [key for key, old in self._actions.items() if not old.is_started or old.is_done]
+        while len(self._actions) >= MAX_ACTIONS:
             if not idle:
-                raise Refused(429, "too many changes are under way; wait for one to end")
-            del self._plans[idle.pop(0)]
-        self._plans[plan.key] = plan
+                raise RequestRefused(429, "too many bulk actions are running; wait until one has ended")
+            del self._actions[idle.pop(0)]
+        self._actions[planned.key] = planned
 
-    def find(self, key: str) -> Plan | None:
-        """Return a plan, if it is still known."""
-        return self._plans.get(key)
+    def find(self, key: str) -> PlannedAction | None:
+        """Return an action by its key; None if it has been forgotten."""
+        return self._actions.get(key)
 
-    def start(self, plan: Plan, name: str) -> None:
-        """Begin to carry it out; ``name`` is who wants it."""
-        if not plan.is_started:
-            plan.task = asyncio.create_task(self._carry_out(plan, name))
+    def start(self, planned: PlannedAction, name: str) -> None:
+        """Start an action for the user ``name``."""
+        if not planned.is_started:
+            planned.task = asyncio.create_task(self._carry_out(planned, name))
 
-    async def stop(self, plan: Plan) -> None:
-        """Stop after the step that is under way; if that takes too long, in the middle of it."""
-        await _stop([plan])
+    async def stop(self, planned: PlannedAction) -> None:
+        """Stop an action after its current batch, or during it if that takes too long."""
+        await _stop([planned])
 
     async def close(self) -> None:
-        """Stop all."""
-        await _stop(self._plans.values())
+        """Stop all actions."""
+        await _stop(self._actions.values())
 
-    async def _carry_out(self, plan: Plan, name: str) -> None:
-        moves = {queue: Move(queue, plan.to, plan.state, plan.attempts) for queue in plan.jobs if plan.to}
+    async def _carry_out(self, planned: PlannedAction, name: str) -> None:
+        moves = {
+            queue: Move(queue, planned.to, planned.state, planned.attempts) for queue in planned.jobs if planned.to
+        }
         try:
-            for queue, descriptors in plan.steps():
-                if plan.is_stopping:
-                    plan.error = "stopped"
+            for queue, descriptors in planned.batches():
+                if planned.is_stopping:
+                    planned.error = "stopped"
                     break
-                plan.changed += await self._step(plan, queue, descriptors, moves.get(queue))
-                plan.gone_through += len(descriptors)
-                for changed in filter(None, (queue, plan.to)):
+                planned.changed += await self._run_batch(planned, queue, descriptors, moves.get(queue))
+                planned.processed += len(descriptors)
+                for changed in filter(None, (queue, planned.to)):
                     self._changed(changed)
                 await asyncio.sleep(_PAUSE_SECONDS)
         except PinLaterError as error:
-            plan.error = str(error)
+            planned.error = str(error)
         finally:
-            if moves:  # also those of a step that was not done to its end
-                plan.changed = sum(move.moved for move in moves.values())
-            action = f"{plan.action}-many" + (f"(to={plan.to})" if plan.to else "")
-            audit.write(name, action, ",".join(plan.jobs)[:200], plan.changed)
+            if moves:  # includes a batch that was not finished
+                planned.changed = sum(move.moved for move in moves.values())
+            action = f"{planned.action}-many" + (f"(to={planned.to})" if planned.to else "")
+            audit.write(name, action, ",".join(planned.jobs)[:200], planned.changed)
 
-    async def _step(self, plan: Plan, queue: str, descriptors: Sequence[str], move: Move | None) -> int:
+    async def _run_batch(
+        self, planned: PlannedAction, queue: str, descriptors: Sequence[str], move: Move | None
+    ) -> int:
         if move is not None:
             return await self._client.move_these(move, descriptors)
-        if plan.action is Action.RETRY:
-            return await self._client.retry_these(queue, descriptors, attempts=plan.attempts or 1)
-        return await self._client.delete_these(queue, descriptors, plan.state)
+        if planned.action is Action.RETRY:
+            return await self._client.retry_these(queue, descriptors, attempts=planned.attempts or 1)
+        return await self._client.delete_these(queue, descriptors, planned.state)
 
 
-async def _stop(plans: Iterable[Plan]) -> None:
-    running = [plan for plan in plans if plan.task is not None and not plan.task.done()]
-    for plan in running:
-        plan.is_stopping = True
-    tasks = [plan.task for plan in running if plan.task is not None]
+async def _stop(actions: Iterable[PlannedAction]) -> None:
+    running = [planned for planned in actions if planned.task is not None and not planned.task.done()]
+    for planned in running:
+        planned.is_stopping = True
+    tasks = [planned.task for planned in running if planned.task is not None]
     if not tasks:
         return
-    _, late = await asyncio.wait(tasks, timeout=_FAREWELL_SECONDS)
-    for plan in running:
-        if plan.task in late:
-            plan.error = "stopped"
-            plan.task.cancel()
+    _, late = await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+    for planned in running:
+        if planned.task in late:
+            planned.error = "stopped"
+            planned.task.cancel()
     if late:
         await asyncio.wait(late)

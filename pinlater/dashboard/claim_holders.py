@@ -1,4 +1,4 @@
-"""Who holds running jobs, by their claims: processes of workers, and other claimants."""
+"""Holders of running jobs, by their claims: worker processes and other clients."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.dashboard.first_seen import Holder, Sightings, holder_of
+from pinlater.dashboard.first_seen import ClaimHolder, FirstSeen, parse_holder
 from pinlater.model.records import JobInfo
 from pinlater.model.state import JobState
 
 MOST_JOBS = 2000
-"""Running jobs looked at for one page."""
+"""Running jobs read for one page."""
 
 
-class Running(NamedTuple):
-    """A job that runs.
+class HeldJob(NamedTuple):
+    """A running job.
 
     Attributes:
         queue: its queue.
-        descriptor: its address.
-        since_ms: since when, epoch milliseconds: at the latest, unless ``is_exact``; None if nobody knows.
-        is_exact: a worker has said so.
-        info: what the store knows of it; None if it was not among the claims that were looked at.
+        descriptor: its descriptor.
+        since_ms: epoch milliseconds of its start, or an upper bound unless ``is_exact``; None if unknown.
+        is_exact: whether its worker has reported the start.
+        info: the job as stored; None if it was not among the claims that were read.
     """
 
     queue: str
@@ -34,42 +34,42 @@ class Running(NamedTuple):
 
 
 @dataclass(slots=True)
-class Crew:
-    """One process of a worker, or another claimant.
+class HeldJobs:
+    """The running jobs of one holder: a worker process or another client.
 
     Attributes:
-        holder: who.
-        jobs: what it holds.
+        holder: the holder.
+        jobs: its jobs.
     """
 
-    holder: Holder
-    jobs: list[Running] = field(default_factory=list)
+    holder: ClaimHolder
+    jobs: list[HeldJob] = field(default_factory=list)
 
 
-class Claims(NamedTuple):
-    """What was found; ``has_more`` if not all running jobs were looked at."""
+class ClaimScan(NamedTuple):
+    """Claims by holder; ``has_more`` tells that not all running jobs were read."""
 
-    crews: dict[Holder, Crew]
+    by_holder: dict[ClaimHolder, HeldJobs]
     scanned: int
     has_more: bool
 
 
-async def claims_of(client: AsyncVerbs, sightings: Sightings, queues: Iterable[str]) -> Claims:
-    """Look at the running jobs of some queues.
+async def scan_claims(client: AsyncVerbs, first_seen: FirstSeen, queues: Iterable[str]) -> ClaimScan:
+    """Read the claims of the running jobs of some queues.
 
     Raises:
         PinLaterError: the server does not answer.
     """
     scan = await client.scan_fairly(queues, JobState.IN_PROGRESS, limit=MOST_JOBS)
-    crews: dict[Holder, Crew] = {}
+    by_holder: dict[ClaimHolder, HeldJobs] = {}
     for queue, jobs in scan.jobs.items():
         for info in jobs:
-            holder = _whole(holder_of(info.claim or ""))
-            crew = crews.setdefault(holder, Crew(holder))
-            crew.jobs.append(Running(queue, info.descriptor, sightings.since_ms(info), info=info))
-    return Claims(crews, scan.scanned, bool(scan.left_out))
+            holder = _process_of(parse_holder(info.claim or ""))
+            held = by_holder.setdefault(holder, HeldJobs(holder))
+            held.jobs.append(HeldJob(queue, info.descriptor, first_seen.since_ms(info), info=info))
+    return ClaimScan(by_holder, scan.scanned, bool(scan.left_out))
 
 
-def _whole(holder: Holder) -> Holder:
-    """Leave the number of the dequeue out: one process has many."""
+def _process_of(holder: ClaimHolder) -> ClaimHolder:
+    """Drop the number of the dequeue, of which one process has many."""
     return holder._replace(source=holder.source.rpartition(".")[0]) if holder.host else holder

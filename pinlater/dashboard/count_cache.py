@@ -1,4 +1,4 @@
-"""How many jobs the queues have, counted no more often than the counting costs little."""
+"""Cached job counts of the queues."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.errors import QueueNotFound
 from pinlater.model.state import JobState
 
-_FRESH_SECONDS = 2.0
+_MIN_TTL_SECONDS = 2.0
 _COST_FACTOR = 20
-"""Counting may take a twentieth of the time, however many look on."""
+"""Counting takes at most a twentieth of the time, however many users there are."""
 _MOST_KEPT = 500
 
 
-class Standing(NamedTuple):
-    """One of the states that pages speak of: PENDING is two of them.
+class DisplayState(NamedTuple):
+    """State of jobs as the pages show it: PENDING is split into pending and scheduled.
 
     Attributes:
-        name: in addresses.
-        state: of the jobs.
-        is_future: of PENDING: not due yet.
+        name: name in pages and URLs.
+        state: stored state of the jobs.
+        is_future: whether PENDING jobs are not due yet.
     """
 
     name: str
@@ -32,18 +32,18 @@ class Standing(NamedTuple):
     is_future: bool = False
 
 
-STANDINGS = (
-    Standing("pending", JobState.PENDING),
-    Standing("scheduled", JobState.PENDING, is_future=True),
-    Standing("running", JobState.IN_PROGRESS),
-    Standing("failed", JobState.FAILED),
-    Standing("succeeded", JobState.SUCCEEDED),
+DISPLAY_STATES = (
+    DisplayState("pending", JobState.PENDING),
+    DisplayState("scheduled", JobState.PENDING, is_future=True),
+    DisplayState("running", JobState.IN_PROGRESS),
+    DisplayState("failed", JobState.FAILED),
+    DisplayState("succeeded", JobState.SUCCEEDED),
 )
-BY_NAME = {standing.name: standing for standing in STANDINGS}
+DISPLAY_STATES_BY_NAME = {display_state.name: display_state for display_state in DISPLAY_STATES}
 
 
-class Counts(NamedTuple):
-    """Jobs of one queue, by standing; the server counts up to a limit of its own."""
+class StateCounts(NamedTuple):
+    """Number of jobs of one queue by display state; the server counts up to its ``COUNT_LIMIT``."""
 
     pending: int = 0
     scheduled: int = 0
@@ -53,15 +53,15 @@ class Counts(NamedTuple):
 
     @property
     def all(self) -> int:
-        """All of them."""
+        """Number of all jobs."""
         return sum(self)
 
 
-class Census:
-    """Counts for all pages together, one queue after the other.
+class CountCache:
+    """Counts jobs for all pages, one queue at a time.
 
     Args:
-        client: of the server.
+        client: client of the server.
         clock: monotonic seconds.
     """
 
@@ -69,10 +69,12 @@ class Census:
         self._client = client
         self._clock = clock
         self._turn = asyncio.Lock()
-        self._known: OrderedDict[tuple[str, int | None], tuple[float, Counts]] = OrderedDict()  # -> good until, counts
+        self._known: OrderedDict[tuple[str, int | None], tuple[float, StateCounts]] = (
+            OrderedDict()
+        )  # -> good until, counts
 
-    async def of(self, queues: Iterable[str]) -> dict[str, Counts]:
-        """Return the counts of queues; those that are not there are left out.
+    async def get(self, queues: Iterable[str]) -> dict[str, StateCounts]:
+        """Return the counts of queues, without queues that do not exist.
 
         Raises:
             PinLaterError: the server does not answer.
@@ -80,38 +82,40 @@ class Census:
         found = {}
         async with self._turn:
             for queue in queues:
-                counts = await self._of_one(queue, None)
+                counts = await self._get_one(queue, None)
                 if counts is not None:
                     found[queue] = counts
         return found
 
-    async def by_priority(self, queue: str, priorities: Iterable[int]) -> list[tuple[int, Counts]]:
-        """Return the counts of a queue's priorities; errors as ``of``."""
+    async def get_by_priority(self, queue: str, priorities: Iterable[int]) -> list[tuple[int, StateCounts]]:
+        """Return the counts of a queue by priority; raises as ``get``."""
         async with self._turn:
-            counted = [(priority, await self._of_one(queue, priority)) for priority in priorities]
+            counted = [(priority, await self._get_one(queue, priority)) for priority in priorities]
         return [(priority, counts) for priority, counts in counted if counts is not None]
 
     def forget(self, queue: str) -> None:
-        """Count a queue anew when it is asked for: it was changed."""
+        """Drop the counts of a changed queue."""
         for key in [key for key in self._known if key[0] == queue]:
             del self._known[key]
 
-    async def _of_one(self, queue: str, priority: int | None) -> Counts | None:
+    async def _get_one(self, queue: str, priority: int | None) -> StateCounts | None:
         until, counts = self._known.get((queue, priority), (0.0, None))
         if counts is not None and self._clock() < until:
             return counts
         started = self._clock()
         try:
-            counts = Counts(*[await self._count(queue, standing, priority) for standing in STANDINGS])
+            counts = StateCounts(
+                *[await self._count(queue, display_state, priority) for display_state in DISPLAY_STATES]
+            )
         except QueueNotFound:
             self.forget(queue)
             return None
         now = self._clock()
-        self._known[queue, priority] = (now + max(_FRESH_SECONDS, (now - started) * _COST_FACTOR), counts)
+        self._known[queue, priority] = (now + max(_MIN_TTL_SECONDS, (now - started) * _COST_FACTOR), counts)
         self._known.move_to_end((queue, priority))
         if len(self._known) > _MOST_KEPT:
             self._known.popitem(last=False)
         return counts
 
-    async def _count(self, queue: str, standing: Standing, priority: int | None) -> int:
-        return await self._client.count(queue, standing.state, future=standing.is_future, priority=priority)
+    async def _count(self, queue: str, display_state: DisplayState, priority: int | None) -> int:
+        return await self._client.count(queue, display_state.state, future=display_state.is_future, priority=priority)

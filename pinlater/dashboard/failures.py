@@ -1,4 +1,4 @@
-"""The failed jobs of queues, put together by what went wrong."""
+"""Failed jobs, grouped by error."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from pinlater.model.state import JobState
 from pinlater.model.status import parse_status
 
 MOST_SCANNED = 5000
-"""Jobs looked at for one page."""
+"""Failed jobs read for one page."""
 
 _LONGEST_ERROR = 240
 _VARYING = re.compile(
     r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}|0x[0-9a-fA-F]+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\d+"
 )
-"""What differs between failures of one kind: mail addresses, addresses in memory, UUIDs, numbers."""
+"""Parts that differ between failures of one kind: mail addresses, memory addresses, UUIDs, numbers."""
 
-SILENT = "(no error text)"
+NO_ERROR = "(no error text)"
 
 
 @dataclass(slots=True)
-class Group:
-    """Jobs of one queue that failed for the same reason.
+class FailureGroup:
+    """Jobs of one queue that failed with the same error.
 
     Attributes:
-        queue: theirs.
-        error: the line that they share, without what varies.
-        example: the whole line of one of them.
-        first_ms: when the first of them failed, epoch milliseconds.
-        last_ms: when the last one did.
-        jobs: their descriptors.
+        queue: queue of the jobs.
+        error: their error line, with varying parts replaced.
+        example: the error line of one of them.
+        first_ms: epoch milliseconds of the first failure.
+        last_ms: epoch milliseconds of the last failure.
+        jobs: descriptors of the jobs.
     """
 
     queue: str
@@ -46,11 +46,11 @@ class Group:
 
     @property
     def key(self) -> str:
-        """Names the group in a form."""
+        """Identifies the group in forms."""
         return hashlib.sha256(f"{self.queue} {self.error}".encode("utf-8", "replace")).hexdigest()[:24]
 
     def add(self, info: JobInfo) -> None:
-        """Take a job in."""
+        """Add a job."""
         self.jobs.append(info.descriptor)
         when = info.updated_at_ms
         if when is not None:
@@ -59,50 +59,50 @@ class Group:
 
 
 @dataclass(slots=True)
-class Failures:
-    """What was found.
+class FailureScan:
+    """Groups of failed jobs.
 
     Attributes:
-        groups: the largest first.
-        scanned: how many jobs were looked at.
-        left_out: queues that have further failed jobs, by name.
+        groups: groups, the largest first.
+        scanned: number of jobs read.
+        left_out: names of queues that have further failed jobs.
     """
 
-    groups: list[Group]
+    groups: list[FailureGroup]
     scanned: int
     left_out: list[str]
 
-    def group(self, key: str) -> Group | None:
-        """Return a group by its key."""
+    def group(self, key: str) -> FailureGroup | None:
+        """Return a group by its key; None if there is none."""
         return next((group for group in self.groups if group.key == key), None)
 
 
-async def failures_of(client: AsyncVerbs, queues: Iterable[str]) -> Failures:
-    """Look at the failed jobs of some queues: of each those due latest, and of deep ones as many as there is room for.
+async def scan_failures(client: AsyncVerbs, queues: Iterable[str]) -> FailureScan:
+    """Read and group the failed jobs of some queues, up to ``MOST_SCANNED``, with a fair share for each queue.
 
     Raises:
         PinLaterError: the server does not answer.
     """
     scan = await client.scan_fairly(queues, JobState.FAILED, limit=MOST_SCANNED)
-    found: dict[tuple[str, str], Group] = {}
+    found: dict[tuple[str, str], FailureGroup] = {}
     for queue, jobs in scan.jobs.items():
         for info in jobs:
-            _put(found, queue, info)
+            _add(found, queue, info)
     groups = sorted(found.values(), key=lambda group: (-len(group.jobs), group.queue, group.error))
-    return Failures(groups, scan.scanned, sorted(scan.left_out))
+    return FailureScan(groups, scan.scanned, sorted(scan.left_out))
 
 
-def _put(found: dict[tuple[str, str], Group], queue: str, info: JobInfo) -> None:
-    line = error_line(info.status) or SILENT
+def _add(found: dict[tuple[str, str], FailureGroup], queue: str, info: JobInfo) -> None:
+    line = error_line(info.status) or NO_ERROR
     error = _VARYING.sub("#", line)
     group = found.get((queue, error))
     if group is None:
-        group = found[queue, error] = Group(queue, error, line)
+        group = found[queue, error] = FailureGroup(queue, error, line)
     group.add(info)
 
 
 def error_line(status: str) -> str:
-    """Return what a status says of the last failure: one line; empty if it says nothing."""
+    """Return the error line of the last failure in a status; empty if there is none."""
     remark, attempts = parse_status(status)
     line = attempts[-1].error if attempts else next(iter(remark.strip().splitlines()), "")
     return line.strip()[:_LONGEST_ERROR]

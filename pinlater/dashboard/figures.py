@@ -1,4 +1,4 @@
-"""What the server processes have counted and measured, as plain data, and how it is read."""
+"""Metrics of the server processes as plain data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 Labels = tuple[str, ...]
 
 
-class Spread(NamedTuple):
-    """Measured values by bucket; the last bucket is what is above all bounds."""
+class Histogram(NamedTuple):
+    """Distribution of measured values; the last bucket counts values above all bounds."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -18,25 +18,25 @@ class Spread(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return sum(self.counts)
 
     @property
     def mean(self) -> float | None:
-        """Their mean; None if there are none."""
+        """Mean of the values; None if there are none."""
         return self.sum / self.size if self.size else None
 
-    def since(self, older: Spread | None) -> Spread:
-        """Return what was added since an older state of the same spread."""
+    def since(self, older: Histogram | None) -> Histogram:
+        """Return the values added since an older state of the same histogram."""
         if older is None or older.size > self.size:  # all processes were replaced
             return self
         added = tuple(now - then for now, then in zip(self.counts, older.counts, strict=True))
-        return Spread(self.bounds, added, self.sum - older.sum)
+        return Histogram(self.bounds, added, self.sum - older.sum)
 
     def quantile(self, share: float) -> float | None:
-        """Return the value that ``share`` (0 to 1) of all do not exceed, to about a tenth; None if there are none.
+        """Return the quantile ``share`` (0 to 1), to about ten percent; None without values.
 
-        Of a difference the true extremes are not known, so a bucket's own bounds have to do.
+        It is interpolated within a bucket, because a difference of histograms has no known extremes.
         """
         rank, passed = share * self.size, 0
         for index, count in enumerate(self.counts):
@@ -48,18 +48,18 @@ class Spread(NamedTuple):
         return None
 
 
-class Process(NamedTuple):
-    """One server process that answers.
+class ServerProcess(NamedTuple):
+    """A server process that responds.
 
     Attributes:
-        pid: its number.
-        reason: why it takes no calls now; None if it does.
-        connections: open ones.
-        parked: dequeues that wait for a job.
-        calls: how many it has answered.
-        version: of its program; empty if it does not tell.
-        started_ms: when it began, epoch milliseconds; 0 if it does not tell.
-        memory_bytes: what it holds; 0 if that is not known.
+        pid: process id.
+        reason: why it is not ready for calls; None if it is.
+        connections: number of open connections.
+        parked: number of dequeues that wait for a job.
+        calls: number of answered calls.
+        version: version of PinLater; empty if unknown.
+        started_ms: epoch milliseconds of its start; 0 if unknown.
+        memory_bytes: resident memory; 0 if unknown.
     """
 
     pid: int
@@ -72,55 +72,55 @@ class Process(NamedTuple):
     memory_bytes: int = 0
 
 
-class Shard(NamedTuple):
-    """One shard of the store, as the server processes see it.
+class ShardHealth(NamedTuple):
+    """Health of one shard of the store, as the server processes see it.
 
     Attributes:
-        name: as in descriptors.
-        place: where it is.
-        since_ms: how long it has been well, or ill; epoch milliseconds.
-        is_dequeue_only: takes no new jobs.
-        error: why it is ill; empty if it is not.
-        connections: open ones to its server; None where there are none.
-        processes: how many server processes see it.
-        ill_in: to how many of them it does not answer.
+        name: name in descriptors.
+        address: address or file of the shard.
+        since_ms: epoch milliseconds of the last change of its health.
+        is_dequeue_only: whether it accepts no new jobs.
+        error: why it is unhealthy; empty if it is healthy.
+        connections: number of open connections to its server; None for a file.
+        processes: number of server processes that use it.
+        unhealthy_in: number of these processes that it does not answer.
     """
 
     name: str
-    place: str
+    address: str
     since_ms: int
     is_dequeue_only: bool = False
     error: str = ""
     connections: int | None = None
     processes: int = 1
-    ill_in: int = 0
+    unhealthy_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """All figures of one moment, by name of the family and values of its labels; gauges are sums over processes."""
+class ServerFigures:
+    """All metrics at one moment, by name and label values; gauges are sums over processes."""
 
-    processes: list[Process] = field(default_factory=list)
+    processes: list[ServerProcess] = field(default_factory=list)
     counters: Mapping[str, Mapping[Labels, int]] = field(default_factory=dict)
-    spreads: Mapping[str, Mapping[Labels, Spread]] = field(default_factory=dict)
+    histograms: Mapping[str, Mapping[Labels, Histogram]] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     levels: Mapping[str, Mapping[Labels, float]] = field(default_factory=dict)
-    shards: list[Shard] = field(default_factory=list)
+    shards: list[ShardHealth] = field(default_factory=list)
 
     def total(self, counter: str, queue: str) -> int:
-        """Return a counter of one queue."""
+        """Return the value of a queue's counter."""
         return self.counters.get(counter, {}).get((queue,), 0)
 
     def level(self, name: str, queue: str) -> float | None:
-        """Return a present value of one queue; None if it is not known."""
+        """Return the value of a queue's gauge; None if unknown."""
         return self.levels.get(name, {}).get((queue,))
 
-    def spread(self, name: str, *labels: str) -> Spread | None:
-        """Return one spread; None if nothing was measured."""
-        return self.spreads.get(name, {}).get(labels)
+    def histogram(self, name: str, *labels: str) -> Histogram | None:
+        """Return a histogram; None if nothing was measured."""
+        return self.histograms.get(name, {}).get(labels)
 
     def queues(self) -> set[str]:
-        """Return the queues that anything was counted of."""
+        """Return the queues that have counters."""
         return {labels[0] for name in (ENQUEUED, DEQUEUED) for labels in self.counters.get(name, {})}
 
 
@@ -146,4 +146,4 @@ NAMES = (
     *(COMMIT_REQUESTS, COMMIT_SECONDS, PARKED, CONNECTIONS, STORE_WAITING),
     *(SHARD_SECONDS, SHARD_FAILURES, OLDEST_SECONDS),
 )
-"""All families that are read here."""
+"""All metrics that the dashboard reads."""

@@ -1,4 +1,4 @@
-"""Who holds a job, by its claim, and since when, as far as that can be told."""
+"""Holders of claims, and when claims were first seen."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _WORKER = re.compile(r"worker:(?P<host>.+):(?P<pid>\d{1,10}):[0-9a-f]{1,32}(?:\.
 _MOST_KEPT = 10_000
 
 
-class Holder(NamedTuple):
-    """Who has claimed a job.
+class ClaimHolder(NamedTuple):
+    """Holder of a claim.
 
     Attributes:
-        source: how it calls itself.
-        host: of one of our workers; empty of others.
-        pid: its process; 0 of others.
+        source: name that the client sent.
+        host: host of a PinLater worker; empty for other clients.
+        pid: process id of a PinLater worker; 0 for other clients.
     """
 
     source: str
@@ -27,29 +27,29 @@ class Holder(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A short name."""
+        """Short name for pages."""
         return f"{self.host} · {self.pid}" if self.host else self.source
 
 
-def holder_of(claim: str) -> Holder:
-    """Read a claim: ``<server host>:<port>:<start>:<source>:<counter>``."""
+def parse_holder(claim: str) -> ClaimHolder:
+    """Parse the holder out of a claim: ``<server host>:<port>:<start>:<source>:<counter>``."""
     source = claim.split(":", 3)[-1].rpartition(":")[0]
     match = _WORKER.fullmatch(source)
-    return Holder(source, match["host"], int(match["pid"])) if match else Holder(source)
+    return ClaimHolder(source, match["host"], int(match["pid"])) if match else ClaimHolder(source)
 
 
-class Sightings:
-    """Remembers when claims were first seen.
+class FirstSeen:
+    """Records when claims were first seen.
 
-    A server tells when it last heard of a claimed job, and workers call every few seconds; so of a claim that is not
-    fresh it does not tell when it began. The earliest word that anybody saw here is what is known.
+    The server reports when a claimed job last changed, and workers renew their claims every few seconds. So the start
+    of a claim is not known; the earliest change that the dashboard has seen is an upper bound.
     """
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def since_ms(self, info: JobInfo) -> int | None:
-        """Return since when, at the latest, a job is held, in epoch milliseconds; None if that is not known."""
+        """Return the latest possible start of a job's claim in epoch milliseconds; None if unknown."""
         if info.claim is None or info.updated_at_ms is None:
             return None
         key = (info.descriptor, info.claim)

@@ -1,4 +1,4 @@
-"""How values look in pages: numbers, times, and text of which nobody knows who wrote it."""
+"""Formatting of values in pages: numbers, times, and untrusted text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NOTHING = "\u2013"
 
 
 def visible(text: str) -> str:
-    """Return text in which nothing is hidden: control characters stand there as escapes.
+    """Return text with all invisible characters escaped.
 
-    Also what turns the direction of writing, has no width, or is no character (a lone surrogate).
+    These are control characters, direction changes, zero-width characters and lone surrogates.
     """
     if text.isprintable():
         return text
@@ -33,24 +33,17 @@ def _escape(letter: str) -> str:
 
 
 def finalized(value: Any) -> Any:
-    """Make whatever a template prints visible; markup of our own stays as it is."""
+    """Escape invisible characters in a template's value; leave markup as it is."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """Return a number with separators of thousands."""
+    """Format a number with thousands separators."""
     return NOTHING if value is None else f"{value:,.{digits}f}"
 
 
-def counted(value: int | None, limit: int) -> str:
-    """Return a count; the server stops counting at ``limit``."""
-    if value is None:
-        return NOTHING
-    return f"{limit:,}+" if value >= limit else f"{value:,}"
-
-
 def rate(value: float | None) -> str:
-    """Return events a second, with as many digits as say something."""
+    """Format a rate per second with two significant digits."""
     if value is None:
         return NOTHING
     if value == 0:
@@ -59,7 +52,7 @@ def rate(value: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time with two or three digits, or in its two largest units."""
+    """Format a duration with two or three digits, or in its two largest units."""
     if seconds is None:
         return NOTHING
     if seconds == 0:
@@ -74,7 +67,7 @@ def _small(value: float, unit: str) -> str:
 
 
 def whole_duration(seconds: int) -> str:
-    """Return a number of seconds in its two largest units."""
+    """Format whole seconds in their two largest units."""
     for (size, unit), (small, small_unit) in pairwise(_UNITS):
         if seconds >= size:
             rest = seconds % size // small
@@ -83,7 +76,7 @@ def whole_duration(seconds: int) -> str:
 
 
 def moment(epoch_ms: int | None, now: float | None = None) -> Markup | str:
-    """Return how long ago something was, or how soon it is, with the exact time beside it."""
+    """Format a moment relative to now, with the exact time as a tooltip."""
     if not epoch_ms:
         return NOTHING
     try:
@@ -99,19 +92,19 @@ def moment(epoch_ms: int | None, now: float | None = None) -> Markup | str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes."""
+    """Format a number of bytes."""
     if count < 1024:
         return plural(count, "byte")
     return f"{count / 1024:,.1f} KiB" if count < 1024**2 else f"{count / 1024**2:,.1f} MiB"
 
 
 def plural(count: int, noun: str = "job") -> str:
-    """Return a number of things."""
+    """Format a number with its noun."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def sparkline(values: Sequence[float | None], width: int = 96, height: int = 22, samples: int = 120) -> Markup:
-    """Return a small chart: a line over time, scaled to its own maximum; gaps stay gaps, and what is not known yet."""
+    """Return a small line chart, scaled to its own maximum, with gaps for missing values."""
     values = [*[None] * (samples - len(values)), *values]
     known = [value for value in values if value is not None]
     top = max(known, default=0.0)

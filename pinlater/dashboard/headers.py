@@ -1,4 +1,4 @@
-"""What holds for every answer: headers that keep browsers from being used against us, and a deadline."""
+"""Security headers and a deadline for every response."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Not no-referrer: with that, browsers hide the origin of our own forms, too, and it could not be checked.
+    # Not no-referrer: browsers would also hide the origin of the dashboard's own forms, which is checked.
     "Referrer-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 
 
-class Guarded:
-    """ASGI middleware around everything else.
+class SecurityHeadersMiddleware:
+    """ASGI middleware that adds security headers and enforces the deadline.
 
     Args:
-        app: what it is around.
-        is_tls: whether browsers are to insist on TLS from now on.
+        app: the wrapped application.
+        is_tls: whether to tell browsers to insist on TLS.
     """
 
     def __init__(self, app: ASGIApp, *, is_tls: bool) -> None:
@@ -43,7 +43,7 @@ class Guarded:
         self._headers = _HEADERS | ({"Strict-Transport-Security": "max-age=31536000"} if is_tls else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Handle a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -64,5 +64,5 @@ class Guarded:
         except TimeoutError:
             log.warning("%s was not answered within %g s", scope["path"][:200], ANSWER_SECONDS)
             if not has_begun:
-                answer = PlainTextResponse("this took too long; try again\n", 503)
+                answer = PlainTextResponse("the request took too long; try again\n", 503)
                 await answer(scope, receive, send_guarded)

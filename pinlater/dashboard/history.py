@@ -1,4 +1,4 @@
-"""The last hour of the figures, in memory: what the charts show."""
+"""Metrics of the last hour, in memory, for the charts."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from pinlater.dashboard.figures import (
     SHARD_SECONDS,
     SUCCEEDED,
     WAITED_MS,
-    Figures,
     Labels,
+    ServerFigures,
 )
 
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 5.0
 LENGTH = 720
-"""Samples that are kept: an hour."""
+"""Number of stored samples: an hour."""
 
 MOST_QUEUES = 200
-"""Queues with a history; of more, those that did something last."""
+"""Queues with a history; if there are more, those that were active last."""
 
 _RECENT = 13
-"""Samples whose call times are kept whole: a minute."""
+"""Samples whose histograms are stored: a minute."""
 
 _RECENT_SPREADS = (CALL_SECONDS, COMMIT_REQUESTS, COMMIT_SECONDS, SHARD_SECONDS)
 
 _COST_FACTOR = 100
-"""Sampling may take a hundredth of the time: with very many queues the processes need a while to tell."""
+"""Sampling takes at most a hundredth of the time, even with very many queues."""
 
 FIELDS = ("enqueued", "succeeded", "failed", "waited_ms")
 SERVER_FIELDS = ("calls", "call_ms", "commit_requests", "commit_ms", "parked")
@@ -52,15 +52,15 @@ _COUNTERS = {"enqueued": ENQUEUED, "succeeded": SUCCEEDED, "failed": FAILED}
 
 
 class Rates(NamedTuple):
-    """Jobs a second of one queue in the last moments; None while that is not known."""
+    """Recent rates of one queue, in jobs a second; None while unknown."""
 
     enqueued: float | None = None
     succeeded: float | None = None
     failed: float | None = None
 
 
-class _Series:
-    """Values of one thing, by field, in rings that share the history's position."""
+class _QueueSeries:
+    """Ring buffers of one queue or the server, by field; they share the history's position."""
 
     def __init__(self, fields: tuple[str, ...]) -> None:
         self.values = {name: array("f", [math.nan]) * LENGTH for name in fields}
@@ -68,25 +68,27 @@ class _Series:
 
 
 class History:
-    """Samples the figures every few seconds.
+    """Samples the metrics every few seconds.
 
     Args:
-        look: returns the figures as they are now.
+        read_figures: returns the current metrics.
         clock: epoch seconds.
     """
 
-    def __init__(self, look: Callable[[], Awaitable[Figures]], clock: Callable[[], float] = time.time) -> None:
-        self._look = look
+    def __init__(
+        self, read_figures: Callable[[], Awaitable[ServerFigures]], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._read_figures = read_figures
         self._clock = clock
         self._count = 0
         self._moments = array("d", [math.nan]) * LENGTH
-        self._queues: dict[str, _Series] = {}
-        self._server = _Series(SERVER_FIELDS)
-        self._last: tuple[float, Figures] | None = None
-        self._recent: deque[tuple[float, Figures]] = deque(maxlen=_RECENT)
+        self._queues: dict[str, _QueueSeries] = {}
+        self._server = _QueueSeries(SERVER_FIELDS)
+        self._last: tuple[float, ServerFigures] | None = None
+        self._recent: deque[tuple[float, ServerFigures]] = deque(maxlen=_RECENT)
 
     async def run(self) -> None:
-        """Sample until cancelled; a server that does not answer leaves a gap."""
+        """Take samples until cancelled; an unreachable server leaves a gap."""
         while True:
             started = time.perf_counter()
             with contextlib.suppress(OSError):
@@ -96,87 +98,89 @@ class History:
 
     async def sample(self) -> None:
         """Take one sample."""
-        figures = await self._look()
+        figures = await self._read_figures()
         if figures.processes:
             self.add(self._clock(), figures)
 
-    def add(self, moment: float, figures: Figures) -> None:
-        """Keep one sample."""
-        place = self._count % LENGTH
-        self._moments[place] = moment
+    def add(self, moment: float, figures: ServerFigures) -> None:
+        """Store one sample."""
+        position = self._count % LENGTH
+        self._moments[position] = moment
         before, seconds = (None, 0.0) if self._last is None else (self._last[1], moment - self._last[0])
-        for queue in self._kept(figures):
-            self._add_queue(queue, place, before, figures, seconds)
-        self._add_server(place, before, figures, seconds)
+        for queue in self._select_queues(figures):
+            self._add_queue(queue, position, before, figures, seconds)
+        self._add_server(position, before, figures, seconds)
         self._count += 1
         self._last = (moment, figures)
-        spreads = {name: figures.spreads.get(name, {}) for name in _RECENT_SPREADS}
+        histograms = {name: figures.histograms.get(name, {}) for name in _RECENT_SPREADS}
         errors = {name: figures.counters.get(name, {}) for name in (ERRORS, SHARD_FAILURES)}
-        self._recent.append((moment, Figures(figures.processes, errors, spreads, figures.gauges)))
+        self._recent.append((moment, ServerFigures(figures.processes, errors, histograms, figures.gauges)))
 
-    def _kept(self, figures: Figures) -> set[str]:
-        """Return the queues to go on with: those known that are still there, and others as far as there is room."""
-        there = figures.queues()
-        for gone in self._queues.keys() - there:
+    def _select_queues(self, figures: ServerFigures) -> set[str]:
+        """Return the queues to record: known ones that still exist, and new ones up to the limit."""
+        existing = figures.queues()
+        for gone in self._queues.keys() - existing:
             del self._queues[gone]
-        new = there - self._queues.keys()
-        if self._last is not None and len(there) > MOST_QUEUES:
+        new = existing - self._queues.keys()
+        if self._last is not None and len(existing) > MOST_QUEUES:
             new = {queue for queue in new if figures.total(DEQUEUED, queue) != self._last[1].total(DEQUEUED, queue)}
         for queue in sorted(new)[:MOST_QUEUES]:
             if len(self._queues) >= MOST_QUEUES:
                 del self._queues[min(self._queues, key=lambda name: self._queues[name].active)]
-            self._queues[queue] = _Series(FIELDS)
+            self._queues[queue] = _QueueSeries(FIELDS)
         return set(self._queues)
 
-    def _add_queue(self, queue: str, place: int, before: Figures | None, now: Figures, seconds: float) -> None:
+    def _add_queue(
+        self, queue: str, position: int, before: ServerFigures | None, now: ServerFigures, seconds: float
+    ) -> None:
         series = self._queues[queue]
         for name, counter in _COUNTERS.items():
             added = math.nan if before is None else now.total(counter, queue) - before.total(counter, queue)
-            series.values[name][place] = added / seconds if added >= 0 and seconds > 0 else math.nan
+            series.values[name][position] = added / seconds if added >= 0 and seconds > 0 else math.nan
             if added > 0:
                 series.active = self._count
-        waited = now.spread(WAITED_MS, queue)
+        waited = now.histogram(WAITED_MS, queue)
         if waited is not None and before is not None:
-            waited = waited.since(before.spread(WAITED_MS, queue))
+            waited = waited.since(before.histogram(WAITED_MS, queue))
         quantile = waited.quantile(0.95) if waited is not None and before is not None else None
-        series.values["waited_ms"][place] = math.nan if quantile is None else quantile
+        series.values["waited_ms"][position] = math.nan if quantile is None else quantile
 
-    def _add_server(self, place: int, before: Figures | None, now: Figures, seconds: float) -> None:
+    def _add_server(self, position: int, before: ServerFigures | None, now: ServerFigures, seconds: float) -> None:
         values = self._server.values
-        values["parked"][place] = now.gauges.get(PARKED, math.nan)
+        values["parked"][position] = now.gauges.get(PARKED, math.nan)
         for name in ("calls", "call_ms", "commit_requests", "commit_ms"):
-            values[name][place] = math.nan
+            values[name][position] = math.nan
         if before is None or seconds <= 0:
             return
         calls, total = 0, 0.0
-        for labels, spread in now.spreads.get(CALL_SECONDS, {}).items():
-            # A parked dequeue takes as long as it was asked to wait: that is no slowness.
+        for labels, histogram in now.histograms.get(CALL_SECONDS, {}).items():
+            # A parked dequeue takes as long as it was asked to wait, which says nothing about latency.
             if labels != ("dequeueJobs",):
-                added = spread.since(before.spread(CALL_SECONDS, *labels))
+                added = histogram.since(before.histogram(CALL_SECONDS, *labels))
                 calls, total = calls + added.size, total + added.sum
-        values["calls"][place] = calls / seconds
-        values["call_ms"][place] = total / calls * 1000 if calls else math.nan
+        values["calls"][position] = calls / seconds
+        values["call_ms"][position] = total / calls * 1000 if calls else math.nan
         for name, family, unit in (("commit_requests", COMMIT_REQUESTS, 1), ("commit_ms", COMMIT_SECONDS, 1000)):
-            spread_now = now.spread(family)
-            mean = None if spread_now is None else spread_now.since(before.spread(family)).mean
-            values[name][place] = math.nan if mean is None else mean * unit
+            spread_now = now.histogram(family)
+            mean = None if spread_now is None else spread_now.since(before.histogram(family)).mean
+            values[name][position] = math.nan if mean is None else mean * unit
 
     # Reading
 
     def rates(self, queue: str, samples: int = 4) -> Rates:
-        """Return the means of the last samples."""
+        """Return a queue's mean rates over the last samples."""
         series = self._queues.get(queue)
         if series is None:
             return Rates(0.0, 0.0, 0.0) if self._count > 1 else Rates()
         return Rates(*(_mean(self._tail(series.values[name], samples)) for name in Rates._fields))
 
     def line(self, queue: str, name: str, samples: int = 120) -> list[float | None]:
-        """Return the last values of one field of a queue, the oldest first; None where there is none."""
+        """Return the last values of a queue's field, the oldest first; None for missing values."""
         series = self._queues.get(queue)
         return [] if series is None else self._tail(series.values[name], samples)
 
     def total_line(self, name: str, samples: int = 120) -> list[float | None]:
-        """Return the sums over all queues."""
+        """Return the last values of a field, summed over all queues."""
         lines = [self._tail(series.values[name], samples) for series in self._queues.values()]
         return [
             sum(known) if (known := [value for value in column if value is not None]) else None
@@ -184,23 +188,23 @@ class History:
         ]
 
     def counter(self, name: str) -> Mapping[Labels, int]:
-        """Return a counter as it was in the last sample."""
+        """Return a counter from the last sample."""
         return {} if self._last is None else self._last[1].counters.get(name, {})
 
     def level(self, name: str, queue: str) -> float | None:
-        """Return a present value of a queue, as it was in the last sample."""
+        """Return a queue's gauge from the last sample."""
         return None if self._last is None else self._last[1].level(name, queue)
 
     def moments(self, samples: int = LENGTH) -> list[float]:
-        """Return when the last samples were taken, in epoch seconds."""
+        """Return the times of the last samples, in epoch seconds."""
         return [value for value in self._tail(self._moments, samples) if value is not None]
 
     def server_line(self, name: str, samples: int = LENGTH) -> list[float | None]:
         """Return the last values of one of ``SERVER_FIELDS``."""
         return self._tail(self._server.values[name], samples)
 
-    def recent(self) -> tuple[float, Figures, Figures] | None:
-        """Return the last minute, or what there is of it: its seconds, the figures at its begin and at its end."""
+    def recent(self) -> tuple[float, ServerFigures, ServerFigures] | None:
+        """Return seconds, first and last metrics of the last minute, or of the part of it that was recorded."""
         if len(self._recent) < 2:
             return None
         (start, first), (end, last) = self._recent[0], self._recent[-1]
@@ -208,8 +212,8 @@ class History:
 
     def _tail(self, values: array[float], samples: int) -> list[float | None]:
         known = min(samples, self._count, LENGTH)
-        places = range(self._count - known, self._count)
-        return [None if math.isnan(value := values[place % LENGTH]) else value for place in places]
+        positions = range(self._count - known, self._count)
+        return [None if math.isnan(value := values[position % LENGTH]) else value for position in positions]
 
 
 def _mean(values: list[float | None]) -> float | None:

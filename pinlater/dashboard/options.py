@@ -1,4 +1,4 @@
-"""What the dashboard is told by whoever starts it."""
+"""Options of the dashboard."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Protocol
 
-from pinlater.dashboard.figures import Figures
+from pinlater.dashboard.figures import ServerFigures
 
 Network = IPv4Network | IPv6Network
-"""Addresses that belong together, be it a single one."""
+"""A range of addresses, or a single one."""
 
 
 class PlainPage(Protocol):
-    """An answer that is made elsewhere: health, metrics."""
+    """A response from outside the dashboard, such as health or metrics."""
 
     @property
     def status(self) -> int:
@@ -23,37 +23,37 @@ class PlainPage(Protocol):
 
     @property
     def body(self) -> str:
-        """The text."""
+        """Body text."""
 
     @property
     def content_type(self) -> str:
-        """Its type."""
+        """Content type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Settings of the dashboard.
+    """Options of the dashboard.
 
     Attributes:
         server: address of the service.
-        name: of the service, for people.
-        look: returns the figures of the server processes.
-        plain_pages: path -> maker of a page for machines.
-        admin_hash: of the password that allows changes; None: whoever reaches the port may change things.
-        reader_hash: of a password that allows looking only.
-        is_loopback: only this machine reaches the port.
-        is_metrics_open: metrics need no session, wherever they are asked for.
-        hides_bodies: bodies are shown on demand only, and that is logged.
-        tls: what the port proves itself with; None: no TLS.
-        count_limit: the server counts jobs no further than this.
-        priority_levels: priorities are 1 to this.
-        base_path: of the dashboard on its site, such as ``/pinlater``; empty: it has the site for itself.
-        trusted_proxies: what these say of a request's origin is believed.
+        name: name of the service for people.
+        read_figures: returns the metrics of the server processes.
+        plain_pages: path -> renderer of a page for machines.
+        admin_hash: hash of the admin password; None lets everybody who reaches the port change things.
+        reader_hash: hash of the read-only password.
+        is_loopback: whether only this machine reaches the port.
+        is_metrics_open: whether other machines may read metrics without a session.
+        hides_bodies: whether bodies are shown only on demand, which is logged.
+        tls: TLS context of the port; None for no TLS.
+        count_limit: number at which the server stops counting jobs.
+        priority_levels: lowest priority; the highest is 1.
+        base_path: base path of the dashboard on its site, such as ``/pinlater``; empty for none.
+        trusted_proxies: addresses of proxies whose forwarding headers are trusted.
     """
 
     server: str
     name: str
-    look: Callable[[], Awaitable[Figures]]
+    read_figures: Callable[[], Awaitable[ServerFigures]]
     plain_pages: Mapping[str, Callable[[], Awaitable[PlainPage]]]
     admin_hash: str | None = None
     reader_hash: str | None = None

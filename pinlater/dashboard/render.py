@@ -1,4 +1,4 @@
-"""Templates: every value is made visible, then escaped; only markup of our own is neither."""
+"""Rendering of templates: every value is escaped, invisible characters included; only own markup is not."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from starlette.responses import HTMLResponse
 
 from pinlater import __version__
 from pinlater.dashboard import bodies, formatting
-from pinlater.dashboard.app_state import board_of
+from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.assets import url_of
 from pinlater.dashboard.privacy import may_search
 from pinlater.dashboard.sessions import Role
 
-MARK = "PinLater-Page"
-"""Header by which a page that refreshes itself sees that its session is another one, so that its forms are void."""
+SESSION_HEADER = "PinLater-Page"
+"""Tells a page that refreshes itself that its session has changed, so that its forms are invalid."""
 
 _environment = jinja2.Environment(
     loader=jinja2.PackageLoader("pinlater.dashboard"),
@@ -42,15 +42,15 @@ _environment.globals.update(version=__version__, nothing=formatting.NOTHING)
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
-    """Return a page, or only the part of it that is alive if it asks for that itself.
+    """Render a page, or only its live part if the page refreshes itself.
 
     Args:
-        request: what is answered.
-        template: name of its file.
-        status: of HTTP.
-        values: what the template shows.
+        request: the request.
+        template: file name of the template.
+        status: HTTP status.
+        values: variables of the template.
     """
-    options = board_of(request).options
+    options = get_app_state(request).options
     session = getattr(request.state, "session", None)
     mark = session.mark if session else ""
     is_partial = "hx-request" in request.headers
@@ -68,4 +68,4 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         options=options,
         **values,
     )
-    return HTMLResponse(html.encode("utf-8", "replace"), status, {MARK: mark})
+    return HTMLResponse(html.encode("utf-8", "replace"), status, {SESSION_HEADER: mark})

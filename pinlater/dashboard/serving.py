@@ -1,4 +1,4 @@
-"""uvicorn under a supervisor: it serves on a socket that is there, and stops when it is told to."""
+"""uvicorn under a supervisor: serves on a given socket and stops on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CONNECTIONS = 128
 MAX_HEAD_BYTES = 16 * 1024
 READ_SECONDS = 20.0
 _ENDING = 32
-"""Requests of connections that had to go, and have not come to their end yet."""
+"""Requests of closed connections that have not ended yet."""
 
 _KEEP_ALIVE_SECONDS = 15
 _STOP_SECONDS = 3
@@ -35,10 +35,10 @@ async def serve(
     """Serve the dashboard.
 
     Args:
-        options: of it.
-        listener: a socket that listens.
-        until: returns when it is to stop.
-        read_seconds: a request has to be there within this time.
+        options: options of the dashboard.
+        listener: listening socket.
+        until: returns when the dashboard has to stop.
+        read_seconds: time limit for receiving a request.
     """
     config = uvicorn.Config(
         make_app(options),
@@ -46,18 +46,18 @@ async def serve(
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="warning",  # what it says of its start, the server says, too
+        log_level="warning",  # the server logs the start itself
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS + _ENDING,  # more are there only if all are being answered
+        limit_concurrency=MAX_CONNECTIONS + _ENDING,  # exceeded only if all are being answered
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
     config.load()
     config.ssl = options.tls
-    server = _Server(config)
+    server = _SupervisedServer(config)
     serving = asyncio.create_task(server.serve([listener]))
     sweeping = asyncio.create_task(server.sweep(read_seconds))
     try:
@@ -69,15 +69,15 @@ async def serve(
 
 
 class _Protocol(H11Protocol):
-    """One connection; when there are too many, the one that has sent nothing, and waits for nothing, for longest goes.
+    """A connection; if there are too many, the one that has been idle for longest is closed.
 
-    Otherwise a few that are opened and left alone would keep everybody out, health checks included.
+    Otherwise a few idle connections could lock everybody out, health checks included.
     """
 
     heard_at = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Make room, if need be."""
+        """Close an idle connection if there are too many."""
         super().connection_made(transport)
         self.heard_at = self.loop.time()
         if len(self.connections) > MAX_CONNECTIONS:
@@ -88,19 +88,19 @@ class _Protocol(H11Protocol):
                 eldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Note that something came."""
+        """Record the time of the last data."""
         self.heard_at = self.loop.time()
         super().data_received(data)
 
 
-class _Server(uvicorn.Server):
+class _SupervisedServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to the supervisor."""
+        """Leave signals to the supervisor."""
         yield
 
     async def sweep(self, read_seconds: float) -> None:
-        """Close connections on which a request was begun, or not even that, and does not come to an end."""
+        """Close connections whose request does not arrive in time."""
         waiting: dict[tuple[Any, Any], float] = {}  # connection and its latest request -> since when
         while True:
             await asyncio.sleep(min(1.0, read_seconds))
@@ -114,6 +114,6 @@ class _Server(uvicorn.Server):
 
 
 def _is_reading(connection: Any) -> bool:
-    """Whether a connection waits for its peer: for a request, or for the rest of one."""
+    """Whether a connection waits for a request, or for the rest of one."""
     request = connection.cycle
     return request is None or request.response_complete or request.more_body

@@ -1,4 +1,4 @@
-"""Who has logged in: sessions in memory, and the pace of guessing passwords."""
+"""Login sessions, in memory, and rate-limited password checks."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _FIRST_PENALTY_SECONDS = 1.0
 _LONGEST_PENALTY_SECONDS = 60.0
 _MOST_PEERS = 1000
 _MOST_WAITING = 4
-_PLACES_KEPT = 4
-"""More may wait if somebody has logged in from their address before: a flood of guesses is to keep no operator out."""
+_RESERVED_PLACES = 4
+"""Extra places for addresses that have logged in before: guessing must not lock operators out."""
 
 
 class Role(StrEnum):
-    """What somebody may do."""
+    """Permissions of a user."""
 
     ADMIN = "admin"
     READER = "reader"
 
 
 @dataclass(slots=True)
-class Session:
-    """One log-in.
+class LoginSession:
+    """Session of a logged-in user.
 
     Attributes:
-        role: what it allows.
-        csrf: every change has to carry it.
-        started: monotonic seconds.
-        used: monotonic seconds of the last thing that a person did; pages that refresh themselves do not count.
+        role: permissions.
+        csrf: token that every change has to carry.
+        started: monotonic seconds of the login.
+        used: monotonic seconds of the last action; pages that refresh themselves do not count.
     """
 
     role: Role
@@ -51,12 +51,12 @@ class Session:
 
     @property
     def mark(self) -> str:
-        """Tells pages of this session from those of others, and tells nothing of its token."""
+        """Identifies the session to pages without revealing its token."""
         return hashlib.sha256(self.csrf.encode()).hexdigest()[:16]
 
 
 class Sessions:
-    """The sessions that are open; the oldest ends when there are too many.
+    """Open sessions; the oldest ends when there are too many.
 
     Args:
         clock: monotonic seconds.
@@ -64,22 +64,22 @@ class Sessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._open: OrderedDict[str, LoginSession] = OrderedDict()
 
     def begin(self, role: Role) -> str:
-        """Open a session; return its token."""
+        """Open a session and return its token."""
         while len(self._open) >= MOST_SESSIONS:
             self._open.popitem(last=False)
         token, now = secrets.token_urlsafe(32), self._clock()
-        self._open[token] = Session(role, now, now)
+        self._open[token] = LoginSession(role, now, now)
         return token
 
-    def find(self, token: str | None, *, is_used: bool) -> Session | None:
-        """Return an open session.
+    def find(self, token: str | None, *, is_used: bool) -> LoginSession | None:
+        """Return an open session; None if there is none.
 
         Args:
-            token: as ``begin`` returned it.
-            is_used: a person does something; otherwise the time until it ends goes on.
+            token: token of the session.
+            is_used: whether the user acts, which restarts the idle time.
         """
         session = self._open.get(token or "")
         if session is None or token is None:
@@ -93,15 +93,15 @@ class Sessions:
         return session
 
     def end(self, token: str | None) -> None:
-        """Close a session, if it is open."""
+        """Close a session if it is open."""
         self._open.pop(token or "", None)
 
 
 class TooManyGuesses(Exception):
-    """Passwords are guessed too fast.
+    """Too many wrong passwords in a short time.
 
     Attributes:
-        seconds: to wait before the next one.
+        seconds: time to wait before the next attempt.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -109,11 +109,11 @@ class TooManyGuesses(Exception):
         self.seconds = seconds
 
 
-class Doorkeeper:
-    """Checks passwords, one at a time, since each takes half a second and 128 MiB, on purpose.
+class PasswordChecker:
+    """Checks passwords one at a time, since each check deliberately takes half a second and 128 MiB.
 
     Args:
-        hashes: of each role's password.
+        hashes: role -> hash of its password.
         clock: monotonic seconds.
     """
 
@@ -122,19 +122,19 @@ class Doorkeeper:
         self._clock = clock
         self._turn = asyncio.Semaphore(1)
         self._waiting = 0
-        self._penalties: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> until when, how long
-        self._known: OrderedDict[str, None] = OrderedDict()  # peers that knew a password, the latest last
+        self._penalties: OrderedDict[str, tuple[float, float]] = OrderedDict()  # peer -> end, length
+        self._known: OrderedDict[str, None] = OrderedDict()  # peers that have logged in, the latest last
 
     async def role_of(self, password: str, peer: str) -> Role | None:
-        """Return the role that a password opens; None if it is wrong.
+        """Return the role of a password; None if it is wrong.
 
         Raises:
-            TooManyGuesses: this peer was wrong just now, or too many are at it.
+            TooManyGuesses: this address has just sent a wrong password, or too many checks are waiting.
         """
         left = self._penalties.get(peer, (0.0, 0.0))[0] - self._clock()
         if left > 0:
             raise TooManyGuesses(left)
-        if self._waiting >= _MOST_WAITING + (_PLACES_KEPT if peer in self._known else 0):
+        if self._waiting >= _MOST_WAITING + (_RESERVED_PLACES if peer in self._known else 0):
             raise TooManyGuesses(_FIRST_PENALTY_SECONDS)
         self._waiting += 1
         try:
@@ -142,13 +142,13 @@ class Doorkeeper:
                 role = await asyncio.to_thread(self._check, password[:MAX_PASSWORD_CHARACTERS])
         finally:
             self._waiting -= 1
-        self._note(peer, is_right=role is not None)
+        self._record(peer, is_right=role is not None)
         return role
 
     def _check(self, password: str) -> Role | None:
         return next((role for role, stored in self._hashes.items() if verify_password(password, stored)), None)
 
-    def _note(self, peer: str, *, is_right: bool) -> None:
+    def _record(self, peer: str, *, is_right: bool) -> None:
         _, last = self._penalties.pop(peer, (0.0, _FIRST_PENALTY_SECONDS / 2))
         if is_right:
             self._known[peer] = None

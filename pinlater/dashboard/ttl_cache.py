@@ -1,4 +1,4 @@
-"""An answer that is dear to get, shared by all who ask within a while."""
+"""Cache for expensive answers, shared by all requests for a while."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_SHORTEST_SECONDS = 2.0
+_MIN_TTL_SECONDS = 2.0
 _COST_FACTOR = 10
 _MOST_KEPT = 20
 
 
-class Fresh(Generic[T]):
-    """Asks one at a time, and keeps each answer ten times as long as it took to get.
+class TtlCache(Generic[T]):
+    """Loads one answer at a time and caches it for ten times as long as loading took.
 
     Args:
-        ask: returns the answer for a key.
+        load: returns the answer for a key.
         clock: monotonic seconds.
     """
 
-    def __init__(self, ask: Callable[[str], Awaitable[T]], clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask = ask
+    def __init__(self, load: Callable[[str], Awaitable[T]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._load = load
         self._clock = clock
         self._turn = asyncio.Lock()
         self._known: OrderedDict[str, tuple[float, T]] = OrderedDict()
 
     async def get(self, key: str) -> T:
-        """Return the answer, asking if need be; raises what asking raises."""
+        """Return the answer for a key, loading it if need be; raises what ``load`` raises."""
         async with self._turn:
             until, known = self._known.get(key, (0.0, None))
             if known is not None and self._clock() < until:
                 return known
             started = self._clock()
-            answer = await self._ask(key)
+            answer = await self._load(key)
             now = self._clock()
-            self._known[key] = (now + max(_SHORTEST_SECONDS, (now - started) * _COST_FACTOR), answer)
+            self._known[key] = (now + max(_MIN_TTL_SECONDS, (now - started) * _COST_FACTOR), answer)
             self._known.move_to_end(key)
             if len(self._known) > _MOST_KEPT:
                 self._known.popitem(last=False)
             return answer
 
     def forget(self) -> None:
-        """Ask anew next time: something was changed."""
+        """Drop all answers, after a change."""
         self._known.clear()

@@ -1,4 +1,4 @@
-"""Looks at running jobs now and then, also when nobody else does, so that it is known since when they are held."""
+"""Background scan of running jobs, which records when their claims were first seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.dashboard.figures import DEQUEUED
-from pinlater.dashboard.first_seen import Sightings
+from pinlater.dashboard.first_seen import FirstSeen
 from pinlater.dashboard.history import History
 from pinlater.errors import PinLaterError
 from pinlater.model.state import JobState
@@ -21,34 +21,34 @@ _MOST_QUEUES = 50
 _MOST_JOBS = 200
 
 
-class Watch:
-    """Scans the queues of which jobs were handed out since it last looked; an idle store is left alone.
+class ClaimWatcher:
+    """Scans the queues whose jobs were handed out since the last scan; an idle store is not scanned.
 
     Args:
-        client: of the server.
-        history: has the counts.
-        sightings: is told of the claims.
+        client: client of the server.
+        history: source of the dequeue counters.
+        first_seen: records the claims.
     """
 
-    def __init__(self, client: AsyncVerbs, history: History, sightings: Sightings) -> None:
+    def __init__(self, client: AsyncVerbs, history: History, first_seen: FirstSeen) -> None:
         self._client = client
         self._history = history
-        self._sightings = sightings
+        self._sightings = first_seen
         self._dequeued: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Scan until cancelled."""
         while True:
             started = time.perf_counter()
             try:
-                await self.look()
+                await self.scan()
             except PinLaterError as error:
-                log.debug("running jobs cannot be looked at: %s", error)
+                log.debug("cannot scan running jobs: %s", error)
             cost = time.perf_counter() - started
             await asyncio.sleep(max(_PERIOD_SECONDS - cost, cost * _COST_FACTOR))
 
-    async def look(self) -> None:
-        """Look once."""
+    async def scan(self) -> None:
+        """Scan the busy queues once."""
         counts = {labels[0]: count for labels, count in self._history.counter(DEQUEUED).items()}
         busy = [queue for queue, count in counts.items() if count != self._dequeued.get(queue)]
         self._dequeued = counts

@@ -1,1 +1,1 @@
-"""One module a page: it asks the server, and hands a template what to show."""
+"""One module a page: it reads from the server and renders a template."""

@@ -1,4 +1,4 @@
-"""Changes of many jobs: first the number, then a yes, then the progress."""
+"""Bulk action page: the number of jobs, a confirmation, then the progress."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pinlater.dashboard.access import form_of, own_path
-from pinlater.dashboard.app_state import Board, board_of
+from pinlater.dashboard.access import form_of, local_path
+from pinlater.dashboard.app_state import AppState, get_app_state
 from pinlater.dashboard.audit import who
-from pinlater.dashboard.bulk_actions import MOST_JOBS, Action, Plan
-from pinlater.dashboard.forms import Form, Refused
+from pinlater.dashboard.bulk_actions import MOST_JOBS, Action, PlannedAction
+from pinlater.dashboard.forms import Form, RequestRefused
 from pinlater.dashboard.render import page
 from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
@@ -19,86 +19,92 @@ from pinlater.model.state import JobState
 
 
 async def make(request: Request) -> Response:
-    """Plan something for a group of failed jobs, or for jobs that were ticked; nothing is changed yet."""
-    board, form = board_of(request), form_of(request)
+    """Plan an action on a group of failed jobs or on selected jobs; nothing is changed yet."""
+    app, form = get_app_state(request), form_of(request)
     try:
         action, state = Action(form.text("action", 20)), JobState[form.text("state", 20)]
     except (KeyError, ValueError):
-        raise Refused(400, "there is no such action or state") from None
+        raise RequestRefused(400, "there is no such action or state") from None
     if action is Action.RETRY and state is not JobState.FAILED:
-        raise Refused(400, "only failed jobs can be retried")
+        raise RequestRefused(400, "only failed jobs can be retried")
     if action is Action.MOVE and state not in {JobState.FAILED, JobState.PENDING}:
-        raise Refused(400, "only pending and failed jobs can be moved")
-    jobs, reason = await _group(board, form) if form.text("group", 64) else (_ticked(form.all("id")), "ticked by hand")
+        raise RequestRefused(400, "only pending and failed jobs can be moved")
+    jobs, reason = (
+        await _group(app, form) if form.text("group", 64) else (_selected(form.all("id")), "manual selection")
+    )
     if not jobs:
-        raise Refused(400, "tick some jobs first")
-    back = own_path(form.text("back", 2000))
-    plan = Plan(action=action, state=state, jobs=jobs, reason=reason, back=back)
-    board.plans.add(plan)
-    return RedirectResponse(f"/plans/{plan.key}", 303)
+        raise RequestRefused(400, "select some jobs first")
+    back = local_path(form.text("back", 2000))
+    planned = PlannedAction(action=action, state=state, jobs=jobs, reason=reason, back=back)
+    app.bulk_actions.add(planned)
+    return RedirectResponse(f"/plans/{planned.key}", 303)
 
 
 async def show(request: Request) -> Response:
-    """Show what is planned, or how far it is."""
-    plan = _plan(request)
+    """Show a planned action, or the progress of a running one."""
+    planned = _find_action(request)
     return page(
-        request, "plan.html", plan=plan, state_name=plan.state.name.lower(), targets=await _targets(request, plan)
+        request,
+        "bulk_action.html",
+        planned=planned,
+        state_name=planned.state.name.lower(),
+        targets=await _targets(request, planned),
     )
 
 
 async def start(request: Request) -> Response:
-    """Carry it out."""
-    plan, form = _plan(request), form_of(request)
+    """Start a planned action."""
+    planned, form = _find_action(request), form_of(request)
     attempts = form.number("attempts", 1, 10_000, int)
-    to = await _target(request, plan) if plan.action is Action.MOVE and not plan.is_started else ""
-    if not plan.is_started:  # a second click may have come while the queues were asked for
-        plan.to = to
-        plan.attempts = int(attempts) if attempts and plan.state is JobState.FAILED else None
-        board_of(request).plans.start(plan, who(request))
-    return RedirectResponse(f"/plans/{plan.key}", 303)
+    to = await _target(request, planned) if planned.action is Action.MOVE and not planned.is_started else ""
+    if not planned.is_started:  # a second click may have come while the queues were read
+        planned.to = to
+        planned.attempts = int(attempts) if attempts and planned.state is JobState.FAILED else None
+        get_app_state(request).bulk_actions.start(planned, who(request))
+    return RedirectResponse(f"/plans/{planned.key}", 303)
 
 
 async def stop(request: Request) -> Response:
-    """Stop it; what is done stays done."""
-    plan = _plan(request)
-    await board_of(request).plans.stop(plan)
-    return RedirectResponse(f"/plans/{plan.key}", 303)
+    """Stop a running action; jobs already changed stay changed."""
+    planned = _find_action(request)
+    await get_app_state(request).bulk_actions.stop(planned)
+    return RedirectResponse(f"/plans/{planned.key}", 303)
 
 
-def _plan(request: Request) -> Plan:
-    plan = board_of(request).plans.find(request.path_params["key"])
-    if plan is None:
-        raise Refused(404, "this is not known any more; go back and choose the jobs again")
-    return plan
+def _find_action(request: Request) -> PlannedAction:
+    planned = get_app_state(request).bulk_actions.find(request.path_params["key"])
+    if planned is None:
+        raise RequestRefused(404, "this bulk action has expired; go back and select the jobs again")
+    return planned
 
 
-async def _targets(request: Request, plan: Plan) -> list[str]:
-    """Return the queues that its jobs can be moved to."""
-    if plan.action is not Action.MOVE or plan.is_started:
+async def _targets(request: Request, planned: PlannedAction) -> list[str]:
+    """Return the queues that the jobs can be moved to."""
+    if planned.action is not Action.MOVE or planned.is_started:
         return []
-    return sorted(await board_of(request).client.queue_names() - plan.jobs.keys())
+    return sorted(await get_app_state(request).client.queue_names() - planned.jobs.keys())
 
 
-async def _target(request: Request, plan: Plan) -> str:
+async def _target(request: Request, planned: PlannedAction) -> str:
     to = form_of(request).text("to", 200)
-    if to not in await _targets(request, plan):
-        raise Refused(400, "choose another queue that there is", f"/plans/{plan.key}")
+    if to not in await _targets(request, planned):
+        raise RequestRefused(400, "choose another existing queue", f"/plans/{planned.key}")
     return to
 
 
-async def _group(board: Board, form: Form) -> tuple[dict[str, list[str]], str]:
-    found = await board.failures.get(form.text("queue", 200))
+async def _group(app: AppState, form: Form) -> tuple[dict[str, list[str]], str]:
+    found = await app.failures.get(form.text("queue", 200))
     group = found.group(form.text("group", 64))
     if group is None:
-        raise Refused(409, "this group has changed meanwhile; go back and look again")
+        raise RequestRefused(409, "this group has changed in the meantime; go back and reload the page")
     return {group.queue: group.jobs[:MOST_JOBS]}, group.example
 
 
-def _ticked(descriptors: Iterable[str]) -> dict[str, list[str]]:
+def _selected(descriptors: Iterable[str]) -> dict[str, list[str]]:
     jobs: dict[str, list[str]] = {}
     for text in dict.fromkeys(descriptors):
         try:
             jobs.setdefault(JobDescriptor.parse(text).queue, []).append(text)
         except UnknownError as error:
-            raise Refused(400, str(error)) from None
+            raise RequestRefused(400, str(error)) from None
     return jobs

@@ -1,4 +1,4 @@
-"""The look-up box: a descriptor leads to its job, a queue's name to the queue, other text to bodies that have it."""
+"""Search box: a descriptor opens its job, a queue name its queue; any other text is searched for in bodies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pinlater.dashboard.app_state import Board, board_of
-from pinlater.dashboard.count_cache import STANDINGS, Standing
+from pinlater.dashboard.app_state import AppState, get_app_state
+from pinlater.dashboard.count_cache import DISPLAY_STATES, DisplayState
 from pinlater.dashboard.failures import error_line
-from pinlater.dashboard.forms import Refused, asked
+from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.pages.job import MOST_DESCRIPTOR, path_of
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
@@ -21,43 +21,43 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.records import JobInfo
 
 _SEARCH_SECONDS = 8.0
-_PER_STANDING = 10
+_PER_STATE = 10
 _MOST_FOUND = 100
 
 
-class Found(NamedTuple):
-    """A job whose body has the text."""
+class FoundJob(NamedTuple):
+    """A job whose body contains the text."""
 
     queue: str
-    standing: Standing
+    display_state: DisplayState
     info: JobInfo
     line: str
 
 
-class Search(NamedTuple):
-    """What was found, and which queues were not searched to the end."""
+class SearchResult(NamedTuple):
+    """The jobs found, and the queues not searched completely."""
 
-    jobs: list[Found]
+    jobs: list[FoundJob]
     unsearched: list[str]
 
 
 async def find(request: Request) -> Response:
-    """Go there, or list what was found."""
-    board, text = board_of(request), asked(request, "q", MOST_DESCRIPTOR)
+    """Redirect to the job or queue, or list the jobs found."""
+    app, text = get_app_state(request), query_text(request, "q", MOST_DESCRIPTOR)
     if not text:
         return RedirectResponse("/", 303)
     if _is_descriptor(text):
         return RedirectResponse(path_of(text), 303)
-    names = await board.client.queue_names()
+    names = await app.client.queue_names()
     if text in names:
         return RedirectResponse(f"/queues/{text}", 303)
     admit_search(request, text)
-    if board.search.locked():
-        raise Refused(429, "another search is under way; try again in a few seconds")
-    close = sorted(name for name in names if text.lower() in name.lower())[:20]
-    async with board.search:
-        found = await _search(board, sorted(names), re.escape(text))
-    return page(request, "find.html", text=text, close=close, found=found, seconds=_SEARCH_SECONDS)
+    if app.search.locked():
+        raise RequestRefused(429, "another search is running; try again in a few seconds")
+    similar = sorted(name for name in names if text.lower() in name.lower())[:20]
+    async with app.search:
+        found = await _search(app, sorted(names), re.escape(text))
+    return page(request, "find.html", text=text, similar=similar, found=found, seconds=_SEARCH_SECONDS)
 
 
 def _is_descriptor(text: str) -> bool:
@@ -68,34 +68,34 @@ def _is_descriptor(text: str) -> bool:
     return True
 
 
-async def _search(board: Board, queues: list[str], pattern: str) -> Search:
-    """Search one queue after the other; the server gives each step two seconds, and all have eight."""
-    found: list[Found] = []
+async def _search(app: AppState, queues: list[str], pattern: str) -> SearchResult:
+    """Search one queue after the other; the server gives each call two seconds, and the whole search has eight."""
+    found: list[FoundJob] = []
     unsearched: dict[str, None] = dict.fromkeys(queues)
     try:
         async with asyncio.timeout(_SEARCH_SECONDS):
             for queue in queues:
                 if len(found) >= _MOST_FOUND:
                     break
-                if await _search_queue(board, queue, pattern, found):
+                if await _search_queue(app, queue, pattern, found):
                     del unsearched[queue]
     except TimeoutError:
         pass
-    return Search(found, list(unsearched))
+    return SearchResult(found, list(unsearched))
 
 
-async def _search_queue(board: Board, queue: str, pattern: str, found: list[Found]) -> bool:
+async def _search_queue(app: AppState, queue: str, pattern: str, found: list[FoundJob]) -> bool:
     is_whole = True
-    for standing in STANDINGS:
+    for display_state in DISPLAY_STATES:
         try:
-            scanned = await board.searcher.scan(
-                queue, standing.state, future=standing.is_future, limit=_PER_STANDING, body_regex=pattern
+            scanned = await app.searcher.scan(
+                queue, display_state.state, future=display_state.is_future, limit=_PER_STATE, body_regex=pattern
             )
         except QueueNotFound:
             return True
         except ServerError:  # the search took too long there
             is_whole = False
             continue
-        found.extend(Found(queue, standing, info, error_line(info.status)) for info in scanned.jobs)
+        found.extend(FoundJob(queue, display_state, info, error_line(info.status)) for info in scanned.jobs)
         is_whole = is_whole and scanned.continuation is None
     return is_whole

@@ -1,4 +1,4 @@
-"""The server's processes, its calls and its store."""
+"""Server page: server processes, calls and store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pinlater.dashboard.app_state import board_of
+from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.figures import (
     CALL_SECONDS,
     COMMIT_REQUESTS,
@@ -18,9 +18,9 @@ from pinlater.dashboard.figures import (
     SHARD_FAILURES,
     SHARD_SECONDS,
     STORE_WAITING,
-    Figures,
-    Shard,
-    Spread,
+    Histogram,
+    ServerFigures,
+    ShardHealth,
 )
 from pinlater.dashboard.formatting import duration
 from pinlater.dashboard.render import page
@@ -30,7 +30,7 @@ _ABOUT_A_MINUTE_SECONDS = 55.0
 
 
 class Method(NamedTuple):
-    """What one method of the service did in the last minute; times in seconds."""
+    """Calls of one service method in the last minute; times in seconds."""
 
     name: str
     rate: float
@@ -42,7 +42,7 @@ class Method(NamedTuple):
 
 
 class Commits(NamedTuple):
-    """What the store's transactions were like in the last minute; times in seconds."""
+    """The store's commits in the last minute; times in seconds."""
 
     rate: float
     requests: float | None
@@ -51,9 +51,9 @@ class Commits(NamedTuple):
 
 
 class ShardRow(NamedTuple):
-    """A shard, and its calls of the last minute: how many a second, their times in seconds, how many failed."""
+    """A shard and its calls in the last minute: rate, times in seconds, and number of failures."""
 
-    shard: Shard
+    shard: ShardHealth
     rate: float | None = None
     mean: float | None = None
     p95: float | None = None
@@ -61,10 +61,10 @@ class ShardRow(NamedTuple):
 
 
 async def server(request: Request) -> Response:
-    """Show them."""
-    board = board_of(request)
-    now = await board.options.look()
-    seconds, first, last = board.history.recent() or (0.0, Figures(), Figures())
+    """Show the server."""
+    app = get_app_state(request)
+    now = await app.options.read_figures()
+    seconds, first, last = app.history.recent() or (0.0, ServerFigures(), ServerFigures())
     shown = now.shards[:_MOST_SHARDS]
     return page(
         request,
@@ -79,15 +79,15 @@ async def server(request: Request) -> Response:
         commits=_commits(seconds, first, last) if seconds else None,
         shards=[_shard(shard, seconds, first, last) for shard in shown],
         hidden_shards=len(now.shards) - len(shown),
-        ill_shards=sum(shard.ill_in > 0 for shard in now.shards),
+        unhealthy_shards=sum(shard.unhealthy_in > 0 for shard in now.shards),
         is_one_file=all(shard.connections is None for shard in now.shards),
     )
 
 
-def _methods(seconds: float, first: Figures, last: Figures) -> list[Method]:
+def _methods(seconds: float, first: ServerFigures, last: ServerFigures) -> list[Method]:
     found = []
-    for (name,), spread in last.spreads.get(CALL_SECONDS, {}).items():
-        added = spread.since(first.spread(CALL_SECONDS, name))
+    for (name,), histogram in last.histograms.get(CALL_SECONDS, {}).items():
+        added = histogram.since(first.histogram(CALL_SECONDS, name))
         if added.size:
             errors = (_errors(last, name) - _errors(first, name)) / seconds
             times = (added.mean, added.quantile(0.95), added.quantile(0.99))
@@ -95,11 +95,11 @@ def _methods(seconds: float, first: Figures, last: Figures) -> list[Method]:
     return sorted(found, key=lambda method: -method.rate)
 
 
-def _errors(figures: Figures, method: str) -> int:
+def _errors(figures: ServerFigures, method: str) -> int:
     return sum(count for labels, count in figures.counters.get(ERRORS, {}).items() if labels[0] == method)
 
 
-def _commits(seconds: float, first: Figures, last: Figures) -> Commits:
+def _commits(seconds: float, first: ServerFigures, last: ServerFigures) -> Commits:
     requests, times = _added(first, last, COMMIT_REQUESTS), _added(first, last, COMMIT_SECONDS)
     count = 0 if times is None else times.size
     return Commits(
@@ -110,8 +110,8 @@ def _commits(seconds: float, first: Figures, last: Figures) -> Commits:
     )
 
 
-def _shard(shard: Shard, seconds: float, first: Figures, last: Figures) -> ShardRow:
-    """Return its calls; of a store that is one file, its transactions."""
+def _shard(shard: ShardHealth, seconds: float, first: ServerFigures, last: ServerFigures) -> ShardRow:
+    """Return a shard with its calls; for a store in one file, with its commits."""
     if not seconds:
         return ShardRow(shard)
     if shard.connections is None:
@@ -124,6 +124,6 @@ def _shard(shard: Shard, seconds: float, first: Figures, last: Figures) -> Shard
     return ShardRow(shard, added.size / seconds, added.mean, added.quantile(0.95), max(failures, 0))
 
 
-def _added(first: Figures, last: Figures, name: str, *labels: str) -> Spread | None:
-    spread = last.spread(name, *labels)
-    return None if spread is None else spread.since(first.spread(name, *labels))
+def _added(first: ServerFigures, last: ServerFigures, name: str, *labels: str) -> Histogram | None:
+    histogram = last.histogram(name, *labels)
+    return None if histogram is None else histogram.since(first.histogram(name, *labels))

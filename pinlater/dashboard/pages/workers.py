@@ -1,4 +1,4 @@
-"""Workers: who there is, and who runs what now."""
+"""Workers page: hosts, workers, job processes and their running jobs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pinlater.client.unknown_classes import unknown_classes
-from pinlater.dashboard.app_state import board_of, known_queue
+from pinlater.dashboard.app_state import get_app_state, known_queue
 from pinlater.dashboard.claim_holders import MOST_JOBS
 from pinlater.dashboard.figures import PARKED
-from pinlater.dashboard.forms import Refused, asked
+from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.render import page
-from pinlater.dashboard.workforce import workforce_of
+from pinlater.dashboard.workforce import worker_overview
 from pinlater.model.records import SILENT_SECONDS
 
 _MOST_PROCESSES = 200
-"""On one page."""
+"""Processes on one page."""
 _MOST_WORKERS = 200
 _MOST_SHOWN = 20
-"""Jobs of one process."""
+"""Jobs shown for one process."""
 
 
 class _Total(NamedTuple):
-    """Sums over all workers, also those that a page has no room for."""
+    """Totals over all workers, including those not shown."""
 
     workers: int
     processes: int
@@ -34,27 +34,27 @@ class _Total(NamedTuple):
 
 
 async def workers(request: Request) -> Response:
-    """Show hosts, their workers and processes, and the jobs of each; or one worker alone."""
-    board = board_of(request)
-    queue, chosen = asked(request, "queue", 200), asked(request, "worker", 300)
+    """Show all workers, those of one queue, or a single worker."""
+    app = get_app_state(request)
+    queue, chosen = query_text(request, "queue", 200), query_text(request, "worker", 300)
     if queue:
-        await known_queue(board, queue)
-    reports = await board.reports.get("")
-    force = workforce_of(reports, await board.claims.get(queue), queue)
-    recent = board.history.recent()
-    total = _Total(len(force.workers), force.processes, force.busy, force.memory_bytes)
-    versions = force.versions
+        await known_queue(app, queue)
+    reports = await app.reports.get("")
+    overview = worker_overview(reports, await app.claims.get(queue), queue)
+    recent = app.history.recent()
+    total = _Total(len(overview.workers), overview.processes, overview.busy, overview.memory_bytes)
+    versions = overview.versions
     if chosen:
-        force.keep(chosen)
-        if not force.hosts:
-            raise Refused(404, "this worker does not report itself any more", "/workers")
-    hidden = force.fold(_MOST_WORKERS, _MOST_PROCESSES)
+        overview.keep_only(chosen)
+        if not overview.hosts:
+            raise RequestRefused(404, "this worker no longer reports to the server", "/workers")
+    hidden = overview.fit_page(_MOST_WORKERS, _MOST_PROCESSES)
     return page(
         request,
         "workers.html",
         queue=queue,
         chosen=chosen,
-        force=force,
+        overview=overview,
         total=total,
         versions=versions,
         hidden=hidden,

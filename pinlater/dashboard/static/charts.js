@@ -15,12 +15,12 @@
     waiting: { show: milliseconds, fields: [["waited_ms", "95 % waited less than", "--pending"]] },
     calls: { show: count, fields: [["calls", "calls", "--running"]] },
     latency: { show: milliseconds, fields: [["call_ms", "mean call", "--running"], ["commit_ms", "mean commit", "--pending"]] },
-    commits: { show: count, fields: [["commit_requests", "requests in a commit", "--succeeded"]] },
+    commits: { show: count, fields: [["commit_requests", "requests per commit", "--succeeded"]] },
     parked: { show: count, fields: [["parked", "waiting dequeues", "--scheduled"]] },
   };
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  // A color that the canvas understands, whatever function the style sheet used.
+  // Resolves a color of the style sheet to one that a canvas understands.
   const resolved = (name) => {
     const probe = document.createElement("i");
     probe.className = "probe " + name.slice(2);
@@ -35,9 +35,9 @@
     const moment = new Date(seconds * 1000);
     return `${two(moment.getHours())}:${two(moment.getMinutes())}` + (moment.getSeconds() ? `:${two(moment.getSeconds())}` : "");
   };
-  // What the legend says while nobody points at a place of the chart.
+  // The value in the legend while the pointer is not over the chart.
   const latest = (values) => values.at(-1);
-  const SHORTEST_SECONDS = 600;  // so that the first minutes do not race along
+  const SHORTEST_SECONDS = 600;  // keeps the first minutes from scrolling too fast
 
   const zoom = (place) => Math.max(place.clientWidth, 120);
   const make = (place, kind) => {
@@ -81,7 +81,7 @@
           answers.set(source, answer.ok ? await answer.json() : null);
         }
         if (answers.get(source)) show(chart, answers.get(source));
-      } catch { /* the rest of the page says that nobody answers */ }
+      } catch { /* the live part of the page reports it */ }
     }
   };
 

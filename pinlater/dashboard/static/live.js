@@ -1,4 +1,4 @@
-// What htmx leaves to us: pages that rest while nobody looks, and that say so when they are not fresh any more.
+// Complements htmx: pages stop refreshing while hidden, and tell when their data is stale.
 "use strict";
 (() => {
   const stale = document.getElementById("stale");
@@ -8,7 +8,7 @@
   addEventListener("htmx:before:response", (event) => {
     const { response, hx } = event.detail.ctx;
     const mark = response.headers.get("PinLater-Page");
-    const isVoid = mark && mark !== document.documentElement.dataset.mark;  // as after a start of the server
+    const isVoid = mark && mark !== document.documentElement.dataset.mark;  // such as after a restart of the server
     if (response.status < 400 && !isVoid) return;
     event.preventDefault();
     if (hx?.redirect) location.assign(hx.redirect + "?next=" + encodeURIComponent(location.pathname.slice(document.documentElement.dataset.base.length) + location.search));
@@ -29,7 +29,7 @@
     document.getElementById("find").focus();
   });
 
-  // Exact times in the reader's own zone; the page itself has them in UTC.
+  // Exact times in the user's time zone; the page itself has them in UTC.
   addEventListener("mouseover", (event) => {
     const time = event.target.closest?.("time");
     if (time) time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
@@ -48,10 +48,10 @@
     if (event.target.id === "all") {
       for (const box of document.querySelectorAll("input[name=id]")) box.checked = event.target.checked;
     }
-    const form = event.target.closest?.("form[data-ticks]");
+    const form = event.target.closest?.("form[data-selectable]");
     if (!form) return;
-    const ticked = form.querySelectorAll("input[name=id]:checked").length;
-    form.querySelector("[data-ticked]").textContent = ticked.toLocaleString("en");
-    for (const button of form.querySelectorAll("button")) button.disabled = ticked === 0;
+    const selected = form.querySelectorAll("input[name=id]:checked").length;
+    form.querySelector("[data-selected]").textContent = selected.toLocaleString("en");
+    for (const button of form.querySelectorAll("button")) button.disabled = selected === 0;
   });
 })();

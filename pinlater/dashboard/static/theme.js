@@ -1,4 +1,4 @@
-// Before the first paint, so that nothing flashes.
+// Runs before the first paint, so that the page does not flash.
 "use strict";
 (() => {
   const key = "pinlater-theme";
@@ -10,7 +10,7 @@
     if (!event.target.closest?.("#theme")) return;
     const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = isDark ? "light" : "dark";
-    try { localStorage.setItem(key, root.dataset.theme); } catch { /* private windows forget it */ }
+    try { localStorage.setItem(key, root.dataset.theme); } catch { /* private windows do not store it */ }
     dispatchEvent(new Event("theme"));
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("theme")));

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from pinlater.dashboard.figures import Figures
+from pinlater.dashboard.figures import ServerFigures
 from pinlater.dashboard.options import Options
 from pinlater.server.admin.access import OWN_SOCKET
 from pinlater.server.admin.figures import figures_of
@@ -29,13 +29,13 @@ def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> 
     """
     reports = Reports(folder)
 
-    async def figures() -> Figures:
+    async def figures() -> ServerFigures:
         return figures_of(await reports.gather())
 
     return Options(
         server=f"unix:{folder / OWN_SOCKET}",
         name=f"{settings.thrift_host}:{settings.thrift_port}",
-        look=figures,
+        read_figures=figures,
         plain_pages=MachinePages(reports.gather).by_path,
         admin_hash=settings.admin_password_hash,
         reader_hash=settings.reader_password_hash,

@@ -6,7 +6,7 @@ import re
 from starlette.testclient import TestClient
 
 from pinlater.dashboard.app import make_app
-from pinlater.dashboard.figures import DEQUEUED, ENQUEUED, SUCCEEDED, Figures, Process
+from pinlater.dashboard.figures import DEQUEUED, ENQUEUED, SUCCEEDED, ServerFigures, ServerProcess
 from pinlater.dashboard.options import Options
 from pinlater.server.admin.pages import MachinePages
 from pinlater.server.admin.reports import View
@@ -28,20 +28,22 @@ def figures_of(**dequeued):
     counters = {
         name: {(queue,): count for queue, count in dequeued.items()} for name in (ENQUEUED, DEQUEUED, SUCCEEDED)
     }
-    return Figures([Process(1, None, 1, 0, 1)], counters)
+    return ServerFigures([ServerProcess(1, None, 1, 0, 1)], counters)
 
 
 @contextlib.contextmanager
 def dashboard(address, base=HERE, peer="127.0.0.1", **options):
     """Yield a browser without a window; it follows no redirects."""
 
-    async def look():
+    async def read_figures():
         return figures_of()
 
     async def view():
         return View([], [])
 
-    chosen = Options(server=address, name=address, look=look, plain_pages=MachinePages(view).by_path, **options)
+    chosen = Options(
+        server=address, name=address, read_figures=read_figures, plain_pages=MachinePages(view).by_path, **options
+    )
     with TestClient(make_app(chosen), base, follow_redirects=False, client=(peer, 1234)) as browser:
         yield browser
 

@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from pinlater.dashboard.access import own_path
+from pinlater.dashboard.access import local_path
 from pinlater.dashboard.forms import MAX_FORM_BYTES
 from pinlater.model.records import NewJob
 from tests.unit.dashboard.app import ADMIN, HERE, LOCKED, PAGES, READER, dashboard, log_in, post, token_in
@@ -205,7 +205,7 @@ def test_a_queue_is_deleted_by_its_name_and_the_password_again(local_server, cli
         csrf = token_in(browser.get("/queues/pins"))
         assert post(browser, "/queues/pins/delete", csrf, name="pin", password=ADMIN).status_code == 400
         answer = post(browser, "/queues/pins/delete", csrf, name="pins", password=ADMIN)
-    assert answer.status_code == 400  # this server has no password of its own: it is asked, and says no
+    assert answer.status_code == 400  # this server has no password of its own: it is query_text, and says no
     assert "ADMIN_PASSWORD_HASH" in answer.text
     assert client.queue_names() == {"pins"}
 
@@ -237,7 +237,7 @@ def test_a_page_that_refreshes_itself_is_sent_to_the_log_in_as_a_whole(locked):
     "text", ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", "", "x", "/\r\nx"]
 )
 def test_a_log_in_leads_to_no_other_host(text):
-    assert own_path(text) == "/"
+    assert local_path(text) == "/"
 
 
 def test_a_log_in_leads_where_one_wanted_to_go(locked):

@@ -12,7 +12,7 @@ from markupsafe import Markup
 import pinlater.dashboard
 from pinlater import __version__
 from pinlater.dashboard import formatting
-from pinlater.dashboard.bulk_actions import MOST_PLANS, Action, Plan, Plans
+from pinlater.dashboard.bulk_actions import MAX_ACTIONS, Action, BulkActions, PlannedAction
 from pinlater.dashboard.figures import (
     CALL_SECONDS,
     DEQUEUED,
@@ -20,14 +20,14 @@ from pinlater.dashboard.figures import (
     NAMES,
     SUCCEEDED,
     WAITED_MS,
-    Figures,
-    Process,
-    Spread,
+    Histogram,
+    ServerFigures,
+    ServerProcess,
 )
-from pinlater.dashboard.first_seen import Holder, Sightings, holder_of
-from pinlater.dashboard.forms import Refused
+from pinlater.dashboard.first_seen import ClaimHolder, FirstSeen, parse_holder
+from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import LENGTH, MOST_QUEUES, History
-from pinlater.dashboard.ttl_cache import Fresh
+from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.errors import NoHealthyShards
 from pinlater.model.records import JobInfo
 from pinlater.model.state import JobState
@@ -43,7 +43,7 @@ def view_of(metrics, pid=7):
     return View([decode_report(encode_report(pid, None, metrics.snapshot()))], [])
 
 
-# Figures
+# ServerFigures
 
 
 def test_every_figure_that_is_read_is_one_of_the_servers():
@@ -56,21 +56,21 @@ def test_the_figures_are_those_of_the_server():
     metrics.call_seconds.observe("enqueueJobs", 0.002)
     metrics.connections.source = lambda: 5
     figures = figures_of(view_of(metrics))
-    assert figures.processes == [Process(7, None, 5, 0, 1, __version__)]
+    assert figures.processes == [ServerProcess(7, None, 5, 0, 1, __version__)]
     assert figures.total(ENQUEUED, "pins") == 3
-    assert figures.spread(CALL_SECONDS, "enqueueJobs").size == 1
-    assert figures.spread(CALL_SECONDS, "enqueueJobs").mean == 0.002
+    assert figures.histogram(CALL_SECONDS, "enqueueJobs").size == 1
+    assert figures.histogram(CALL_SECONDS, "enqueueJobs").mean == 0.002
     assert figures.queues() == {"pins"}
 
 
 def test_quantiles_of_what_was_added_between_two_moments():
     bounds = (1.0, 10.0, 100.0)
-    before, after = Spread(bounds, (90, 0, 0, 0), 90.0), Spread(bounds, (90, 5, 5, 0), 500.0)
+    before, after = Histogram(bounds, (90, 0, 0, 0), 90.0), Histogram(bounds, (90, 5, 5, 0), 500.0)
     added = after.since(before)
     assert (added.size, added.mean) == (10, 41.0)
     assert 1 < added.quantile(0.5) <= 10 < added.quantile(0.95) <= 100
-    assert Spread(bounds, (0, 0, 0, 3), 3e6).quantile(0.5) == 100.0
-    assert Spread(bounds, (0, 0, 0, 0), 0.0).quantile(0.5) is None
+    assert Histogram(bounds, (0, 0, 0, 3), 3e6).quantile(0.5) == 100.0
+    assert Histogram(bounds, (0, 0, 0, 0), 0.0).quantile(0.5) is None
     assert before.since(after) == before  # counted anew
 
 
@@ -79,9 +79,11 @@ def test_quantiles_of_what_was_added_between_two_moments():
 
 def figures(count, queues=("pins",), waited=()):
     counters = {name: {(queue,): count for queue in queues} for name in (ENQUEUED, DEQUEUED, SUCCEEDED)}
-    spread = Spread((10.0, 100.0), tuple(waited), 0.0)
-    return Figures(
-        [Process(1, None, 0, 0, 0)], counters, {WAITED_MS: {(queue,): spread for queue in queues}} if waited else {}
+    histogram = Histogram((10.0, 100.0), tuple(waited), 0.0)
+    return ServerFigures(
+        [ServerProcess(1, None, 0, 0, 0)],
+        counters,
+        {WAITED_MS: {(queue,): histogram for queue in queues}} if waited else {},
     )
 
 
@@ -129,7 +131,9 @@ def test_a_busy_queue_takes_the_place_of_an_idle_one():
 
     def sample(busy):
         counters = idle | {("zzz",): busy}
-        return Figures([Process(1, None, 0, 0, 0)], dict.fromkeys((ENQUEUED, DEQUEUED, SUCCEEDED), counters))
+        return ServerFigures(
+            [ServerProcess(1, None, 0, 0, 0)], dict.fromkeys((ENQUEUED, DEQUEUED, SUCCEEDED), counters)
+        )
 
     history = filled(sample(0), sample(10), sample(20))
     assert history.line("zzz", "succeeded")[-1] == 2.0
@@ -141,7 +145,7 @@ def test_counters_that_fall_leave_a_gap():
 
 def test_a_server_that_does_not_answer_leaves_no_sample():
     async def look():
-        return Figures()
+        return ServerFigures()
 
     history = History(look)
     asyncio.run(history.sample())
@@ -224,24 +228,24 @@ def test_small_charts_leave_gaps_open():
     assert math.isfinite(float(re.search(r"points=\"([\d.]+),", chart)[1]))
 
 
-# Claims
+# ClaimScan
 
 
 def test_workers_are_told_by_their_claims():
-    assert holder_of("srv:9010:1:worker:web1:4242:0a1b2c3d.17:99") == Holder(
+    assert parse_holder("srv:9010:1:worker:web1:4242:0a1b2c3d.17:99") == ClaimHolder(
         "worker:web1:4242:0a1b2c3d.17", "web1", 4242
     )
-    assert holder_of("srv:9010:1:shop:a:b:99") == Holder("shop:a:b")
-    assert holder_of("") == Holder("")
+    assert parse_holder("srv:9010:1:shop:a:b:99") == ClaimHolder("shop:a:b")
+    assert parse_holder("") == ClaimHolder("")
 
 
 def test_a_claim_is_held_since_it_was_first_seen():
-    sightings = Sightings()
+    first_seen = FirstSeen()
     job = JobInfo("pins:s1:p1:1", JobState.IN_PROGRESS, 1, 1, updated_at_ms=1000, claim="c:1")
-    assert sightings.since_ms(job) == 1000
-    assert sightings.since_ms(job._replace(updated_at_ms=9000)) == 1000
-    assert sightings.since_ms(job._replace(updated_at_ms=9000, claim="c:2")) == 9000
-    assert sightings.since_ms(job._replace(claim=None)) is None
+    assert first_seen.since_ms(job) == 1000
+    assert first_seen.since_ms(job._replace(updated_at_ms=9000)) == 1000
+    assert first_seen.since_ms(job._replace(updated_at_ms=9000, claim="c:2")) == 9000
+    assert first_seen.since_ms(job._replace(claim=None)) is None
 
 
 # Answers that are shared
@@ -256,7 +260,7 @@ def test_what_is_dear_is_asked_for_once():
         return len(asked)
 
     async def main():
-        fresh = Fresh(ask, lambda: now[0])
+        fresh = TtlCache(ask, lambda: now[0])
         first = await asyncio.gather(*[fresh.get("a") for _ in range(5)])
         now[0] += 9.0
         second = await fresh.get("a")
@@ -287,7 +291,7 @@ def test_nothing_is_fetched_from_elsewhere(path):
     assert not re.search(r"(?:src|url|import|fetch)\s*[=(]\s*[\"']?(?:https?:)?//", path.read_text())
 
 
-# Plans
+# BulkActions
 
 
 class SlowClient:
@@ -296,22 +300,24 @@ class SlowClient:
 
 
 def test_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr("pinlater.dashboard.bulk_actions._FAREWELL_SECONDS", 0.05)
+    monkeypatch.setattr("pinlater.dashboard.bulk_actions._STOP_SECONDS", 0.05)
 
-    def plan():
-        return Plan(action=Action.RETRY, state=JobState.FAILED, jobs={"pins": ["pins:s1:p1:1"]}, reason="", back="/")
+    def planned():
+        return PlannedAction(
+            action=Action.RETRY, state=JobState.FAILED, jobs={"pins": ["pins:s1:p1:1"]}, reason="", back="/"
+        )
 
     async def main():
-        plans = Plans(SlowClient(), lambda queue: None)
-        made = [plan() for _ in range(MOST_PLANS + 1)]
+        actions = BulkActions(SlowClient(), lambda queue: None)
+        made = [planned() for _ in range(MAX_ACTIONS + 1)]
         for one in made:
-            plans.add(one)
-        assert plans.find(made[0].key) is None  # forgotten for the last one
+            actions.add(one)
+        assert actions.find(made[0].key) is None  # forgotten for the last one
         for one in made[1:]:
-            plans.start(one, "admin@x")
-        with pytest.raises(Refused, match="too many"):
-            plans.add(plan())
-        await plans.close()
+            actions.start(one, "admin@x")
+        with pytest.raises(RequestRefused, match="too many"):
+            actions.add(planned())
+        await actions.close()
         assert all(one.is_done and one.error == "stopped" for one in made[1:])
 
     asyncio.run(main())
@@ -327,13 +333,13 @@ class FailingClient:
 
 def test_what_was_moved_before_an_error_is_counted():
     async def main():
-        plans = Plans(FailingClient(), lambda queue: None)
+        actions = BulkActions(FailingClient(), lambda queue: None)
         jobs = {"pins": [f"pins:s1:p1:{number}" for number in range(100)]}
-        plan = Plan(action=Action.MOVE, state=JobState.PENDING, jobs=jobs, reason="", back="/", to="email")
-        plans.add(plan)
-        plans.start(plan, "admin@x")
-        await asyncio.wait([plan.task])
-        return plan.changed, plan.error
+        planned = PlannedAction(action=Action.MOVE, state=JobState.PENDING, jobs=jobs, reason="", back="/", to="email")
+        actions.add(planned)
+        actions.start(planned, "admin@x")
+        await asyncio.wait([planned.task])
+        return planned.changed, planned.error
 
     assert asyncio.run(main()) == (30, "all ill")
 
@@ -354,15 +360,15 @@ class GatedClient:
 def test_a_move_is_stopped_between_two_steps_and_not_within_one():
     async def main():
         client, changed = GatedClient(), []
-        plans = Plans(client, changed.append)
+        actions = BulkActions(client, changed.append)
         jobs = {"pins": [f"pins:s1:p1:{number}" for number in range(250)]}
-        plan = Plan(action=Action.MOVE, state=JobState.PENDING, jobs=jobs, reason="", back="/", to="email")
-        plans.add(plan)
-        plans.start(plan, "admin@x")
-        stopping = asyncio.create_task(plans.stop(plan))
+        planned = PlannedAction(action=Action.MOVE, state=JobState.PENDING, jobs=jobs, reason="", back="/", to="email")
+        actions.add(planned)
+        actions.start(planned, "admin@x")
+        stopping = asyncio.create_task(actions.stop(planned))
         await asyncio.sleep(0.05)
         client.gate.set()
         await stopping
-        return client.moved, plan.changed, plan.error, changed
+        return client.moved, planned.changed, planned.error, changed
 
     assert asyncio.run(main()) == (100, 100, "stopped", ["pins", "email"])

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 
-from pinlater.dashboard.figures import Figures
+from pinlater.dashboard.figures import ServerFigures
 from pinlater.dashboard.options import Options
 from pinlater.dashboard.serving import MAX_CONNECTIONS, serve
 from pinlater.server.admin.pages import MachinePages
@@ -15,7 +15,7 @@ REQUEST = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 async def look():
-    return Figures()
+    return ServerFigures()
 
 
 async def view():
@@ -86,14 +86,14 @@ def test_connections_that_ask_for_nothing_keep_nobody_out():
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_CONNECTIONS * 2)]
         for _, writer in held[::2]:
             writer.write(REQUEST[:10])
-        asked = await answers(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        query_text = await answers(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         gone = [await held[0][0].read(-1) for _ in range(2)]
         for _, writer in held:
             writer.close()
-        return asked, gone
+        return query_text, gone
 
-    asked, gone = serving(test)
-    assert asked.startswith(b"HTTP/1.1 200 ")
+    query_text, gone = serving(test)
+    assert query_text.startswith(b"HTTP/1.1 200 ")
     assert gone == [b"", b""]
 
 

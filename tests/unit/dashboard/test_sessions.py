@@ -6,7 +6,7 @@ from pinlater.dashboard.sessions import (
     IDLE_SECONDS,
     LONGEST_SECONDS,
     MOST_SESSIONS,
-    Doorkeeper,
+    PasswordChecker,
     Role,
     Sessions,
     TooManyGuesses,
@@ -55,36 +55,36 @@ def test_sessions_are_bounded():
     assert sessions.find("", is_used=True) is None
 
 
-async def guess(doorkeeper, password, peer="1.2.3.4"):
+async def guess(passwords, password, peer="1.2.3.4"):
     try:
-        return await doorkeeper.role_of(password, peer)
+        return await passwords.role_of(password, peer)
     except TooManyGuesses as error:
         return round(error.seconds)
 
 
 def test_guessing_gets_slower_and_the_right_password_ends_that():
     clock = Clock()
-    doorkeeper = Doorkeeper({Role.ADMIN: ADMIN_HASH, Role.READER: READER_HASH}, clock)
+    passwords = PasswordChecker({Role.ADMIN: ADMIN_HASH, Role.READER: READER_HASH}, clock)
 
     async def main():
         found = []
         for _ in range(4):
-            found += [await guess(doorkeeper, "x"), await guess(doorkeeper, ADMIN)]
+            found += [await guess(passwords, "x"), await guess(passwords, ADMIN)]
             clock.now += 8
-        assert await guess(doorkeeper, ADMIN, "5.6.7.8") is Role.ADMIN  # of another peer
-        found += [await guess(doorkeeper, READER), await guess(doorkeeper, "x")]
+        assert await guess(passwords, ADMIN, "5.6.7.8") is Role.ADMIN  # of another peer
+        found += [await guess(passwords, READER), await guess(passwords, "x")]
         return found
 
     assert asyncio.run(main()) == [None, 1, None, 2, None, 4, None, 8, Role.READER, None]
 
 
 def test_a_flood_of_guesses_leaves_a_place_to_those_who_knew_the_password_before():
-    doorkeeper = Doorkeeper({Role.ADMIN: ADMIN_HASH})
+    passwords = PasswordChecker({Role.ADMIN: ADMIN_HASH})
 
     async def main():
-        assert await guess(doorkeeper, ADMIN, "operator") is Role.ADMIN
-        flood = [guess(doorkeeper, "x", f"stranger {number}") for number in range(6)]
-        return await asyncio.gather(*flood, guess(doorkeeper, ADMIN, "operator"))
+        assert await guess(passwords, ADMIN, "operator") is Role.ADMIN
+        flood = [guess(passwords, "x", f"stranger {number}") for number in range(6)]
+        return await asyncio.gather(*flood, guess(passwords, ADMIN, "operator"))
 
     *strangers, operator = asyncio.run(main())
     assert strangers == [None] * 4 + [1] * 2

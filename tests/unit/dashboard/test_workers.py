@@ -7,15 +7,15 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.dashboard.claim_holders import Claims, Crew, Running
-from pinlater.dashboard.first_seen import Holder
-from pinlater.dashboard.workforce import run_of, workforce_of
+from pinlater.dashboard.claim_holders import ClaimScan, HeldJob, HeldJobs
+from pinlater.dashboard.first_seen import ClaimHolder
+from pinlater.dashboard.workforce import run_of, worker_overview
 from pinlater.model.records import JobInfo, NewJob, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.model.state import JobState
 
 
 def ago_ms(hours):
-    """Return the time so many hours ago; asked when it is needed, for the pages count from their own time."""
+    """Return the time so many hours ago; query_text when it is needed, for the pages count from their own time."""
     return int(time.time() * 1000) - hours * 3_600_000
 
 
@@ -25,17 +25,17 @@ def job(number):
 
 def claimed(*numbers, since_ms=500):
     infos = [JobInfo(job(number), JobState.IN_PROGRESS, 3, 2) for number in numbers]
-    return [Running("pins", info.descriptor, since_ms, info=info) for info in infos]
+    return [HeldJob("pins", info.descriptor, since_ms, info=info) for info in infos]
 
 
 def claims_by(has_more=False, **held):
-    """Claims of processes, given as ``web1_42=[...]``, and of others, given by any name."""
-    crews = {}
+    """ClaimScan of processes, given as ``web1_42=[...]``, and of others, given by any name."""
+    by_holder = {}
     for name, jobs in held.items():
         host, _, pid = name.partition("_")
-        holder = Holder(f"worker:{host}:{pid}", host, int(pid)) if pid else Holder(name)
-        crews[holder] = Crew(holder, jobs)
-    return Claims(crews, sum(map(len, held.values())), has_more)
+        holder = ClaimHolder(f"worker:{host}:{pid}", host, int(pid)) if pid else ClaimHolder(name)
+        by_holder[holder] = HeldJobs(holder, jobs)
+    return ClaimScan(by_holder, sum(map(len, held.values())), has_more)
 
 
 def report(name="a", host="web1", processes=(), **more):
@@ -46,46 +46,46 @@ def running(number, since_ms):
     return RunningJob(job(number), since_ms)
 
 
-def runs_of(force):
+def runs_of(overview):
     return {
         process.about.pid: [(one.descriptor, one.since_ms, one.is_exact) for one in process.jobs]
-        for worker in force.workers
+        for worker in overview.workers
         for process in worker.processes
     }
 
 
 def test_a_claim_says_what_runs_and_a_report_says_since_when():
     processes = [WorkerProcess(41), WorkerProcess(42, jobs=[running(1, 100), running(9, 50)])]
-    force = workforce_of([report(processes=processes)], claims_by(web1_42=claimed(1, 2)))
+    overview = worker_overview([report(processes=processes)], claims_by(web1_42=claimed(1, 2)))
     # Job 9 has ended since the report, and job 2 has begun.
-    assert runs_of(force) == {42: [(job(1), 100, True), (job(2), 500, False)], 41: []}
-    [worker] = force.workers
-    assert (worker.busy, worker.running, force.busy, force.processes) == (1, 2, 1, 2)
-    assert force.others == []
+    assert runs_of(overview) == {42: [(job(1), 100, True), (job(2), 500, False)], 41: []}
+    [worker] = overview.workers
+    assert (worker.busy, worker.running, overview.busy, overview.processes) == (1, 2, 1, 2)
+    assert overview.others == []
 
 
 def test_where_not_all_claims_were_seen_the_report_says_what_runs():
     processes = [WorkerProcess(42, jobs=[running(1, 100)])]
-    force = workforce_of([report(processes=processes)], claims_by(has_more=True))
-    assert runs_of(force) == {42: [(job(1), 100, True)]}
-    assert runs_of(workforce_of([report(processes=processes)], claims_by(has_more=True), "email")) == {}
+    overview = worker_overview([report(processes=processes)], claims_by(has_more=True))
+    assert runs_of(overview) == {42: [(job(1), 100, True)]}
+    assert runs_of(worker_overview([report(processes=processes)], claims_by(has_more=True), "email")) == {}
 
 
 def test_claims_of_a_process_that_had_the_same_number_are_not_hidden():
     claims = claims_by(web1_42=claimed(1))
-    gone = Holder("worker:web1:42:before", "web1", 42)
-    claims = claims._replace(crews={gone: Crew(gone, claimed(2)), **claims.crews})
-    force = workforce_of([report(processes=[WorkerProcess(42)])], claims)
-    assert runs_of(force) == {42: [(job(1), 500, False)]}
-    assert [(crew.holder, [one.descriptor for one in crew.jobs]) for crew in force.others] == [(gone, [job(2)])]
+    gone = ClaimHolder("worker:web1:42:before", "web1", 42)
+    claims = claims._replace(by_holder={gone: HeldJobs(gone, claimed(2)), **claims.by_holder})
+    overview = worker_overview([report(processes=[WorkerProcess(42)])], claims)
+    assert runs_of(overview) == {42: [(job(1), 500, False)]}
+    assert [(held.holder, [one.descriptor for one in held.jobs]) for held in overview.others] == [(gone, [job(2)])]
 
 
 def test_claims_of_nobody_who_reports_come_by_themselves():
-    force = workforce_of(
+    overview = worker_overview(
         [report(processes=[WorkerProcess(42)])], claims_by(web1_42=claimed(1), web2_42=claimed(2), script=claimed(3))
     )
-    assert runs_of(force) == {42: [(job(1), 500, False)]}
-    assert [(crew.holder.name, [one.descriptor for one in crew.jobs]) for crew in force.others] == [
+    assert runs_of(overview) == {42: [(job(1), 500, False)]}
+    assert [(held.holder.name, [one.descriptor for one in held.jobs]) for held in overview.others] == [
         ("script", [job(3)]),
         ("web2 · 42", [job(2)]),
     ]
@@ -94,34 +94,34 @@ def test_claims_of_nobody_who_reports_come_by_themselves():
 def test_of_a_queue_there_are_those_who_serve_it_and_those_who_hold_a_job_of_it():
     processes = [WorkerProcess(41, queues=["email"]), WorkerProcess(42, queues=["pins"]), WorkerProcess(43)]
     reports = [report(processes=processes), report("b", processes=[WorkerProcess(51, queues=["email"])])]
-    assert runs_of(workforce_of(reports, claims_by(web1_43=claimed(1)), "pins")).keys() == {42, 43}
-    assert len(workforce_of(reports, claims_by(), "pins").workers) == 1
-    assert len(workforce_of(reports, claims_by()).workers) == 2
+    assert runs_of(worker_overview(reports, claims_by(web1_43=claimed(1)), "pins")).keys() == {42, 43}
+    assert len(worker_overview(reports, claims_by(), "pins").workers) == 1
+    assert len(worker_overview(reports, claims_by()).workers) == 2
 
 
 def test_workers_stand_by_host_and_versions_are_counted():
     reports = [report("c", "web2", version="2"), report("b", "web1", version="1"), report("a", "web2", version="2")]
-    force = workforce_of(reports, claims_by())
-    assert [(host.name, [worker.report.id for worker in host.workers]) for host in force.hosts] == [
+    overview = worker_overview(reports, claims_by())
+    assert [(host.name, [worker.report.id for worker in host.workers]) for host in overview.hosts] == [
         ("web1", ["b"]),
         ("web2", ["a", "c"]),
     ]
-    assert force.versions == [("2", 2), ("1", 1)]
-    force.keep("c")
-    assert [worker.report.id for worker in force.workers] == ["c"]
+    assert overview.versions == [("2", 2), ("1", 1)]
+    overview.keep("c")
+    assert [worker.report.id for worker in overview.workers] == ["c"]
 
 
 def test_a_page_has_room_for_some_processes_of_each_worker():
     reports = [report(str(size), processes=[WorkerProcess(pid) for pid in range(1, size + 1)]) for size in (100, 3, 50)]
-    force = workforce_of(reports, claims_by())
-    assert force.fold(10, 61) == 0
-    assert {worker.report.id: (worker.shown, worker.hidden) for worker in force.workers} == {
+    overview = worker_overview(reports, claims_by())
+    assert overview.fold(10, 61) == 0
+    assert {worker.report.id: (worker.shown, worker.hidden) for worker in overview.workers} == {
         "3": (3, 0),
         "50": (29, 21),
         "100": (29, 71),
     }
-    assert force.fold(2, 61) == 1
-    assert len(force.workers) == 2
+    assert overview.fold(2, 61) == 1
+    assert len(overview.workers) == 2
 
 
 def test_the_run_of_a_job_is_that_of_its_holder():
