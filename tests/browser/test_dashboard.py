@@ -21,11 +21,11 @@ def test_a_failed_job_is_found_and_retried_in_a_few_clicks(page, client):
     page.press("#find", "Enter")
     page.locator("#reason").get_by_text("OSError: connection refused").wait_for()
     assert page.get_by_text("mailer.send()").is_visible()
-    assert not page.get_by_text("Run this job again?").is_visible()
+    assert not page.get_by_text("Retry this job?").is_visible()
     page.get_by_role("button", name="Retry…").click()
     page.get_by_label("Attempts").fill("3")
     page.get_by_role("button", name="Retry", exact=True).click()
-    page.get_by_text("It is pending again.").wait_for()
+    page.get_by_text("The job is pending again.").wait_for()
     info = client.lookup([descriptor])[descriptor]
     assert (info.state, info.attempts_remaining) == (JobState.PENDING, 3)
 
@@ -48,13 +48,13 @@ def test_a_queue_is_paused_and_resumed(page, client):
     client.create_queue("pause")
     page.goto("/queues/pause")
     page.get_by_role("button", name="Pause").click()
-    page.get_by_text("Paused: nothing is handed out").wait_for()
+    page.get_by_text("The queue is paused").wait_for()
     assert client.queue_settings()["pause"].is_paused
     page.goto("/")
     assert page.locator("#q-pause").get_by_text("paused").is_visible()
     page.get_by_role("link", name="pause", exact=True).click()
     page.get_by_role("button", name="Resume").click()
-    page.get_by_text("Resumed.").wait_for()
+    page.get_by_text("The queue is resumed.").wait_for()
     assert not client.queue_settings()["pause"].is_paused
 
 
@@ -62,7 +62,7 @@ def test_limits_are_set(page, client):
     client.create_queue("limit")
     page.goto("/queues/limit")
     page.get_by_role("button", name="Limits…").click()
-    page.get_by_label("Jobs handed out a second").fill("2.5")
+    page.get_by_label("Maximum jobs per second").fill("2.5")
     page.get_by_role("button", name="Save").click()
     page.get_by_text("≤ 2.5/s").wait_for()
     assert client.queue_settings()["limit"].jobs_per_second == 2.5
@@ -86,9 +86,9 @@ def test_ticked_jobs_are_deleted(page, client):
     page.goto("/jobs?queue=ticks&state=failed")
     delete = page.get_by_role("button", name="Delete…")
     assert delete.is_disabled()
-    page.get_by_label("tick all on this page").check()
+    page.get_by_label("Select all on this page").check()
     page.locator("input[name=id]").first.uncheck()
-    page.get_by_text("2 ticked").wait_for()
+    page.get_by_text("2 selected").wait_for()
     delete.click()
     page.get_by_role("button", name="Delete 2 jobs").click()
     page.get_by_text("2 jobs deleted").wait_for()
@@ -170,7 +170,7 @@ def test_light_and_dark(page, client):
     page.goto("/")
     background = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(background)
-    page.get_by_role("button", name="Light or dark").click()
+    page.get_by_role("button", name="Switch between light and dark theme").click()
     dark = page.evaluate(background)
     assert dark != light
     page.reload()
@@ -181,7 +181,7 @@ def test_by_keyboard(page, client):
     client.create_queue("keys")
     page.goto("/")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     page.keyboard.press("/")
     page.keyboard.type("keys")
     page.keyboard.press("Enter")
@@ -189,9 +189,9 @@ def test_by_keyboard(page, client):
     page.goto("/queues/keys")
     page.get_by_role("button", name="Limits…").press("Enter")
     page.keyboard.type("7")
-    assert page.get_by_label("Jobs handed out a second").input_value() == "7"
+    assert page.get_by_label("Maximum jobs per second").input_value() == "7"
     page.keyboard.press("Escape")
-    assert not page.get_by_label("Jobs that run at once").is_visible()
+    assert not page.get_by_label("Maximum running jobs").is_visible()
 
 
 @pytest.mark.timeout(180)
@@ -206,7 +206,7 @@ def test_a_page_from_before_a_start_of_the_server_loads_itself_anew(page, server
     server.start()
     page.wait_for_function("old => document.documentElement.dataset.mark !== old", arg=before, timeout=40_000)
     page.get_by_role("button", name="Pause").click()
-    page.get_by_text("Paused: nothing is handed out").wait_for()
+    page.get_by_text("The queue is paused").wait_for()
     page.complaints[:] = [text for text in page.complaints if "Failed to" not in text and "503" not in text]
 
 

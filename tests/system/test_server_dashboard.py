@@ -81,7 +81,7 @@ def test_the_dashboard_is_where_metrics_and_health_are(start):
     assert server.page("/readyz") == (200, "ok\n")
     assert "pinlater_call_seconds" in server.page("/metrics")[1]
     wait_for(lambda: "createQueue" in server.page("/stats.txt")[1])
-    wait_for(lambda: "takes calls" in server.page("/server")[1])
+    wait_for(lambda: ">ready<" in server.page("/server")[1])
     assert "pinlater.db</td>" in server.page("/server")[1]  # the only shard
 
 
@@ -101,8 +101,8 @@ def test_a_worker_is_seen_with_its_processes_and_since_when_its_job_runs(start, 
         named = rf"Worker {worker.process.pid} {re.escape(__version__)} Python .* 1 of 2 busy"
         seen = rf"{named} .*{process}.* \d+ idle sleeps 0"
         wait_for(lambda: re.search(seen, text_of(server.page("/workers")[1])), seconds=60)
-        assert "Other claimants" not in server.page("/workers")[1]
-        wait_for(lambda: "Runs since" in server.page(f"/job?id={descriptor}")[1], seconds=60)
+        assert "Other clients" not in server.page("/workers")[1]
+        wait_for(lambda: "Running since" in server.page(f"/job?id={descriptor}")[1], seconds=60)
     finally:
         worker.end()
 
@@ -134,7 +134,7 @@ def test_over_tls(start, tmp_path):
     browse = Browser(f"https://127.0.0.1:{server.admin_port}", ssl.create_default_context(cafile=cert))
     assert browse("/livez") == (200, "ok\n")
     assert "Pause" not in browse("/")[1]
-    assert "No queue yet" in browse("/login", password=PASSWORD)[1]
+    assert "No queues yet" in browse("/login", password=PASSWORD)[1]
 
 
 @pytest.mark.parametrize(

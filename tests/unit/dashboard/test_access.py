@@ -172,14 +172,14 @@ PERSON = {"accept": "text/html,*/*;q=0.8"}
     [
         (f"{HERE}/jobs?queue=pins&state=failed", 'href="/jobs?queue=pins&amp;state=failed">Back'),
         ("https://elsewhere.example.com/failed", 'href="/failed">Back'),
-        (f"{HERE}//elsewhere.example.com/", 'href="/">To the queues'),
-        ("", 'href="/">To the queues'),
+        (f"{HERE}//elsewhere.example.com/", 'href="/">Go to the queues'),
+        ("", 'href="/">Go to the queues'),
     ],
 )
 def test_a_form_that_is_too_old_gets_a_page_that_leads_back(browser, client, referer, link):
     answer = post(browser, "/queues/pins", "old", action="pause", headers=PERSON | {"referer": referer})
     assert answer.status_code == 403
-    assert "go back, and once more" in answer.text
+    assert "go back and try again" in answer.text
     assert link in answer.text
     assert not client.queue_settings()["pins"].is_paused
 
@@ -205,7 +205,7 @@ def test_a_queue_is_deleted_by_its_name_and_the_password_again(local_server, cli
         csrf = token_in(browser.get("/queues/pins"))
         assert post(browser, "/queues/pins/delete", csrf, name="pin", password=ADMIN).status_code == 400
         answer = post(browser, "/queues/pins/delete", csrf, name="pins", password=ADMIN)
-    assert answer.status_code == 400  # this server has no password of its own: it is query_text, and says no
+    assert answer.status_code == 400  # this server has no password of its own: it is asked, and says no
     assert "ADMIN_PASSWORD_HASH" in answer.text
     assert client.queue_names() == {"pins"}
 

@@ -59,9 +59,9 @@ def test_a_queue_with_very_many_failures_hides_no_other(browser, client, monkeyp
     page = browser.get("/failed")
     assert "stripes" in page.text
     assert re.search(
-        r'More failed jobs than were looked at are in\s+<a href="/failed\?queue=pins">pins</a>\.', page.text
+        r'Only some failed jobs were read\. There are more in\s+<a href="/failed\?queue=pins">pins</a>\.', page.text
     )
-    assert "More failed jobs" not in browser.get("/failed?queue=zebra").text
+    assert "Only some failed jobs" not in browser.get("/failed?queue=zebra").text
 
 
 def test_failures_that_differ_in_numbers_ids_or_addresses_are_one_group(browser, client):
@@ -78,7 +78,7 @@ def test_ticked_jobs_are_deleted_as_far_as_they_have_not_changed(browser, client
     path = plan(browser, csrf, id=[first, second], action="delete", state="FAILED", back="//evil.example")
     assert 'href="/"' in browser.get(path).text
     client.retry_these("pins", [first])
-    assert "1 job deleted, 1 had changed meanwhile" in carried_out(browser, csrf, path)
+    assert "1 job deleted, 1 had changed in the meantime" in carried_out(browser, csrf, path)
     assert set(client.lookup([first, second, third])) == {first, third}
 
 
@@ -135,7 +135,7 @@ def test_of_two_who_say_yes_at_once_the_first_one_chooses_the_queue(browser, cli
     descriptors = fail(client, "OSError: 1")
     csrf = token_in(browser.get("/failed"))
     path = plan(browser, csrf, id=descriptors, action="move", state="FAILED", back="/failed")
-    asking = browser.app.state.board.client
+    asking = browser.app.state.dashboard.client
     queue_names, is_asked, may_go_on = asking.queue_names, threading.Event(), threading.Event()
 
     async def slow_names():

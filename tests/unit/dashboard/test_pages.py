@@ -20,8 +20,8 @@ HOSTILE = "<img src=x onerror=alert(1)>\"'&\x1b[31m\x00\u202e\ud800"
 def test_a_server_without_queues_says_what_to_do(local_server):
     with dashboard(local_server.address) as browser:
         assert "pinlater create-queue" in browser.get("/").text
-        assert "Nothing has failed" in browser.get("/failed").text
-        assert "No worker is there" in browser.get("/workers").text
+        assert "No failed jobs" in browser.get("/failed").text
+        assert "No workers<" in browser.get("/workers").text
         assert browser.get("/server").status_code == 200
         assert browser.get("/find?q=anything").status_code == 200
         assert len(browser.get("/charts").json()["times"]) <= 1
@@ -68,7 +68,7 @@ def test_queues_are_paged_and_filtered(browser, client):
     assert second.count('<tr id="q-') == 11
     assert "61 queues, page 1 of 2" in first
     assert browser.get("/?q=QUEUE_07").text.count('<tr id="q-') == 1
-    assert "No queue is named like that" in browser.get("/?q=nothing").text
+    assert "No matching queues" in browser.get("/?q=nothing").text
 
 
 def test_a_page_that_refreshes_itself_gets_the_living_part_alone(browser):
@@ -94,7 +94,7 @@ def test_jobs_are_filtered_by_state_priority_and_body(browser, client):
     client.enqueue_jobs("pins", [NewJob(b'{"user": 42}', priority=2), NewJob(b'{"user": 7}'), NewJob(b'{"user": 42}')])
     assert browser.get("/jobs?queue=pins&body=%22user%22: 42").text.count("/job?id=") == 2
     assert browser.get("/jobs?queue=pins&body=42&priority=2").text.count("/job?id=") == 1
-    assert "Nothing matches" in browser.get("/jobs?queue=pins&state=failed&body=42").text
+    assert "No failed job matches this filter" in browser.get("/jobs?queue=pins&state=failed&body=42").text
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_job_shows_what_is_kept_in_its_body(browser, client):
         "download",
         "/tmp/x",
         "a while",
-        "sleeps",
+        "sleeping",
         "25 %",
         "30 of 120",
         "rows",
@@ -252,7 +252,7 @@ def test_each_failed_attempt_has_a_block(browser, client):
 def test_why_a_job_failed_stands_above_all_else(browser, client):
     [descriptor] = fail(client, "OSError: no route to host")
     page = browser.get(f"/job?id={descriptor}").text
-    assert page.index("OSError: no route to host") < page.index("Where it stands") < page.index("Failed attempts")
+    assert page.index("OSError: no route to host") < page.index("<h2>Details</h2>") < page.index("Failed attempts")
     [other] = client.enqueue_jobs("pins", [NewJob(b"{}")])
     assert "Failed attempts" not in browser.get(f"/job?id={other}").text
 
@@ -264,7 +264,7 @@ def test_a_running_job_says_who_holds_it(browser, local_server, client):
     assert html.escape(client.source) in text
     assert "Delete…" not in text
     workers = browser.get("/workers").text
-    assert "Other claimants" in workers
+    assert "Other clients" in workers
     assert "/job?id=" in workers
 
 
@@ -273,7 +273,7 @@ def test_a_job_is_retried_and_deleted(browser, client):
     csrf = token_in(browser.get(f"/job?id={descriptor}"))
     answer = post(browser, "/job/retry", csrf, id=descriptor, attempts="3")
     assert answer.status_code == 303
-    assert "It is pending again" in browser.get(answer.headers["location"]).text
+    assert "The job is pending again" in browser.get(answer.headers["location"]).text
     info = client.lookup([descriptor])[descriptor]
     assert (info.state, info.attempts_remaining) == (JobState.PENDING, 3)
     again = post(browser, "/job/retry", csrf, id=descriptor, attempts="3")
@@ -292,7 +292,7 @@ def test_a_job_that_waits_for_later_is_run_now(browser, client, caplog):
     with caplog.at_level("INFO", "pinlater.audit"):
         answer = post(browser, "/job/run-now", token_in(page), id=descriptor)
     shown = browser.get(answer.headers["location"]).text
-    assert "It is due now." in shown
+    assert "The job is due now." in shown
     assert "Run now" not in shown
     assert f"action=run-now subject={descriptor} jobs=1" in caplog.text
     [claimed] = client.dequeue_jobs("pins", 1)
@@ -369,7 +369,7 @@ def test_a_server_that_is_away_is_named_and_found_again(tmp_path):
         for path in PAGES:
             answer = browser.get(path)
             assert answer.status_code == 503, path
-            assert "The server is away" in answer.text
+            assert "Server unavailable" in answer.text
             assert 'http-equiv="refresh"' in answer.text
         assert browser.get("/livez").status_code == 200
         assert browser.get("/server").status_code == 200

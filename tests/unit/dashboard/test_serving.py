@@ -14,7 +14,7 @@ PATIENCE_SECONDS = 20
 REQUEST = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-async def look():
+async def read_figures():
     return ServerFigures()
 
 
@@ -22,7 +22,7 @@ async def view():
     return View([], [])
 
 
-OPTIONS = Options(server="127.0.0.1:1", name="x", look=look, plain_pages=MachinePages(view).by_path)
+OPTIONS = Options(server="127.0.0.1:1", name="x", read_figures=read_figures, plain_pages=MachinePages(view).by_path)
 
 
 def serving(test, **options):
@@ -86,14 +86,14 @@ def test_connections_that_ask_for_nothing_keep_nobody_out():
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_CONNECTIONS * 2)]
         for _, writer in held[::2]:
             writer.write(REQUEST[:10])
-        query_text = await answers(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        asked = await answers(port, REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         gone = [await held[0][0].read(-1) for _ in range(2)]
         for _, writer in held:
             writer.close()
-        return query_text, gone
+        return asked, gone
 
-    query_text, gone = serving(test)
-    assert query_text.startswith(b"HTTP/1.1 200 ")
+    asked, gone = serving(test)
+    assert asked.startswith(b"HTTP/1.1 200 ")
     assert gone == [b"", b""]
 
 

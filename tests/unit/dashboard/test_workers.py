@@ -15,7 +15,7 @@ from pinlater.model.state import JobState
 
 
 def ago_ms(hours):
-    """Return the time so many hours ago; query_text when it is needed, for the pages count from their own time."""
+    """Return the time so many hours ago; asked when it is needed, for the pages count from their own time."""
     return int(time.time() * 1000) - hours * 3_600_000
 
 
@@ -107,20 +107,20 @@ def test_workers_stand_by_host_and_versions_are_counted():
         ("web2", ["a", "c"]),
     ]
     assert overview.versions == [("2", 2), ("1", 1)]
-    overview.keep("c")
+    overview.keep_only("c")
     assert [worker.report.id for worker in overview.workers] == ["c"]
 
 
 def test_a_page_has_room_for_some_processes_of_each_worker():
     reports = [report(str(size), processes=[WorkerProcess(pid) for pid in range(1, size + 1)]) for size in (100, 3, 50)]
     overview = worker_overview(reports, claims_by())
-    assert overview.fold(10, 61) == 0
+    assert overview.fit_page(10, 61) == 0
     assert {worker.report.id: (worker.shown, worker.hidden) for worker in overview.workers} == {
         "3": (3, 0),
         "50": (29, 21),
         "100": (29, 71),
     }
-    assert overview.fold(2, 61) == 1
+    assert overview.fit_page(2, 61) == 1
     assert len(overview.workers) == 2
 
 
@@ -159,9 +159,9 @@ def test_workers_and_their_processes_are_shown(browser, client):
     assert "or earlier" not in text
     assert "43 idle" in text
     assert "Worker 40 9.1 Python 3.12.1" in text
-    assert "Workers of several versions: 9.1 (2), 9.0 (1)" in text
+    assert "Workers have different versions: 9.1 (2), 9.0 (1)" in text
     assert "Worker 50 draining 9.0" in text
-    assert "Other claimants" not in text
+    assert "Other clients" not in text
     one = browser.get("/workers?worker=a")
     assert "42" in text_of(one)
     assert "Worker 50" not in text_of(one)
@@ -174,8 +174,10 @@ def test_classes_that_no_worker_knows_are_named(browser, client):
     unknown = [UnknownJobs("pins", "<New>", 12, ago_ms(1)), UnknownJobs("ads", "Newer", 1, ago_ms(1))]
     client.report_worker(report("a", unknown=unknown), 30)
     text = text_of(browser.get("/workers"))
-    assert "No worker knows it: class <New> in queue pins . Its jobs are given back unspent" in text
-    assert "12 returns" in text
+    assert (
+        "No worker knows the class <New> in queue pins . Workers release its jobs without using up an attempt" in text
+    )
+    assert "12 times in the last minutes" in text
     assert "Newer" in text
     assert "Newer" not in text_of(browser.get("/workers?queue=pins"))
 
@@ -191,10 +193,10 @@ def test_a_running_job_says_since_when_exactly_and_what_its_process_holds(browse
         return text_of(browser.get(f"/job?id={held.descriptor}"))
 
     deadline = time.monotonic() + 20
-    while "Runs since 1 h ago" not in told():
+    while "Running since 1 h ago" not in told():
         assert time.monotonic() < deadline, told()
         time.sleep(0.1)
-    assert "holds 64.0 MiB" in told()
+    assert "Process memory 64.0 MiB" in told()
     assert '<a href="/workers?worker=' in browser.get(f"/job?id={held.descriptor}").text
     assert "or earlier" not in told()
 
@@ -206,5 +208,5 @@ def test_a_page_of_very_many_processes_stays_bounded(browser, client):
     page = browser.get("/workers")
     assert "3,000" in page.text
     assert page.text.count("idle</td>") <= 200
-    assert "and 94 further processes" in page.text
+    assert "and 94 more processes" in page.text
     assert browser.get("/workers?worker=7").text.count("idle</td>") == 100
