@@ -28,7 +28,7 @@ def test_everything_is_under_the_base_path(page, server, client):
         with page.expect_response(lambda answer: "/pinlater/queues/pins" in answer.url, timeout=30_000):
             pass  # it refreshes itself
         page.get_by_role("button", name="Pause").click()
-        page.get_by_text("Paused: nothing is handed out").wait_for()
+        page.get_by_text("The queue is paused").wait_for()
         page.locator(".chart.empty").first.wait_for(state="detached", timeout=30_000)
         for name in ("Failed", "Workers", "Server", "Queues"):
             page.get_by_role("link", name=name, exact=True).first.click()
