@@ -111,6 +111,31 @@ def test_files_and_modules_named_in_the_text_exist(document):
     assert [name for name in names if name not in LOGGERS and not is_there(name)] == []
 
 
+ABOUT_THE_CODE = [
+    page for page in HAND_WRITTEN if page.parent == ROOT or "design" in page.parts or page.name == "glossary.md"
+]
+SOURCES = [
+    path
+    for folder in ("pinlater", "supervisor", "tests", "jobs_example", "tools", "docs/guides")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in {".py", ".pyi", ".thrift", ".lua", ".sql", ".md", ".html"}
+]
+
+
+@pytest.fixture(scope="module")
+def words_of_the_code():
+    names = {path.stem for path in SOURCES}
+    return names.union(*(re.findall(r"\w+", path.read_text(encoding="utf-8")) for path in SOURCES))
+
+
+@pytest.mark.parametrize("document", ABOUT_THE_CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_identifiers_named_in_the_text_exist(document, words_of_the_code):
+    quoted = re.findall(r"`([^`]+)`", without_blocks(document.read_text()))
+    words = {word for text in quoted for word in re.findall(r"[A-Za-z_]\w+", text)}
+    identifiers = {word for word in words if re.search(r"[a-z]_[a-z]|[a-z][A-Z]", word)}
+    assert identifiers - words_of_the_code == set()
+
+
 def without_blocks(text):
     return re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
 
