@@ -11,7 +11,7 @@ from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.sharded import Shard, ShardedStore, ShardSpec, StoreClock
 from pinlater.server.backends.sqlite import SqliteStore
-from pinlater.server.backends.store import FREQUENT_POLLS, ObservedStore, PollIntervals
+from pinlater.server.backends.store import FREQUENT_POLLS, PollIntervals, ServerStore
 from pinlater.server.backends.token_bucket import AcquireTokens
 from pinlater.server.clock import SteadyClock
 from pinlater.server.config.settings import Settings
@@ -33,7 +33,7 @@ class OpenedStore(NamedTuple):
         acquire_tokens: takes tokens of queues with a rate; None: only this process hands out jobs, and knows by itself.
     """
 
-    backend: ObservedStore
+    backend: ServerStore
     now_ms: Callable[[], int]
     tasks: Sequence[Coroutine[Any, Any, Any]]
     description: str

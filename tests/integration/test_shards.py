@@ -67,7 +67,7 @@ def test_no_more_run_at_once_than_may_whoever_claims_them_wherever(in_store):
 
 def test_one_server_locks_a_queue_and_the_lock_ends(in_store):
     async def scenario(servers):
-        shards = [next(iter(server._registry)).shard for server in servers]
+        shards = [next(iter(server.group.registry)).shard for server in servers]
         tokens = await asyncio.gather(*(shard.lock_queue(QUEUE, 60_000) for shard in shards))
         [token] = [token for token in tokens if token is not None]
         await shards[0].unlock_queue(QUEUE, token + 1)

@@ -18,7 +18,7 @@ from pinlater.server.api.offload import aside
 from pinlater.server.api.overload import Overload
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import Claim, ClaimedJob, covered
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.store import ServerStore
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest, DequeueResult
 from pinlater.server.config.settings import Settings
@@ -49,7 +49,7 @@ class DequeueCall:
 
     def __init__(
         self,
-        backend: Store,
+        backend: ServerStore,
         broker: Broker,
         acks: AckCall,
         limits: StoredLimits,

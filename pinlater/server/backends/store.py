@@ -1,13 +1,18 @@
-"""What a store has to do: one verb per Thrift verb, in batches, written as state before -> state after.
+"""What a store has to do: one verb for each call that reads or changes jobs, in batches.
 
-The rules of the calls (validation, limits, defaults, rate limits) are the service's, above; a backend may
-rely on them. Every verb that names a queue raises ``QueueNotFound`` when there is none. All times are
-milliseconds since the epoch by the store's own clock. All verbs are atomic: done whole or not at all. Whatever a verb
-returns is committed.
+The rules of the calls (validation, limits, defaults, rate limits) are applied by the service, above; a store relies on
+them. These hold for every verb:
 
-A verb that takes ``once`` keeps its result under that key, in the transaction of the change. The same call with the
-same key again, also on another server and at the same time, returns that result and changes nothing; one with a limit
-does what the first left undone, and returns how many both have changed. Without a key it is not safe to repeat.
+- It is atomic: done whole or not at all. Whatever it returns is committed.
+- It raises ``QueueNotFound`` if the queue that it names does not exist.
+- Times are epoch milliseconds by the store's own clock.
+- A docstring says what becomes of a job (**State**: before -> after), what keeps a late or foreign caller from changing
+  it (**Fence**), and whether the same call may be made again when its answer was lost (**Repeat**).
+
+``once`` is an idempotency key. The store saves the call's result under it, in the transaction of the change. The same
+call with the same key, sent again, to another server or at the same time, returns that result and changes nothing; one
+with a limit does what the first left undone, and returns how many jobs both have changed. Without a key, such a call is
+not safe to repeat.
 """
 
 from __future__ import annotations
@@ -59,7 +64,7 @@ class Capabilities:
     Attributes:
         name: of the store, for people.
         is_serial: claims see every enqueue that was submitted before them, so that a waiting dequeue can be
-            served in the transaction that stores the job; nobody else writes to the store.
+            served in the transaction that stores the job; no other server writes to the store.
         poll_intervals: how often to poll for jobs that were not announced.
     """
 
@@ -69,48 +74,74 @@ class Capabilities:
 
 
 class Store(Protocol):
-    """A store of jobs."""
+    """A store of jobs: the verbs, each declared once. A shard is one, and so are all shards together."""
 
-    capabilities: Capabilities
-
-    @property
-    def shards(self) -> int:
-        """How many parts the jobs are spread over; 1 for a store that has none."""
+    # Queues
 
     async def create_queue(self, queue: str) -> None:
-        """No queue -> an empty queue; a queue -> itself."""
+        """Create a queue.
+
+        State: no queue -> an empty queue; a queue -> unchanged.
+        Repeat: safe.
+        """
 
     async def delete_queue(self, queue: str) -> None:
-        """A queue with all its jobs -> none; none -> none."""
+        """Delete a queue with all its jobs.
+
+        State: any -> gone, IN_PROGRESS included.
+        Fence: none.
+        Repeat: safe; no queue -> no queue.
+        """
 
     async def queue_names(self) -> set[str]:
-        """Return the names of all queues."""
+        """Return the names of all queues.
+
+        State: unchanged.
+        Repeat: safe.
+        """
 
     async def queue_settings(self) -> dict[str, QueueSettings]:
-        """Return the settings of all queues."""
+        """Return the settings of all queues.
+
+        State: unchanged.
+        Repeat: safe.
+        """
 
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
-        """Change settings. They stay until the queue is deleted."""
+        """Change settings of a queue; they last until it is deleted.
+
+        State: jobs unchanged.
+        Fence: none; the last change counts.
+        Repeat: safe.
+        """
+
+    # New jobs
 
     async def enqueue_jobs(
         self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        """Nothing -> PENDING. Return descriptors in the order of ``jobs``.
+        """Store new jobs; return their descriptors in the order of ``jobs``.
 
-        While a job of the queue with the same ``unique_key`` is PENDING or IN_PROGRESS, be it stored by this very call,
-        a job is not stored, and has the descriptor of that one. A job keeps its key until it is SUCCEEDED or FAILED,
-        then it is forgotten: retried by hand, it is a job without a key. Keys are 1 to ``MAX_UNIQUE_KEY_CHARACTERS``
-        characters without NUL, and compared character by character.
+        State: none -> PENDING.
+        Fence: ``unique_key``. While a job of the queue with the same key is PENDING or IN_PROGRESS, be it stored by
+            this very call, a job is not stored, and the descriptor of that one is returned. A job holds its key until
+            it is SUCCEEDED or FAILED, then the key is forgotten: retried by hand, it is a job without a key. Keys are
+            1 to ``MAX_UNIQUE_KEY_CHARACTERS`` characters without NUL, and compared character by character.
+        Repeat: safe with ``once``.
         """
 
     async def import_jobs(
         self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
     ) -> list[str]:
-        """Nothing -> the state that a job had in another store, with its history; IN_PROGRESS -> PENDING.
+        """Store copies of another store's jobs, with their history; return their new descriptors.
 
-        The descriptors' priorities are kept, and the order (run_after, as given). Unique keys are as in
-        ``enqueue_jobs``.
+        State: none -> the state that each job had; IN_PROGRESS -> PENDING. Priority and order (run_after, then as
+            given) are preserved.
+        Fence: ``unique_key``, as in ``enqueue_jobs``.
+        Repeat: safe with ``once``.
         """
+
+    # Claimed jobs
 
     async def dequeue_jobs(
         self,
@@ -122,48 +153,88 @@ class Store(Protocol):
         want_next_due: bool = False,
         max_running: int | None = None,
     ) -> Dequeued:
-        """PENDING and due -> IN_PROGRESS under ``claim``, up to ``limit`` jobs and ``max_bytes``, but at least one.
+        """Claim up to ``limit`` due jobs that fit into ``max_bytes``, but at least one, highest priority first.
 
-        What is returned is committed. If it is unknown whether the commit succeeded, the call raises, and the store
-        makes the jobs PENDING again, no attempt spent, as soon as it can.
-        Never more than bring the queue's IN_PROGRESS jobs to ``max_running``, whoever claimed them.
+        State: PENDING and due -> IN_PROGRESS under ``claim`` until its lease expires.
+        Fence: a job goes to one claim only. The queue never has more than ``max_running`` jobs IN_PROGRESS, whoever
+            claimed them.
+        Repeat: not safe; a second call claims more jobs. If it is unknown whether the commit succeeded, the call
+            raises, and the store makes the jobs PENDING again as soon as it can, without spending an attempt.
         """
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
-        """Return what a dequeue would hand out; change nothing."""
+        """Return the jobs that a dequeue would claim.
+
+        State: unchanged.
+        Repeat: safe.
+        """
 
     async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
-        """IN_PROGRESS -> SUCCEEDED; or PENDING after the delay, one attempt less; or FAILED at the last.
+        """End the attempt of claimed jobs; return how many were changed, and how many acks were stale.
 
-        Safe to repeat, but for failures without a claim: those would end the attempt of the next holder.
+        State: IN_PROGRESS -> SUCCEEDED; or PENDING after the retry delay, with one attempt less; or FAILED if that was
+            the last attempt or the ack is final.
+        Fence: the ack's claim, where it has one; else the state alone. A stale ack changes nothing.
+        Repeat: safe, except for failures without a claim: those would end the attempt of the next holder.
         """
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
-        """IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING, no attempt spent.
+        """Renew the leases of claimed jobs, save progress, or give jobs back.
 
-        Safe to repeat, where each of them ``is_repeatable``.
+        State: IN_PROGRESS -> IN_PROGRESS with a new lease; or PENDING, without spending an attempt.
+        Fence: the checkpoint's claim, else the source of the present claim. Jobs that somebody else holds are
+            returned as ``lost``.
+        Repeat: safe, where each of them ``is_repeatable``.
         """
 
     async def release_claims(self, queue: str, source: str) -> int:
-        """IN_PROGRESS under any claim of ``source`` -> PENDING, no attempt spent. Return how many."""
+        """Give back all jobs that a source has claimed; return how many.
+
+        State: IN_PROGRESS -> PENDING, without spending an attempt.
+        Fence: the source of the present claim.
+        Repeat: safe, as long as the source claims nothing in between.
+        """
+
+    # Reads
 
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
-        """Return the records in the order of ``jobs``; None for those not there."""
+        """Return the records of jobs in the order of ``jobs``; None for those that do not exist.
+
+        State: unchanged.
+        Repeat: safe.
+        """
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        """Return how many jobs match, counting up to a bound per priority."""
+        """Count the jobs that match, up to a limit for each priority.
+
+        State: unchanged.
+        Repeat: safe.
+        """
 
     async def oldest_due_ms(self, queue: str) -> int | None:
-        """Return since when the job is due that has been so for longest, whatever its priority; None if none is."""
+        """Return since when the longest-waiting due job is due, whatever its priority; None if none is due.
+
+        State: unchanged.
+        Repeat: safe.
+        """
 
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING.
 
         Queues that do not exist are left out. It is one query, however many queues there are.
+
+        State: unchanged.
+        Repeat: safe.
         """
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
-        """Return the next jobs that match, latest run_after first."""
+        """Return the next page of jobs that match, latest run_after first, without bodies.
+
+        State: unchanged.
+        Repeat: safe.
+        """
+
+    # Changes by operators
 
     async def retry_failed_jobs(
         self,
@@ -175,14 +246,23 @@ class Store(Protocol):
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        """FAILED -> PENDING with ``attempts`` remaining, the oldest first. Return how many.
+        """Retry up to ``limit`` failed jobs of a priority, the oldest first; return how many.
 
-        Done in steps, so that other calls are served in between. A job is changed by one call only, so less than the
+        It is done in steps, each a transaction of its own, so that other calls are served in between. Less than the
         limit means that no more jobs match.
+
+        State: FAILED -> PENDING with ``attempts`` attempts.
+        Fence: the state; a job is changed by one call only.
+        Repeat: safe with ``once``.
         """
 
     async def delete_jobs(self, queue: str, which: JobFilter, limit: int, *, once: IdempotencyKey | None = None) -> int:
-        """Matching jobs -> gone. Return how many; see ``retry_failed_jobs``."""
+        """Delete up to ``limit`` jobs that match, in steps as ``retry_failed_jobs``; return how many.
+
+        State: the filter's state -> gone.
+        Fence: the state; a job is deleted by one call only.
+        Repeat: safe with ``once``.
+        """
 
     async def retry_these_jobs(
         self,
@@ -193,54 +273,96 @@ class Store(Protocol):
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        """Those of ``jobs`` that are FAILED -> PENDING with ``attempts`` remaining. Return how many."""
+        """Retry those of ``jobs`` that have failed; return how many.
+
+        State: FAILED -> PENDING with ``attempts`` attempts.
+        Fence: the state.
+        Repeat: safe with ``once``.
+        """
 
     async def run_jobs_now(
         self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None
     ) -> int:
-        """Those of ``jobs`` that are PENDING and not due -> due now, all else as it was. Return how many."""
+        """Make those of ``jobs`` due now that are scheduled for later; return how many.
+
+        State: PENDING and not due -> PENDING and due, all else as it was.
+        Fence: the state.
+        Repeat: safe with ``once``.
+        """
 
     async def delete_these_jobs(
         self, queue: str, jobs: Sequence[JobDescriptor], state: int, *, once: IdempotencyKey | None = None
     ) -> int:
-        """Those of ``jobs`` that are in ``state`` -> gone. Return how many."""
+        """Delete those of ``jobs`` that are in ``state``; return how many.
+
+        State: ``state`` -> gone.
+        Fence: the state.
+        Repeat: safe with ``once``.
+        """
+
+    # Maintenance by the monitor
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        """IN_PROGRESS with an expired claim -> PENDING, one attempt less, or FAILED at the last.
+        """End up to ``limit`` claims whose lease has expired; return how many of each queue.
 
-        While the server is younger than ``quiet_ms``, claims whose lease is longer than its age are spared:
-        their holders had no time yet to renew them. What expires after the call was made is spared, too, however late
-        it is carried out: this server may have stood still meanwhile.
+        State: IN_PROGRESS -> PENDING with one attempt less, or FAILED if that was the last.
+        Fence: the lease. While the server is younger than ``quiet_ms``, claims whose lease is longer than its age are
+            left alone: their holders had no time yet to renew them. So is what expires after the call was made, however
+            late it is carried out: this server may have stood still meanwhile.
+        Repeat: safe.
         """
 
     async def collect_finished(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        """SUCCEEDED and FAILED since longer than the given times -> gone, up to ``limit`` of each."""
+        """Delete jobs that have been finished for longer than the given times, up to ``limit`` of each state.
 
-    async def forget_results(self, limit: int) -> int:
-        """Results of calls with an idempotency key that were kept long enough -> gone, up to ``limit``.
-
-        Return how many; 0 where the store forgets them by itself.
+        State: SUCCEEDED or FAILED -> gone.
+        Fence: the state.
+        Repeat: safe.
         """
 
-    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        """Any report of a worker -> this one, for ``keep_ms``; 0: none. Some that have expired are removed on the way.
+    async def forget_results(self, limit: int) -> int:
+        """Delete up to ``limit`` expired results of calls with an idempotency key; return how many.
 
-        Ids are 1 to ``MAX_WORKER_ID_CHARACTERS`` characters without NUL, and compared character by character. Safe to
-        repeat. A report is lost when its shard is; there will be another one.
+        Return 0 where the store expires them by itself.
+
+        State: jobs unchanged.
+        Repeat: safe.
+        """
+
+    # Reports of workers
+
+    async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
+        """Store the report of a worker for ``keep_ms``, or delete it if that is 0; delete some expired ones on the way.
+
+        Ids are 1 to ``MAX_WORKER_ID_CHARACTERS`` characters without NUL, and compared character by character. A report
+        is lost when its shard is; the worker will send another one.
+
+        State: jobs unchanged.
+        Fence: none; the last report counts.
+        Repeat: safe.
         """
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
-        """Return the reports that have not expired, one of a worker; those first that expire last.
+        """Return the reports that have not expired, one of each worker; those first that expire last.
 
-        No more than ``MAX_REPORTS``, nor than have ``max_bytes`` in all.
+        No more than ``MAX_REPORTS``, nor more than ``max_bytes`` in all.
+
+        State: unchanged.
+        Repeat: safe.
         """
 
     async def close(self) -> None:
-        """Finish what was submitted and let go of the store."""
+        """Finish what was submitted, and close the store."""
 
 
-class ObservedStore(Store, Protocol):
-    """A store, and what a server shows of it."""
+class ServerStore(Store, Protocol):
+    """The store of a server: the verbs, and what the server needs to know of it or shows of it."""
+
+    capabilities: Capabilities
+
+    @property
+    def shards(self) -> int:
+        """How many shards the jobs are spread over; 1 for a store that has none."""
 
     @property
     def waiting(self) -> int:
@@ -255,10 +377,10 @@ class ObservedStore(Store, Protocol):
         """Why no new jobs are taken; None if they are."""
 
     def shard_states(self) -> list[ShardState]:
-        """Return how each shard is."""
+        """Return the state of each shard."""
 
     async def sizes(self) -> dict[str, StoreSize]:
-        """Return how much each shard takes, as far as they answer; raises what the store raises if none does."""
+        """Return the size of each shard that answers; raise what the store raises if none does."""
 
     async def ping_shards(self) -> dict[str, str]:
-        """Ask every shard whether it answers, and return what is wrong with those that do not, by name."""
+        """Ping every shard; return why it failed, by name, for those that do not answer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinlater.server.backends.store import ObservedStore
+from pinlater.server.backends.store import ServerStore
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.shards import MOST_SHARDS
 
@@ -15,7 +15,7 @@ class StoreSampler:
         metrics: the gauges to set.
     """
 
-    def __init__(self, backend: ObservedStore, metrics: Metrics) -> None:
+    def __init__(self, backend: ServerStore, metrics: Metrics) -> None:
         self._backend = backend
         self._metrics = metrics
 

@@ -18,7 +18,7 @@ from pinlater.server.backends.records import (
     NewJob,
     Settled,
 )
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.store import ServerStore
 from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult
 from pinlater.server.broker.parking import Caller, QueueStates
 from pinlater.server.broker.unanswered_claims import UnansweredClaims
@@ -47,7 +47,7 @@ class Broker:
 
     def __init__(
         self,
-        backend: Store,
+        backend: ServerStore,
         limits: RateLimits,
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None] = lambda _, __: None,

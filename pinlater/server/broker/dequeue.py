@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.store import ServerStore
 from pinlater.server.broker.parking import Caller, DequeueWait, QueueStates
 from pinlater.server.broker.polling import QueuePoller
 from pinlater.server.clock import elapsed_seconds
@@ -84,7 +84,7 @@ class DequeueHandler:
 
     def __init__(
         self,
-        backend: Store,
+        backend: ServerStore,
         limits: RateLimits,
         queues: QueueStates,
         now_ms: Callable[[], int],

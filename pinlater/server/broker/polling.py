@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pinlater.errors import ServiceError
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.store import ServerStore
 from pinlater.server.broker.parking import QueueStates
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class QueuePoller:
         now_ms: the clock of the store.
     """
 
-    def __init__(self, backend: Store, queues: QueueStates, now_ms: Callable[[], int]) -> None:
+    def __init__(self, backend: ServerStore, queues: QueueStates, now_ms: Callable[[], int]) -> None:
         self._backend = backend
         self._queues = queues
         self._pauses = backend.capabilities.poll_intervals

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pinlater.errors import NoHealthyShards, ServerError
 from pinlater.server.backends.records import QueueChange, QueueSettings
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.store import ServerStore
 from pinlater.server.limits.files import RateLimitFiles
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class StoredLimits:
         files: applies them, together with the file of rate limits.
     """
 
-    def __init__(self, backend: Store, files: RateLimitFiles) -> None:
+    def __init__(self, backend: ServerStore, files: RateLimitFiles) -> None:
         self._backend = backend
         self._files = files
         self._is_loaded = False

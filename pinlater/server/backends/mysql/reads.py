@@ -145,7 +145,7 @@ class Looker:
         return await self._database.read(look)
 
     async def first_due(self, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
-        """Return when the first PENDING job of each priority falls due, or did, by queue; see ``Shard``."""
+        """Return when the first PENDING job of each priority falls due, or did, by queue."""
         found: dict[str, list[int | None]] = {}
         for start in range(0, len(queues), _QUEUES_AT_ONCE):
             names = [queue.encode() for queue in queues[start : start + _QUEUES_AT_ONCE]]

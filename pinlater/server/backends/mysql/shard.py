@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
@@ -52,7 +52,7 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.backends.search import JobSearch, Queue
-from pinlater.server.backends.sharded import CallResult, DuePriorities
+from pinlater.server.backends.sharded import CallResult, DuePriorities, earliest_by_queue
 from pinlater.server.backends.token_bucket import Tokens
 
 _T = TypeVar("_T")
@@ -254,7 +254,7 @@ class MysqlShard:
         return await self._in(queue, lambda at: self._buckets.take(at, rate, wanted))
 
     async def due_priorities(self, queue: str) -> DuePriorities:
-        dues = (await self.first_due([queue])).get(queue)
+        dues = (await self._looker.first_due([queue], self._options.priority_levels)).get(queue)
         if dues is None:
             raise not_found(queue)
         return DuePriorities.at(self._database.now_ms(), dues)
@@ -299,8 +299,8 @@ class MysqlShard:
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await self._looker.oldest_due(await self._search(queue, JobFilter(PENDING)))
 
-    async def first_due(self, queues: Sequence[str]) -> Mapping[str, Sequence[int | None]]:
-        return await self._looker.first_due(queues, self._options.priority_levels)
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        return earliest_by_queue(await self._looker.first_due(queues, self._options.priority_levels))
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await self._looker.scan(await self._search(queue, which), limit, position)
@@ -375,7 +375,7 @@ class MysqlShard:
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await self._reports.keep(worker_id, report, keep_ms)
 
-    async def reports(self, max_bytes: int) -> list[KeptReport]:
+    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await self._reports.read(max_bytes)
 
     async def close(self) -> None:

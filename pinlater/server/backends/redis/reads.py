@@ -120,7 +120,7 @@ async def oldest_due(scripts: ScriptRunner, search: RedisSearch) -> int | None:
 
 
 async def first_due(scripts: ScriptRunner, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
-    """Return when the first PENDING job of each priority falls due, by queue; see ``Shard``."""
+    """Return when the first PENDING job of each priority falls due, by queue."""
     found: dict[str, list[int | None]] = {}
     for start in range(0, len(queues), _QUEUES_PAGE):
         names = queues[start : start + _QUEUES_PAGE]

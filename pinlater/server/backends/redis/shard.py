@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from redis.asyncio import Connection
@@ -46,7 +46,14 @@ from pinlater.server.backends.redis.job_notifications import JobChannel
 from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
 from pinlater.server.backends.redis.script_calls import ScriptRunner
-from pinlater.server.backends.sharded import CallResult, ClockRecord, DuePriorities, ShardClock, ShardUnreachable
+from pinlater.server.backends.sharded import (
+    CallResult,
+    ClockRecord,
+    DuePriorities,
+    ShardClock,
+    ShardUnreachable,
+    earliest_by_queue,
+)
 from pinlater.server.backends.token_bucket import Tokens
 
 _PING_SECONDS = 1.0
@@ -273,8 +280,8 @@ class RedisShard:
     async def oldest_due_ms(self, queue: str) -> int | None:
         return await reads.oldest_due(self._slow_scripts, await self._search(queue, JobFilter(PENDING)))
 
-    async def first_due(self, queues: Sequence[str]) -> Mapping[str, Sequence[int | None]]:
-        return await reads.first_due(self._slow_scripts, queues, self._levels)
+    async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
+        return earliest_by_queue(await reads.first_due(self._slow_scripts, queues, self._levels))
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
         return await reads.scan(self._slow_scripts, await self._search(queue, which), limit, position)
@@ -355,7 +362,7 @@ class RedisShard:
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.store_report(self._slow_scripts, worker_id, report, keep_ms)
 
-    async def reports(self, max_bytes: int) -> list[KeptReport]:
+    async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await reports.read_reports(self._slow_scripts, max_bytes)
 
     async def close(self) -> None:

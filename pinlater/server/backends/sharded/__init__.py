@@ -1,5 +1,6 @@
-"""A store of several shards: what all stores with shards share, whatever a shard is kept in."""
+"""A store of several shards: what all such stores share, whatever database a shard is kept in."""
 
+from pinlater.server.backends.sharded.merges import earliest_by_queue
 from pinlater.server.backends.sharded.shard import CallResult, DuePriorities, Shard, ShardSpec, ShardUnreachable
 from pinlater.server.backends.sharded.shard_clock import ClockRecord, ShardClock
 from pinlater.server.backends.sharded.store import ShardedStore
@@ -15,4 +16,5 @@ __all__ = [
     "ShardUnreachable",
     "ShardedStore",
     "StoreClock",
+    "earliest_by_queue",
 ]

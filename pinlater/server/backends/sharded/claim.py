@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
 from pinlater.server.backends.sharded import fan_out
 from pinlater.server.backends.sharded.accumulator import DequeueAccumulator
-from pinlater.server.backends.sharded.due_priorities import DuePriorityCache, ShardPriorities
+from pinlater.server.backends.sharded.due_priorities import ShardPriorities
 from pinlater.server.backends.sharded.fan_out import ask_all, ask_in_turn, no_healthy_shards
 from pinlater.server.backends.sharded.limits import RunningLimit
-from pinlater.server.backends.sharded.queue_locks import AskOwner, ShardedQueueLocks
+from pinlater.server.backends.sharded.queue_locks import ShardedQueueLocks
 from pinlater.server.backends.sharded.shard import Shard
+from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
-from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 from pinlater.server.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
@@ -28,31 +28,26 @@ _HELD = Dequeued([], None, has_more=False, is_held=True)
 
 
 class DequeueOptions(NamedTuple):
-    """What a dequeue asks for; see ``Store.dequeue_jobs``."""
+    """What a dequeue wants, see ``Store.dequeue_jobs``; ``others`` go to the shards as they came."""
 
     queue: str
     limit: int
     claim: Claim
     max_bytes: int
-    want_next_due: bool
     max_running: int | None
+    others: Mapping[str, Any]
 
 
 class ShardClaimer:
     """Claims jobs from shards.
 
-    Attributes:
-        due_priorities: which priorities the shards have due jobs of.
-
     Args:
-        registry: the shards.
-        ask_owner: asks a shard about a queue, which it is given before, should only others have it.
+        group: the shards.
     """
 
-    def __init__(self, registry: ShardRegistry, ask_owner: AskOwner) -> None:
-        self._registry = registry
-        self.due_priorities = DuePriorityCache()
-        self._locks = ShardedQueueLocks(registry, ask_owner)
+    def __init__(self, group: ShardGroup) -> None:
+        self._group = group
+        self._locks = ShardedQueueLocks(group)
 
     async def dequeue(self, wanted: DequeueOptions) -> Dequeued:
         """Claim jobs.
@@ -61,9 +56,9 @@ class ShardClaimer:
             QueueNotFound: all shards that answered lack the queue.
             NoHealthyShards: none answered.
         """
-        handles = self._registry.healthy()
-        asked = handles[: max(covered(wanted.claim.coverage, len(self._registry)), 1)]
-        if wanted.max_running is None or len(self._registry) == 1:
+        handles = self._group.healthy()
+        asked = handles[: max(covered(wanted.claim.coverage, len(self._group.registry)), 1)]
+        if wanted.max_running is None or len(self._group.registry) == 1:
             return await self._claim(asked, wanted, RunningLimit(wanted.max_running))
         if not handles:
             raise no_healthy_shards()
@@ -78,7 +73,7 @@ class ShardClaimer:
     async def _room(self, queue: str, max_running: int) -> RunningLimit | None:
         """Return how many jobs may run on each shard; None if a shard does not tell: what runs there counts as well."""
         try:
-            return await RunningLimit.count(self._registry, queue, max_running)
+            return await RunningLimit.count(self._group.registry, queue, max_running)
         except ShardConnectionFailed as error:
             _warn_of_hold(queue, max_running, error)
             return None
@@ -89,7 +84,7 @@ class ShardClaimer:
 
     async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
         """Return what a dequeue of all shards would hand out; change nothing."""
-        handles = self._registry.healthy()
+        handles = self._group.healthy()
         answers = await ask_all(handles, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
         if len(answers) == 1:
             return answers[0][1]
@@ -118,10 +113,10 @@ class ShardClaimer:
     async def _by_priority(
         self, handles: Sequence[ShardHandle], wanted: DequeueOptions, got: DequeueAccumulator, room: RunningLimit
     ) -> None:
-        known = self.due_priorities.get(wanted.queue, handles)
+        known = self._group.due_priorities.get(wanted.queue, handles)
         if known is not None and await self._ask_owners(known, wanted, got, room):
             return
-        seen = await self.due_priorities.read(wanted.queue, handles)
+        seen = await self._group.due_priorities.read(wanted.queue, handles)
         got.expect(seen.next_due_ms)
         await self._ask_owners(seen, wanted, got, room)
 
@@ -161,11 +156,11 @@ class ShardClaimer:
                 got.wanted,
                 wanted.claim._replace(held=held) if held else wanted.claim,
                 max_bytes=got.room_bytes,
-                want_next_due=wanted.want_next_due,
                 max_running=room.at(shard.name),
                 levels=levels,
+                **wanted.others,
             )
-            room.take(shard.name, len(found.jobs))
+            room.add(shard.name, len(found.jobs))
             held += found.jobs
             return found
 

@@ -1,6 +1,6 @@
-"""What holds a queue's jobs back.
+"""Limits of queues over several shards.
 
-Settings are kept on every shard; how many more may run is counted over all of them; the tokens of a rate are on one.
+Settings are stored on every shard; running jobs are counted over all of them; the token bucket of a rate is on one.
 """
 
 from __future__ import annotations
@@ -12,21 +12,11 @@ from dataclasses import dataclass, field
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.protocol.messages import IN_PROGRESS
-from pinlater.server.backends.records import JobFilter, QueueChange, QueueSettings
-from pinlater.server.backends.sharded.fan_out import ask_all, ask_in_turn
+from pinlater.server.backends.records import JobFilter, QueueChange
+from pinlater.server.backends.sharded.fan_out import ask_in_turn
 from pinlater.server.backends.sharded.placement import rank
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.token_bucket import Tokens
-
-_UNLIMITED = QueueSettings()
-
-
-async def settings_of_all(handles: Sequence[ShardHandle]) -> dict[str, QueueSettings]:
-    """Return the settings of all queues; a shard that came later may not know of a queue's limits."""
-    found: dict[str, QueueSettings] = {}
-    for _, settings in await ask_all(handles, lambda shard: shard.queue_settings()):
-        found |= {queue: one for queue, one in settings.items() if found.get(queue, _UNLIMITED) == _UNLIMITED}
-    return found
 
 
 async def change_everywhere(handles: Sequence[ShardHandle], queue: str, change: QueueChange) -> None:
@@ -55,7 +45,7 @@ async def change_everywhere(handles: Sequence[ShardHandle], queue: str, change: 
 
 
 async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float, wanted: int) -> Tokens:
-    """Take tokens from the first shard that answers, in an order that is the same on all servers.
+    """Acquire tokens of a queue from the first shard that answers, in an order that is the same on all servers.
 
     Raises:
         QueueNotFound: all that answered lack the queue.
@@ -74,9 +64,9 @@ async def acquire_tokens(handles: Sequence[ShardHandle], queue: str, rate: float
 
 @dataclass(slots=True)
 class RunningLimit:
-    """How many jobs of a queue each shard may hand out when the number of those that run is limited.
+    """A limit of running jobs over all shards: how many more jobs of a queue each shard may hand out.
 
-    With a single shard nothing is counted here: it heeds the limit by itself.
+    With a single shard nothing is counted here: it applies the limit by itself.
 
     Attributes:
         max_running: over all shards; None: no limit.
@@ -88,11 +78,11 @@ class RunningLimit:
 
     @classmethod
     async def count(cls, handles: Iterable[ShardHandle], queue: str, max_running: int) -> RunningLimit:
-        """Look what runs on all shards, also those that are ill.
+        """Count the running jobs of a queue on all shards, unhealthy ones included.
 
         Raises:
             QueueNotFound: none of the shards has the queue.
-            ShardConnectionFailed: a shard does not tell.
+            ShardConnectionFailed: a shard does not answer.
         """
         asked = list(handles)
         results = await asyncio.gather(
@@ -118,6 +108,6 @@ class RunningLimit:
             return None
         return max(self.max_running - self.running.total() + self.running[shard], 0)
 
-    def take(self, shard: str, count: int) -> None:
-        """Take note of jobs that a shard has handed out."""
+    def add(self, shard: str, count: int) -> None:
+        """Add jobs that a shard has handed out."""
         self.running[shard] += count

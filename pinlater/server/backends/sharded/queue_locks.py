@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
 from pinlater.errors import QueueNotFound, ServiceError
-from pinlater.server.backends.sharded.fan_out import Call
 from pinlater.server.backends.sharded.placement import rank
+from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import ShardHandle
-from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 from pinlater.server.retry_until_done import RetryQueue
 
 LOCK_MS = 20_000
@@ -24,10 +23,6 @@ MOST_SECONDS = 5.0
 
 _PATIENCE_SECONDS = 1.0
 _PAUSES_SECONDS = (0.002, 0.05)
-
-
-AskOwner = Callable[[ShardHandle, str, Call[int | None]], Awaitable[int | None]]
-"""Asks a shard about a queue."""
 
 
 class QueueLock:
@@ -59,19 +54,17 @@ class ShardedQueueLocks:
     """Locks queues.
 
     Args:
-        registry: the shards; one of them, the same for all servers, has the lock of a queue.
-        ask_owner: asks a shard about a queue, which it is given before, should only others have it.
+        group: the shards; one of them, the same for all servers, has the lock of a queue.
     """
 
-    def __init__(self, registry: ShardRegistry, ask_owner: AskOwner) -> None:
-        self._registry = registry
-        self._ask_owner = ask_owner
+    def __init__(self, group: ShardGroup) -> None:
+        self._group = group
         self._ours: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._unfinished = RetryQueue()
+        self._retries = RetryQueue()
 
     def home(self, queue: str) -> ShardHandle:
         """Return the shard that has the queue's lock, whether it answers or not."""
-        return max(self._registry, key=lambda handle: rank(handle.name, queue))
+        return max(self._group.registry, key=lambda handle: rank(handle.name, queue))
 
     @asynccontextmanager
     async def of(self, queue: str) -> AsyncIterator[QueueLock]:
@@ -96,7 +89,7 @@ class ShardedQueueLocks:
         pause, longest = _PAUSES_SECONDS
         while True:
             began = time.monotonic()
-            token = await self._ask_owner(home, queue, lambda shard: shard.lock_queue(queue, LOCK_MS))
+            token = await self._group.ask_owner(home, queue, lambda shard: shard.lock_queue(queue, LOCK_MS))
             if token is not None or began > deadline:
                 return QueueLock(token, began)
             await asyncio.sleep(pause)
@@ -107,11 +100,11 @@ class ShardedQueueLocks:
         try:
             await _unlock(home, queue, lock)
         except ServiceError:
-            self._unfinished.add(partial(_unlock, home, queue, lock))
+            self._retries.add(partial(_unlock, home, queue, lock))
 
     async def close(self) -> None:
         """Leave the locks that could not be ended to their time."""
-        await self._unfinished.close()
+        await self._retries.close()
 
 
 async def _unlock(home: ShardHandle, queue: str, lock: QueueLock) -> None:

@@ -1,4 +1,4 @@
-"""Reports of workers: each on one shard, the same as long as that answers; read from all of them."""
+"""Reports of workers: each is stored on one shard, the same as long as that answers, and read from all of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pinlater.server.backends.sharded.shard_handle import ShardHandle
 _MOST_TRIES = 4
 
 
-async def keep(handles: Sequence[ShardHandle], worker_id: str, report: bytes, keep_ms: int) -> None:
-    """Keep a report on the first shard that answers; one that takes its time is not waited for if there is another.
+async def store(handles: Sequence[ShardHandle], worker_id: str, report: bytes, keep_ms: int) -> None:
+    """Store a report on the first shard that answers; a slow one is not waited for if there is another.
 
     Raises:
         NoHealthyShards: none does.
@@ -27,13 +27,13 @@ async def keep(handles: Sequence[ShardHandle], worker_id: str, report: bytes, ke
         try:
             async with asyncio.timeout(None if handle is tries[-1] else PATIENCE_SECONDS):
                 return await handle.ask(lambda shard: shard.store_report(worker_id, report, keep_ms))
-        except (ShardConnectionFailed, TimeoutError):  # whether it was kept or not: the latest one counts
+        except (ShardConnectionFailed, TimeoutError):  # whether it was stored or not: the latest one counts
             continue
     raise no_healthy_shards()
 
 
-async def forget(handles: Sequence[ShardHandle], worker_id: str) -> None:
-    """Forget a worker on all shards that answer; on others, its report has to expire."""
+async def delete(handles: Sequence[ShardHandle], worker_id: str) -> None:
+    """Delete the report of a worker from all shards that answer; on others, it has to expire."""
     await ask_all(handles, lambda shard: shard.store_report(worker_id, b"", 0))
 
 

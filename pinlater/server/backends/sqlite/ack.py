@@ -25,12 +25,12 @@ class SqliteAckRequest(NamedTuple):
     failed: Sequence[Ack]
 
 
-def settle(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
-    """Settle each call's jobs; those that are not in progress, or under another claim, stay as they are."""
-    return [_settle_one(transaction, request) for request in requests]
+def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
+    """Ack the jobs of each call; those that are not in progress, or under another claim, stay as they are."""
+    return [_ack_call(transaction, request) for request in requests]
 
 
-def _settle_one(transaction: SqliteTransaction, request: SqliteAckRequest) -> Settled:
+def _ack_call(transaction: SqliteTransaction, request: SqliteAckRequest) -> Settled:
     changed = _succeed(transaction, request.queue_id, request.succeeded)
     ended, retried = _fail(transaction, request.queue_id, request.failed)
     changed += ended + retried

@@ -28,7 +28,7 @@ class SqliteClaimRequest(NamedTuple):
     max_running: int | None
 
 
-def claim(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued]:
+def claim_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued]:
     """Claim for each dequeue in turn."""
     return [_claim_one(transaction, request) for request in requests]
 

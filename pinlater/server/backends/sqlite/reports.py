@@ -21,7 +21,7 @@ class StoreReportRequest(NamedTuple):
     keep_ms: int
 
 
-def keep(transaction: SqliteTransaction, requests: Sequence[StoreReportRequest]) -> list[None]:
+def store(transaction: SqliteTransaction, requests: Sequence[StoreReportRequest]) -> list[None]:
     """Carry out each request, and forget some of the workers that have gone without a word."""
     now = transaction.now
     for worker_id, report, keep_ms in requests:

@@ -36,9 +36,9 @@ from pinlater.server.backends.records import (
 )
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite import call_results, delete_jobs, maintenance, queues, reads, reports
-from pinlater.server.backends.sqlite.ack import SqliteAckRequest, settle
+from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
 from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteCheckpointRequest, checkpoint, release
-from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim
+from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.database import SqliteDatabase
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
 from pinlater.server.backends.sqlite.file_watch import FileWatch
@@ -60,7 +60,7 @@ _VERBS = (
     drop,
     create,
     queues.change,
-    settle,
+    ack_jobs,
     checkpoint,
     release,
     enqueue,
@@ -70,14 +70,14 @@ _VERBS = (
     maintenance.retry_these,
     maintenance.run_now,
     maintenance.reap,
-    claim,
+    claim_jobs,
     maintenance.delete,
     maintenance.delete_these,
     maintenance.collect,
     call_results.forget,
-    reports.keep,
+    reports.store,
 )
-"""In the order within a transaction: what makes jobs claimable stands before ``claim``.
+"""In the order within a transaction: what makes jobs claimable stands before ``claim_jobs``.
 
 ``drop`` is only asked for queues that are there and ``create`` only for those that are not, so both in one
 transaction mean a queue that is deleted and then made anew.
@@ -90,7 +90,7 @@ class SqliteStore:
     Make it within the event loop that is to use it.
 
     Attributes:
-        files: whether they are there; its ``run`` is to be run as a task.
+        files: whether the files exist; its ``run`` is to be run as a task.
 
     Args:
         data_dir: folder of the file.
@@ -108,7 +108,7 @@ class SqliteStore:
     capabilities = Capabilities(
         name="sqlite",
         is_serial=True,
-        poll_intervals=PollIntervals(5.0, 60.0),  # nobody else stores jobs: in case that one was overlooked
+        poll_intervals=PollIntervals(5.0, 60.0),  # nobody else stores jobs: in case one was missed
     )
 
     def __init__(
@@ -143,7 +143,7 @@ class SqliteStore:
     """Of other stores, how many shards do not answer."""
 
     def shard_states(self) -> list[ShardState]:
-        """Return how the file is, as the only shard."""
+        """Return the state of the file, as the only shard."""
         fault, since_ms = self.fault or "", (self.files if self.files.fault else self.writes).since_ms
         return [ShardState(SHARD, str(self._store.path), since_ms, error=fault, ill_in=int(bool(fault)))]
 
@@ -158,8 +158,8 @@ class SqliteStore:
         self._on_commit(stats)
 
     async def _write_nothing(self) -> None:
-        """Keep a report that has expired already, and is forgotten in the same transaction."""
-        await self._writer.submit(reports.keep, reports.StoreReportRequest("nobody", b"", -1))
+        """Store a report that has expired already, and is deleted in the same transaction."""
+        await self._writer.submit(reports.store, reports.StoreReportRequest("nobody", b"", -1))
 
     async def ping_shards(self) -> dict[str, str]:
         """Return nothing: the file is open, so the only shard answers."""
@@ -239,7 +239,7 @@ class SqliteStore:
         self,
         queue: str,
         limit: int,
-        claim_as: Claim,
+        claim: Claim,
         *,
         max_bytes: int = MAX_ANSWER_BYTES,
         want_next_due: bool = False,
@@ -247,9 +247,9 @@ class SqliteStore:
     ) -> Dequeued:
         at = self._named(queue)
         request = SqliteClaimRequest(
-            at.id, at.prefixes, limit, max_bytes, claim_as.descriptor, claim_as.lease_ms, want_next_due, max_running
+            at.id, at.prefixes, limit, max_bytes, claim.descriptor, claim.lease_ms, want_next_due, max_running
         )
-        dequeued: Dequeued = await self._writer.submit(claim, request)
+        dequeued: Dequeued = await self._writer.submit(claim_jobs, request)
         return dequeued
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
@@ -260,27 +260,27 @@ class SqliteStore:
         strangers = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
         if strangers:  # an error, but not one that the other acks have to suffer for
             succeeded, failed = ours(succeeded), ours(failed)
-        settled: Settled = await self._writer.submit(settle, SqliteAckRequest(at.id, succeeded, failed))
+        acked: Settled = await self._writer.submit(ack_jobs, SqliteAckRequest(at.id, succeeded, failed))
         if strangers:
             check_shard(strangers[0])
-        return settled
+        return acked
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
         at = self._named(queue)
         for item in checkpoints:
             check_shard(item.job)
         try:
-            settled: Settled = await self._writer.submit(checkpoint, SqliteCheckpointRequest(at.id, checkpoints))
+            result: Settled = await self._writer.submit(checkpoint, SqliteCheckpointRequest(at.id, checkpoints))
         except UnknownError:
             self._renewals_failed_at = time.monotonic()
             raise
-        return settled
+        return result
 
     async def release_claims(self, queue: str, source: str) -> int:
         released: int = await self._writer.submit(release, ReleaseRequest(self._named(queue).id, source))
         return released
 
-    # Looking
+    # Reads
 
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
         addresses = [
@@ -305,7 +305,7 @@ class SqliteStore:
     def _search(self, queue: str, which: JobFilter) -> JobSearch:
         return JobSearch(self._named(queue), which, self._now_ms(), self._regex_seconds)
 
-    # By hand and by the monitor
+    # Changes by operators, and maintenance by the monitor
 
     async def retry_failed_jobs(
         self,
@@ -380,7 +380,7 @@ class SqliteStore:
         return forgotten
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
-        await self._writer.submit(reports.keep, reports.StoreReportRequest(worker_id, report, keep_ms))
+        await self._writer.submit(reports.store, reports.StoreReportRequest(worker_id, report, keep_ms))
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await self._readers.run(reports.read, self._now_ms(), max_bytes)

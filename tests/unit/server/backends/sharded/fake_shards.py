@@ -132,7 +132,7 @@ class MemoryShard:
 
     async def first_due(self, queues):
         await self._called("first due")
-        return {queue: [0] if self._jobs[queue] else [None] for queue in queues if queue in self._jobs}
+        return {queue: 0 if self._jobs[queue] else None for queue in queues if queue in self._jobs}
 
     async def lock_queue(self, queue, milliseconds):
         await self._called("lock queue", queue)

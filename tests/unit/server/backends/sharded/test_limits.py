@@ -6,8 +6,7 @@ import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
 from pinlater.server.backends.records import Claim, QueueChange, QueueSettings
-from pinlater.server.backends.sharded import ShardedStore, queue_locks
-from pinlater.server.backends.store import Store
+from pinlater.server.backends.sharded import queue_locks
 from tests.support.bench import QUEUE, new_job
 from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of
 
@@ -21,11 +20,6 @@ def fleet():
     bench.asked.clear()
     yield bench
     bench.end()
-
-
-def test_a_fleet_is_a_backend():
-    verbs = {name for name in vars(Store) if not name.startswith("_")} - {"capabilities"}
-    assert not verbs - set(dir(ShardedStore))
 
 
 def test_settings_are_kept_on_every_shard(fleet):

@@ -1,0 +1,78 @@
+"""The shards of a store, and calls about a queue that a shard may not have yet."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.server.backends.sharded.due_priorities import DuePriorityCache
+from pinlater.server.backends.sharded.fan_out import Call, ask_all
+from pinlater.server.backends.sharded.shard import Shard, ShardSpec
+from pinlater.server.backends.sharded.shard_handle import OnCall, ShardHandle
+from pinlater.server.backends.sharded.shard_registry import ShardRegistry
+
+_T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
+
+
+class ShardGroup:
+    """What all verbs of a sharded store share.
+
+    Attributes:
+        registry: the shards.
+        due_priorities: which priorities of a queue the shards have due jobs of.
+
+    Args:
+        make: makes a shard, which must not connect before its first call.
+        on_call: is told of each call to a shard.
+    """
+
+    def __init__(self, make: Callable[[ShardSpec], Shard], on_call: OnCall) -> None:
+        self.registry = ShardRegistry(make, on_call)
+        self.due_priorities = DuePriorityCache()
+        self._deleting: Counter[str] = Counter()
+
+    def healthy(self) -> list[ShardHandle]:
+        """Return the healthy shards in random order."""
+        return self.registry.healthy()
+
+    async def ask_owner(self, handle: ShardHandle, queue: str, call: Call[_T]) -> _T:
+        """Call a shard about a queue; create the queue there first if only other shards have it."""
+        try:
+            return await handle.ask(call)
+        except QueueNotFound:
+            if not await self._is_elsewhere(queue, handle):
+                raise
+        log.info("shard %s did not have queue %s yet", handle.name, queue)
+        await handle.ask(lambda shard: shard.create_queue(queue))
+        return await handle.ask(call)
+
+    async def _is_elsewhere(self, queue: str, handle: ShardHandle) -> bool:
+        """Whether a shard lacks a queue because it is new, or was unhealthy when the queue was created."""
+        others = [other for other in self.healthy() if other is not handle]
+        if not others or self._deleting[queue]:
+            return False
+        answers = await ask_all(others, lambda shard: shard.queue_names())
+        return any(queue in names for _, names in answers) and not self._deleting[queue]
+
+    async def delete_queue(self, queue: str) -> None:
+        """Delete the queue from every shard.
+
+        Raises:
+            ShardConnectionFailed: not every shard answered; the deletion has to be repeated.
+        """
+        self._deleting[queue] += 1
+        try:
+            handles = list(self.registry)
+            deleted = await ask_all(handles, lambda shard: shard.delete_queue(queue))
+        finally:
+            self._deleting -= Counter([queue])
+        left = sorted({handle.name for handle in handles} - {handle.name for handle, _ in deleted})
+        if left:
+            raise ShardConnectionFailed(
+                f"queue {queue} is still on shard {', '.join(left)}, which does not answer; delete it again later"
+            )

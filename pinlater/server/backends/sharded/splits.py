@@ -1,0 +1,142 @@
+"""Ways to split a verb over shards: each makes a verb of the sharded store out of that of a shard.
+
+What a verb takes is declared in ``Store`` alone: arguments that a split does not need go to the shards as they came.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import wraps
+from operator import methodcaller
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.records import IdempotencyKey, JobRecord, NewJob
+from pinlater.server.backends.sharded import by_descriptor, limited_changes, placement
+from pinlater.server.backends.sharded.fan_out import ask_all
+from pinlater.server.backends.sharded.shard import Shard
+from pinlater.server.backends.sharded.shard_group import ShardGroup
+from pinlater.server.backends.sharded.shard_handle import ShardHandle
+from pinlater.server.backends.store import Store
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_J = TypeVar("_J", NewJob, JobRecord)
+
+
+class Sharded(Protocol):
+    """A store with shards."""
+
+    group: ShardGroup
+
+
+def on_all_shards(
+    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]], merge: Callable[[list[_T]], _R]
+) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _R]]:
+    """Call all healthy shards at once, and merge the answers of those that answer; see ``ask_all``."""
+    name = verb.__name__
+
+    @wraps(verb)
+    async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        answers = await ask_all(store.group.healthy(), methodcaller(name, *args, **kwargs))
+        return merge([answer for _, answer in answers])
+
+    return call
+
+
+def at_named_jobs(
+    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, int]],
+) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, int]]:
+    """Give each shard those of ``jobs`` whose descriptors name it, and add up the numbers."""
+    name, signature = verb.__name__, inspect.signature(verb)
+
+    @wraps(verb)
+    async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> int:
+        given = _by_name(signature, args, kwargs)
+
+        def change(shard: Shard, own: list[JobDescriptor]) -> Awaitable[int]:
+            return cast("Awaitable[int]", getattr(shard, name)(**(given | {"jobs": own})))
+
+        return await by_descriptor.count(store.group.registry, given["jobs"], change)
+
+    return call
+
+
+def until_limit(
+    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, int]],
+) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, int]]:
+    """Call shard after shard, until ``limit`` jobs are changed in all."""
+    name, signature = verb.__name__, inspect.signature(verb)
+
+    @wraps(verb)
+    async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> int:
+        given = _by_name(signature, args, kwargs)
+
+        def change(shard: Shard, left: int) -> Awaitable[int]:
+            return cast("Awaitable[int]", getattr(shard, name)(**(given | {"limit": left})))
+
+        which = limited_changes.ChangeLimit(given["queue"], given["limit"], given.get("once"))
+        return await limited_changes.up_to(store.group.registry, which, change)
+
+    return call
+
+
+def at_placement(
+    verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, list[str]]],
+    priorities_of: Callable[[Sequence[_J]], list[int]],
+    keys_of: Callable[[Sequence[_J]], list[str | None]],
+) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]:
+    """Store each of ``jobs`` on the shard where ``placement`` puts it; their priorities become due."""
+    name = verb.__name__
+
+    @wraps(verb)
+    async def call(
+        store: Sharded, /, queue: str, jobs: Sequence[_J], *, once: IdempotencyKey | None = None, **options: Any
+    ) -> list[str]:
+        group = store.group
+
+        def store_at(handle: ShardHandle, some: Sequence[_J], part: IdempotencyKey | None) -> Awaitable[list[str]]:
+            return group.ask_owner(handle, queue, methodcaller(name, queue, some, once=part, **options))
+
+        given = placement.NewJobs(queue, jobs, priorities_of(jobs), keys_of(jobs), once)
+        with group.due_priorities.changing(queue):
+            return await placement.store(group.registry, given, store_at)
+
+    return cast("Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]", call)
+
+
+def makes_due(
+    verb: Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
+    """Let a verb, whose first argument is a queue, make jobs of it due: what is cached of its priorities is dropped."""
+
+    @wraps(verb)
+    async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        queue = cast("str", args[0] if args else kwargs["queue"])
+        with store.group.due_priorities.changing(queue):
+            return await verb(store, *args, **kwargs)
+
+    return call
+
+
+def makes_due_in(
+    verb: Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]], queues_of: Callable[[_T], Iterable[str]]
+) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, _T]]:
+    """Let a verb make jobs of those queues due that its result names."""
+
+    @wraps(verb)
+    async def call(store: Sharded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        result = await verb(store, *args, **kwargs)
+        for queue in queues_of(result):
+            store.group.due_priorities.invalidate(queue)
+        return result
+
+    return call
+
+
+def _by_name(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    given = signature.bind(None, *args, **kwargs).arguments
+    del given["self"]
+    return given
