@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound
-from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.records import (
     Ack,
     Checkpoint,
     ClaimedJob,
     Expired,
     IdempotencyKey,
-    JobRecord,
     NewJob,
     Settled,
 )
-from pinlater.server.backends.store import ServerStore
+from pinlater.server.backends.store import ServerStore, Store
+from pinlater.server.broker.claimable import makes_claimable
 from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult
 from pinlater.server.broker.parking import Caller, QueueStates
 from pinlater.server.broker.unanswered_claims import UnansweredClaims
@@ -41,6 +40,7 @@ class Broker:
         observe: receives the seconds that each enqueue, dequeue, ack and checkpoint took in the store.
 
     Attributes:
+        backend: the store.
         notify_others: called with a queue whose new jobs no dequeue here waits for, and when they are due, in epoch
             milliseconds (None: now); None if there are no other processes, or the store notifies them.
     """
@@ -53,7 +53,8 @@ class Broker:
         observe: Callable[[str, float], None] = lambda _, __: None,
     ) -> None:
         self.notify_others: Callable[[str, int | None], None] | None = None
-        self._backend = backend
+        self.backend: Store = backend
+        self._is_serial = backend.capabilities.is_serial
         self._limits = limits
         self._now_ms = now_ms
         self._observe = observe
@@ -106,14 +107,14 @@ class Broker:
         """
         if self._limits.is_paused(queue):
             raise DequeueRateLimited(f"queue {queue!r} is paused")
-        return await self._backend.peek_jobs(queue, limit, max_bytes=max_bytes)
+        return await self.backend.peek_jobs(queue, limit, max_bytes=max_bytes)
 
     # Making jobs claimable
 
     async def enqueue(self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None) -> list[str]:
         """Store jobs, and wake dequeues that wait for them; see ``Store.enqueue_jobs``."""
-        storing = self._timed("enqueue", queue, self._backend.enqueue_jobs(queue, jobs, once=once))
-        if self._backend.capabilities.is_serial:
+        storing = self._timed("enqueue", queue, self.backend.enqueue_jobs(queue, jobs, once=once))
+        if self._is_serial:
             # Parked dequeues woken before the jobs are stored claim them in the same transaction.
             self._announce_jobs(queue, jobs)
             return await storing
@@ -144,17 +145,23 @@ class Broker:
         if state is not None:
             state.jobs_arrived(1, due_ms)
 
-    async def import_jobs(
-        self, queue: str, jobs: Sequence[JobRecord], *, once: IdempotencyKey | None = None
-    ) -> list[str]:
-        """Store jobs together with their history; see ``Store.import_jobs``."""
-        descriptors = await self._mark_uncertain_on_error(queue, self._backend.import_jobs(queue, jobs, once=once))
-        self._wake_waiters(queue, len(jobs))
-        return descriptors
+    import_jobs = makes_claimable(Store.import_jobs, len)
+    release = makes_claimable(Store.release_claims, int)
+    retry_failed = makes_claimable(Store.retry_failed_jobs, int)
+    retry_these = makes_claimable(Store.retry_these_jobs, int)
+    run_now = makes_claimable(Store.run_jobs_now, int)
+
+    async def make_claimable(
+        self, queue: str, change: Coroutine[Any, Any, _T], count: Callable[[_T], int], due_ms: int | None
+    ) -> _T:
+        """Carry out a change in the store, and wake dequeues for the ``count`` jobs that it made claimable."""
+        result = await self._mark_uncertain_on_error(queue, change)
+        self._wake_waiters(queue, count(result), due_ms)
+        return result
 
     async def ack(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
         """Acknowledge jobs as succeeded or failed; see ``Store.ack_dequeued_jobs``."""
-        settled = await self._timed("ack", queue, self._backend.ack_dequeued_jobs(queue, succeeded, failed))
+        settled = await self._timed("ack", queue, self.backend.ack_dequeued_jobs(queue, succeeded, failed))
         if failed and settled.changed:
             for ack in failed:
                 self._wake_waiters(queue, 1, self._now_ms() + ack.retry_delay_ms)
@@ -163,7 +170,7 @@ class Broker:
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
         """Renew, change or release claims; see ``Store.checkpoint_jobs``."""
-        settled = await self._timed("checkpoint", queue, self._backend.checkpoint_jobs(queue, checkpoints))
+        settled = await self._timed("checkpoint", queue, self.backend.checkpoint_jobs(queue, checkpoints))
         if settled.due_ms is not None:
             self._wake_waiters(queue, settled.changed, settled.due_ms)
             self._wake_running_limited(queue, settled.changed)
@@ -174,56 +181,13 @@ class Broker:
         if ended and self._limits.max_running(queue) is not None:
             self._wake_waiters(queue, ended)
 
-    async def release(self, queue: str, source: str) -> int:
-        """Release all claims of a source; see ``Store.release_claims``."""
-        released = await self._mark_uncertain_on_error(queue, self._backend.release_claims(queue, source))
-        self._wake_waiters(queue, released)
-        return released
-
-    async def retry_failed(
-        self,
-        queue: str,
-        priority: int,
-        attempts: int,
-        run_after_ms: int | None,
-        limit: int,
-        *,
-        once: IdempotencyKey | None = None,
-    ) -> int:
-        """Make the oldest failed jobs claimable again; see ``Store.retry_failed_jobs``."""
-        retrying = self._backend.retry_failed_jobs(queue, priority, attempts, run_after_ms, limit, once=once)
-        moved = await self._mark_uncertain_on_error(queue, retrying)
-        self._wake_waiters(queue, moved, run_after_ms)
-        return moved
-
-    async def retry_these(
-        self,
-        queue: str,
-        jobs: Sequence[JobDescriptor],
-        attempts: int,
-        run_after_ms: int | None,
-        *,
-        once: IdempotencyKey | None = None,
-    ) -> int:
-        """Make the named failed jobs claimable again; see ``Store.retry_these_jobs``."""
-        retrying = self._backend.retry_these_jobs(queue, jobs, attempts, run_after_ms, once=once)
-        moved = await self._mark_uncertain_on_error(queue, retrying)
-        self._wake_waiters(queue, moved, run_after_ms)
-        return moved
-
-    async def run_now(self, queue: str, jobs: Sequence[JobDescriptor], *, once: IdempotencyKey | None = None) -> int:
-        """Make the named jobs claimable before they are due; see ``Store.run_jobs_now``."""
-        moved = await self._mark_uncertain_on_error(queue, self._backend.run_jobs_now(queue, jobs, once=once))
-        self._wake_waiters(queue, moved)
-        return moved
-
     def is_paused(self, queue: str) -> bool:
         """Return whether a queue is paused, by its stored settings or by the file of rate limits."""
         return self._limits.is_paused(queue)
 
     async def reap(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         """End expired claims; see ``Store.reap_expired``."""
-        expired = await self._backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
+        expired = await self.backend.reap_expired(limit, server_age_ms=server_age_ms, quiet_ms=quiet_ms)
         for queue, retried, failed in expired:
             self._wake_waiters(queue, retried)
             self._wake_running_limited(queue, failed)
@@ -231,7 +195,7 @@ class Broker:
 
     async def delete_queue(self, queue: str) -> None:
         """Delete a queue; dequeues that wait for it fail with ``QueueNotFound``."""
-        await self._backend.delete_queue(queue)
+        await self.backend.delete_queue(queue)
         self._queues.forget(queue)
 
     def wake_all(self) -> None:

@@ -51,8 +51,7 @@ class ShardHandle:
         self._since_ms = _now_ms()
         self._error = ""
         self._calls = 0
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self._on_idle: asyncio.Event | None = None
         self._recovery: asyncio.Task[None] | None = None
 
     @property
@@ -87,7 +86,6 @@ class ShardHandle:
         if not self._health.is_healthy:
             raise ShardUnreachable(f"shard {self.name} does not answer at present; it is tried again all the time")
         self._calls += 1
-        self._is_idle.clear()
         began = time.perf_counter()
         try:
             result = await call(self.shard)
@@ -100,8 +98,8 @@ class ShardHandle:
             raise
         finally:
             self._calls -= 1
-            if not self._calls:
-                self._is_idle.set()
+            if not self._calls and self._on_idle is not None:
+                self._on_idle.set()
         self._answered(began)
         return result
 
@@ -137,9 +135,12 @@ class ShardHandle:
 
     async def retire(self) -> None:
         """Let what is under way come to its end, then close."""
+        self._on_idle = asyncio.Event()
         try:
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._is_idle.wait()
+                while self._calls:
+                    await self._on_idle.wait()
+                    self._on_idle.clear()
         except TimeoutError:
             log.warning("shard %s is closed although %d calls are under way", self.name, self._calls)
         await self.close()
