@@ -17,14 +17,15 @@ from pathlib import Path
 from pinlater import Constant, Job, JobContext
 
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
-THIRD_PARTY = {"site-packages", "dist-packages"}
+EXCLUDED = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
+"""Folders of third-party modules, and of the library's own tests, which not every installation has."""
 FILES_AT_ONCE = 10
 SCHEMA = "CREATE VIRTUAL TABLE IF NOT EXISTS source USING fts5(path, names, comments, code, attempt UNINDEXED)"
 INSERT = "INSERT OR REPLACE INTO source (rowid, path, names, comments, code, attempt) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 class IndexStandardLibrary(Job, queue="source_index", attempts=5, backoff=Constant(0.5), heartbeat=0.25):
-    """Index every Python source file of the running interpreter's standard library.
+    """Index every Python source file of the running interpreter's standard library, but its tests.
 
     Attributes:
         database: path of the SQLite file that holds the index.
@@ -49,8 +50,9 @@ class IndexStandardLibrary(Job, queue="source_index", attempts=5, backoff=Consta
 
 def source_files() -> list[Path]:
     """Return all files to index, in a stable order."""
+    files = STANDARD_LIBRARY.rglob("*.py")
     return sorted(
-        path for path in STANDARD_LIBRARY.rglob("*.py") if not THIRD_PARTY.intersection(path.parts) and path.is_file()
+        path for path in files if EXCLUDED.isdisjoint(path.relative_to(STANDARD_LIBRARY).parts) and path.is_file()
     )
 
 

@@ -20,8 +20,9 @@ def library(tmp_path, monkeypatch):
     for number in range(FILES - 1):
         (root / f"module_{number:02}.py").write_text(f"def function_{number}():  # remark {number}\n    return 'x'\n")
     (root / "package" / "broken.py").write_bytes(b"def \xff (:  # nonsense\n")
-    (root / "site-packages").mkdir()
-    (root / "site-packages" / "foreign.py").write_text("x = 1\n")
+    for left_out in ("site-packages", "package/tests"):
+        (root / left_out).mkdir()
+        (root / left_out / "foreign.py").write_text("x = 1\n")
     monkeypatch.setattr(source_index, "STANDARD_LIBRARY", root)
     return root
 
