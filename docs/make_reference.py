@@ -348,10 +348,10 @@ def metrics() -> str:
     kinds = {CounterSnapshot: "counter", DistributionSnapshot: "histogram"}
     rows = []
     for family in Metrics().snapshot():
-        about = family.about
-        labels = ", ".join(code(label) for label in about.labels)
-        ostrich = " ".join(filter(None, (code(about.ostrich), code(about.ostrich_total))))
-        rows.append((code(about.name), kinds.get(type(family), "gauge"), labels, sentence(about.help), ostrich))
+        info = family.info
+        labels = ", ".join(code(label) for label in info.labels)
+        ostrich = " ".join(filter(None, (code(info.ostrich), code(info.ostrich_total))))
+        rows.append((code(info.name), kinds.get(type(family), "gauge"), labels, sentence(info.help), ostrich))
     return page(
         "Metrics",
         "The server has them on its admin port: `/metrics` for Prometheus, `/stats.txt` under the names of the "

@@ -38,7 +38,7 @@ _SOON_CHECKED_BYTES = 16 * 1024
 _T = TypeVar("_T")
 
 
-class TakesLong(Exception):
+class SlowToDecode(Exception):
     """To decode a call would hold up whatever else its thread has to do; nothing is wrong with it yet."""
 
 
@@ -56,7 +56,7 @@ class CallTooLarge(MalformedMessage):
         self.sequence_id = sequence_id
 
 
-class Call(NamedTuple):
+class DecodedCall(NamedTuple):
     """A decoded request.
 
     Attributes:
@@ -170,7 +170,7 @@ class Codec:
         self._forget_large(data)
         return struct
 
-    def decode_call(self, frame: bytes, *, quick_only: bool = False) -> Call:
+    def decode_call(self, frame: bytes, *, quick_only: bool = False) -> DecodedCall:
         """Decode the request of a call.
 
         An unknown method is skipped in full, so that the connection stays in step (contract §1.1).
@@ -190,12 +190,12 @@ class Codec:
         try:
             if method not in METHODS:
                 _check(frame, quick_only=quick_only)
-                return Call(method, sequence_id, None)
+                return DecodedCall(method, sequence_id, None)
             arguments = self._arguments(frame, method, quick_only=quick_only)
         except TooManyElements as error:
             raise CallTooLarge(method, sequence_id, str(error)) from None
         self._forget_large(frame)
-        return Call(method, sequence_id, arguments)
+        return DecodedCall(method, sequence_id, arguments)
 
     def _arguments(self, frame: bytes, method: str, *, quick_only: bool) -> Any:
         try:
@@ -260,8 +260,8 @@ def _check(frame: bytes, *, quick_only: bool) -> None:
         check_message(frame)
         return
     if len(frame) > _SOON_CHECKED_BYTES:
-        raise TakesLong
+        raise SlowToDecode
     try:
         check_message(frame, MANY_ELEMENTS)
     except TooManyElements:
-        raise TakesLong from None
+        raise SlowToDecode from None

@@ -39,10 +39,10 @@ def check_message(frame: bytes, most_elements: int = MAX_ELEMENTS) -> None:
         TooManyElements: they have more.
         MalformedMessage: it would not, or the message is damaged.
     """
-    _Walk(frame, most_elements).message()
+    _MessageChecker(frame, most_elements).check()
 
 
-class _Walk:
+class _MessageChecker:
     """One walk: position, and how many elements may still come."""
 
     def __init__(self, frame: bytes, most_elements: int) -> None:
@@ -51,7 +51,7 @@ class _Walk:
         self._position = 0
         self._elements_left = most_elements
 
-    def message(self) -> None:
+    def check(self) -> None:
         first = self._i32()
         if first < 0:  # a version word: name, sequence id
             self._skip(self._i32())

@@ -20,7 +20,7 @@ _SCALARS = frozenset({TType.BOOL, TType.BYTE, TType.DOUBLE, TType.I16, TType.I32
 _TEXTS = frozenset({TType.STRING, TType.BINARY})
 
 
-class Unusual(Exception):
+class NeedsFullDecoding(Exception):
     """The message has something in it that this reader does not take."""
 
 
@@ -56,9 +56,9 @@ class RequestReader:
                 return struct
             field = fields.get(int.from_bytes(read(2), "big", signed=True))
             if field is None or (wire_type != field[0] and not (wire_type == TType.STRING and field[0] in _TEXTS)):
-                raise Unusual
+                raise NeedsFullDecoding
             setattr(struct, field[1], self._value(field[0], field[2]))
-        raise Unusual
+        raise NeedsFullDecoding
 
     def _value(self, wire_type: int, spec: Any) -> Any:
         if wire_type in _SCALARS or wire_type in _TEXTS:
@@ -67,14 +67,14 @@ class RequestReader:
             return self._leaf.read_struct(spec()) if _is_leaf(spec) else self._struct(spec)
         if wire_type == TType.LIST:
             return self._list(*(spec if isinstance(spec, tuple) else (spec, None)))
-        raise Unusual
+        raise NeedsFullDecoding
 
     def _list(self, element_type: int, spec: Any) -> list[Any]:
         read = self._transport.read
         wire_type = read(1)[0]
         count = int.from_bytes(read(4), "big", signed=True)
         if wire_type != element_type:
-            raise Unusual
+            raise NeedsFullDecoding
         self._elements_left -= count  # of the message: a field may come again and again
         if count < 0 or self._elements_left < 0:
             raise MalformedMessage(

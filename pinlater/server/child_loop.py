@@ -1,4 +1,4 @@
-"""The main loop of a server process: it sends heartbeats to the supervisor until it is told to stop."""
+"""Send heartbeats to the supervisor until it asks this process to stop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pinlater_supervisor import Child
 
 
 async def until_stopped(child: Child) -> None:
-    """Show life from the loop that does the work, so that the supervisor notices when it hangs."""
+    """Send heartbeats from the event loop that does the work, so that the supervisor notices when it hangs."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    # Removed afterwards, however it ends: uvloop waits for what is watched when it is closed.
+    # Always removed afterwards: uvloop waits for watched files when it is closed.
     loop.add_reader(child.wakeup_fd, stop.set)
     try:
         while not stop.is_set():

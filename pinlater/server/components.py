@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinlater.server.admin.reporter import Reporter
+from pinlater.server.admin.reporter import ReportServer
 from pinlater.server.api.overload import Overload
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
@@ -115,12 +115,12 @@ def _connect_gauges(components: Components) -> None:
     metrics.connections.source = lambda: components.server.connections
     metrics.parked_dequeues.source = lambda: components.broker.parked_dequeues
     metrics.store_waiting.source = lambda: backend.waiting
-    metrics.ill_shards.source = lambda: backend.unhealthy_shards
+    metrics.unhealthy_shards.source = lambda: backend.unhealthy_shards
 
 
-def reporter_of(config: ProcessConfig, components: Components) -> Reporter:
+def reporter_of(config: ProcessConfig, components: Components) -> ReportServer:
     """Create what reports metrics and health of this process to the admin process."""
-    return Reporter(
+    return ReportServer(
         config.folder,
         components.metrics,
         lambda: "the server is stopping" if components.server.is_draining else components.store.backend.fault,

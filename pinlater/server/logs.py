@@ -1,24 +1,24 @@
-"""Log records of the server on standard error: a plain line each, or a JSON object a line."""
+"""Configure the log of the server on standard error: plain lines, or one JSON object a line."""
 
 from __future__ import annotations
 
 import logging
 
-from pinlater.logs import JsonLines, set_up, utc_time
+from pinlater.logs import JsonFormatter, configure_logging, utc_time
 
 
 def set_up_logs(level: str, log_format: str) -> None:
-    """Send all records to standard error.
+    """Log to standard error.
 
     Args:
-        level: least severe to show, such as ``INFO``.
+        level: lowest to log, such as ``INFO``.
         log_format: ``plain`` or ``json``.
     """
-    set_up(level, JsonLines() if log_format == "json" else PlainLines())
+    configure_logging(level, JsonFormatter() if log_format == "json" else PlainFormatter())
 
 
-class PlainLines(logging.Formatter):
-    """``time level logger: message``; a traceback follows on lines of its own."""
+class PlainFormatter(logging.Formatter):
+    """Formats ``time level logger: message``, followed by the lines of a traceback, if any."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -28,6 +28,6 @@ class PlainLines(logging.Formatter):
         return utc_time(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - inherited
-        """Keep a message on one line: parts of it may come from clients, who could forge records otherwise."""
-        record.message = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in record.message)
+        """Keep the message on one line: parts of it may come from clients, which could forge records otherwise."""
+        record.message = "".join(char if char.isprintable() else repr(char)[1:-1] for char in record.message)
         return super().formatMessage(record)

@@ -12,7 +12,7 @@ from pinlater_supervisor import Child
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, ConfigError
-from pinlater.logs import say_why_it_ends
+from pinlater.logs import report_startup_error
 from pinlater.server.child_loop import until_stopped
 from pinlater.server.components import Components, ProcessConfig, assemble, background_tasks, notifier_of, reporter_of
 from pinlater.server.metrics import Metrics
@@ -38,7 +38,7 @@ def run(child: Child, config: ProcessConfig) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(child, config))
     except ConfigError as error:
-        say_why_it_ends("pinlater-server", str(error))
+        report_startup_error("pinlater-server", str(error))
         return EXIT_CONFIG
     return 0
 

@@ -1,4 +1,4 @@
-"""``pinlater-server``: options, settings, sockets; then the supervisor takes over."""
+"""Run ``pinlater-server``: read options and settings, open the sockets, start the supervisor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError, ShardConnectionFailed
-from pinlater.logs import say_why_it_ends
+from pinlater.logs import report_startup_error
 from pinlater.server.config.loader import load_settings
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.settings import list_settings as settings_table
@@ -28,33 +28,31 @@ _HANG_SECONDS = 30.0
 
 _EXAMPLES = """\b
 Examples:
-  pinlater-server                                   127.0.0.1:9010, dashboard on 9999, jobs in a file of yours
+  pinlater-server                                   127.0.0.1:9010, dashboard on port 9999
   pinlater-server --data-dir /var/lib/pinlater --config /etc/pinlater/server.conf
   pinlater-server --set BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS=60 --check
   pinlater-server --list-settings
 
-Settings come from defaults, then --config (lines of KEY=VALUE), then the environment (PINLATER_ + KEY), then
-options; the last one wins.
+Settings come from the defaults, then --config (lines of KEY=VALUE), then the environment (PINLATER_ + KEY), then
+options; later ones override earlier ones.
 
-Signals: TERM answers the calls under way and ends; INT ends at once; HUP replaces the processes, and reads certificates
-anew; USR2 writes to stderr what each process does.
+Signals: TERM answers the calls in progress and exits; INT exits at once; HUP replaces the processes and reloads the
+certificates; USR2 writes the stack of each process to stderr.
 
 \b
-Exit status: 0 stopped, 2 wrong usage, 69 unavailable (--check: the store does not answer), 78 wrong settings.
+Exit status: 0 stopped, 2 wrong usage, 69 store unavailable (with --check), 78 wrong settings.
 """
 
 
 @click.command(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="File of KEY=VALUE settings.")
-@click.option("--data-dir", metavar="DIR", help="Where the store's file is kept (DATA_DIR).")
+@click.option("--data-dir", metavar="DIR", help="Directory of the sqlite file (DATA_DIR).")
 @click.option("--host", help="Address to listen on (THRIFT_HOST).  [default: 127.0.0.1]")
-@click.option("--port", metavar="N", help="Port of the service; 0 takes any free one (THRIFT_PORT).  [default: 9010]")
-@click.option(
-    "--admin-port", metavar="N", help="Port of dashboard, metrics and health (OSTRICH_PORT).  [default: 9999]"
-)
-@click.option("--processes", metavar="N", help="Processes that share the port (SERVER_PROCESSES).  [default: 1]")
+@click.option("--port", metavar="N", help="Port of the service; 0 picks a free one (THRIFT_PORT).  [default: 9010]")
+@click.option("--admin-port", metavar="N", help="Port of the dashboard and metrics (OSTRICH_PORT).  [default: 9999]")
+@click.option("--processes", metavar="N", help="Server processes that share the port (SERVER_PROCESSES).  [default: 1]")
 @click.option("--set", "more", metavar="KEY=VALUE", multiple=True, help="Any other setting; may be repeated.")
-@click.option("--check", is_flag=True, help="Check settings and files, connect to the shards, and exit.")
+@click.option("--check", is_flag=True, help="Check settings and files, connect to the store, and exit.")
 @click.option("--list-settings", is_flag=True, help="List all settings with their defaults, and exit.")
 @click.version_option(__version__, prog_name="pinlater-server")
 def main(  # noqa: PLR0917 - click calls it
@@ -68,7 +66,7 @@ def main(  # noqa: PLR0917 - click calls it
     check: bool,
     list_settings: bool,
 ) -> None:
-    """Serve PinLater: take jobs in, keep them in a durable store, hand them to workers."""
+    """Run the PinLater server, which stores jobs durably and hands them to workers."""
     if list_settings:
         click.echo(settings_table())
         return
@@ -84,15 +82,15 @@ def main(  # noqa: PLR0917 - click calls it
         settings = load_settings(config_file, os.environ, options)
         sys.exit(_check(settings) if check else _run(settings))
     except ConfigError as error:
-        say_why_it_ends("pinlater-server", str(error), as_json=_asks_for_json(more))
+        report_startup_error("pinlater-server", str(error), as_json=_asks_for_json(more))
         sys.exit(EXIT_CONFIG)
     except ShardConnectionFailed as error:
-        click.echo(f"pinlater-server: the settings are fine, but the store does not answer: {error}", err=True)
+        click.echo(f"pinlater-server: the settings are valid, but the store does not answer: {error}", err=True)
         sys.exit(EXIT_UNAVAILABLE)
 
 
 def _asks_for_json(more: tuple[str, ...]) -> bool:
-    """Whether log lines are to be JSON, as far as that is known when the settings could not be read."""
+    """Return whether to log JSON, as far as known when the settings cannot be read."""
     given = [pair.partition("=")[2] for pair in more if pair.startswith("LOG_FORMAT=")]
     return (given or [os.environ.get("PINLATER_LOG_FORMAT", "")])[-1].strip().lower() == "json"
 
@@ -101,18 +99,18 @@ def _pairs(more: tuple[str, ...]) -> dict[str, str]:
     pairs = dict(pair.partition("=")[::2] for pair in more)
     for pair in more:
         if "=" not in pair:
-            raise ConfigError(f"--set {pair}: write --set KEY=VALUE")
+            raise ConfigError(f"--set {pair}: is not KEY=VALUE; write --set KEY=VALUE")
     return pairs
 
 
 def _refuse_exposure(settings: Settings) -> None:
-    """Refuse to take calls, unencrypted and from anybody, from other machines, unless told to."""
+    """Refuse an address that other machines can reach without TLS, unless THRIFT_ALLOW_PLAIN allows it."""
     from pinlater.server.net.listeners import is_exposed
 
     if settings.tls_certificate is None and not settings.allow_plain and is_exposed(settings.thrift_host):
         raise ConfigError(
-            f"THRIFT_HOST={settings.thrift_host} lets other machines connect, without encryption and without a login; "
-            "name a certificate with THRIFT_TLS_CERT, or write THRIFT_ALLOW_PLAIN=true if the network can be trusted"
+            f"THRIFT_HOST={settings.thrift_host} lets other machines connect without encryption or login; "
+            "set THRIFT_TLS_CERT, or THRIFT_ALLOW_PLAIN=true if the network is trusted"
         )
 
 
@@ -124,12 +122,12 @@ def _check(settings: Settings) -> int:
     from pinlater.server.store_check import check_store
 
     _refuse_exposure(settings)
-    certificates_of(settings)  # reads them
-    RateLimitFiles(settings, RateLimits(), lambda: None)  # likewise
+    certificates_of(settings)  # loads them
+    RateLimitFiles(settings, RateLimits(), lambda: None)  # loads them
     check_access(settings)
     store = check_store(settings)
     click.echo(
-        f"settings are fine: service on {settings.thrift_host}:{settings.thrift_port}, "
+        f"the settings are valid: service on {settings.thrift_host}:{settings.thrift_port}, "
         f"admin on {settings.admin_host}:{settings.admin_port}, store: {store}"
     )
     return 0
@@ -146,7 +144,7 @@ def _run(settings: Settings) -> int:
     from pinlater.server.peer_processes.private_folder import private_folder
 
     set_up_logs(settings.log_level, settings.log_format)
-    settings.report(logging.getLogger("pinlater.server"))
+    settings.log_notices(logging.getLogger("pinlater.server"))
     _refuse_exposure(settings)
     check_access(settings)
     allow_connections(settings.max_connections)
@@ -175,7 +173,7 @@ def _pools(
     admin_listener: socket.socket,
     folder: Path,
 ) -> list[Pool]:
-    """Return what runs under the supervisor; modules are loaded in the children only, so that it stays small."""
+    """Return the process pools; their modules are imported only in the children, so that the master stays small."""
     from pinlater_supervisor import Pool
 
     def serve(child: Child) -> int:
@@ -197,13 +195,13 @@ def _pools(
             most=1 if settings.backend == "sqlite" else None,
             title="pinlater-server",
             hang_seconds=_HANG_SECONDS,
-            overlap=settings.backend != "sqlite",  # whose file has one owner
+            overlap=settings.backend != "sqlite",  # its file has one owner
         ),
         Pool(
             name="admin",
             run=serve_admin,
             title="pinlater-server: admin",
-            stop_order=1,  # it says that the server is stopping for as long as it is
+            stop_order=1,  # it reports that the server is stopping, until it has stopped
             hang_seconds=_HANG_SECONDS,
             overlap=False,
         ),

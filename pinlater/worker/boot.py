@@ -13,7 +13,7 @@ from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.loader import load_job_classes, make_codec, refuse_plain, unnamed_queues
-from pinlater.logs import say_why_it_ends
+from pinlater.logs import report_startup_error
 from pinlater.worker.hooks import Hooks
 from pinlater.worker.keeper.leftovers import mark_environment
 from pinlater.worker.options import LIMIT_NAMES, Options
@@ -105,7 +105,7 @@ def _new_process(child: Child, options: Options, pool: JobPool, codec: JobCodec,
 
 def _complain(shared: Shared, text: str) -> None:
     if shared.complaint.take():
-        say_why_it_ends("pinlater-worker", text)
+        report_startup_error("pinlater-worker", text)
 
 
 def _say_hello(options: Options, codec: JobCodec) -> None:

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from pinlater.errors import JobTimeout
-from pinlater.logs import JsonLines, no_more, set_up, utc_time
+from pinlater.logs import JsonFormatter, configure_logging, no_extra_fields, utc_time
 
 _LINE = "%(asctime)s %(levelname)s %(process)d%(job)s %(message)s"
 
@@ -76,7 +76,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
 def job_fields() -> Mapping[str, object]:
     """Return what a JSON line says of the running job: descriptor, queue, class, and numbers of attempts."""
-    fields: Mapping[str, object] = getattr(running.get().job, "log_fields", None) or no_more()
+    fields: Mapping[str, object] = getattr(running.get().job, "log_fields", None) or no_extra_fields()
     return fields
 
 
@@ -87,4 +87,4 @@ def set_up_logs(level: str, log_format: str = "plain") -> None:
         level: least severe to show, such as ``INFO``.
         log_format: ``plain`` or ``json``.
     """
-    set_up(level, JsonLines(job_fields) if log_format == "json" else JobFormatter(), LineHandler)
+    configure_logging(level, JsonFormatter(job_fields) if log_format == "json" else JobFormatter(), LineHandler)

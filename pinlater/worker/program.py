@@ -248,9 +248,9 @@ def worker(  # noqa: PLR0917 - click calls it
         )
         status = _run(options, log_level.upper(), log_format)
     except ConfigError as error:
-        from pinlater.logs import say_why_it_ends
+        from pinlater.logs import report_startup_error
 
-        say_why_it_ends("pinlater-worker", str(error), as_json=log_format == "json")
+        report_startup_error("pinlater-worker", str(error), as_json=log_format == "json")
         status = EXIT_CONFIG
     sys.exit(status)
 

@@ -38,7 +38,7 @@ def test_a_shard_that_does_not_answer_is_named(tmp_path, store):
     file.write_text(json.dumps(content))
     result = check(settings)
     assert result.exit_code == EXIT_UNAVAILABLE
-    assert "the settings are fine, but the store does not answer: shard 2" in result.output
+    assert "the settings are valid, but the store does not answer: shard 2" in result.output
     assert str(port) in result.output
 
 

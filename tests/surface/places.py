@@ -57,7 +57,7 @@ def ignored_settings():
 
 def machine_paths():
     """Return the paths of the admin port that are for programs."""
-    return sorted(find("MachinePages")(None).by_path)
+    return sorted(find("MonitoringPages")(None).by_path)
 
 
 def dashboard_routes():

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pinlater.logs import MOST_MESSAGE_CHARACTERS, JsonLines
+from pinlater.logs import MOST_MESSAGE_CHARACTERS, JsonFormatter
 from pinlater.testing import run_inline
 from pinlater.worker import logs
 from tests.unit.testing.jobs import Polite
@@ -49,7 +49,7 @@ def deep():
     ids=range(10),
 )  # fmt: skip
 def test_any_message_is_one_bounded_valid_line(text):
-    line = JsonLines().format(record("%s", text, exc_info=caught(ValueError(text))))
+    line = JsonFormatter().format(record("%s", text, exc_info=caught(ValueError(text))))
     assert len(line) < LONGEST_LINE
     assert line.isascii()
     assert "\n" not in line
@@ -61,12 +61,12 @@ def test_any_message_is_one_bounded_valid_line(text):
 
 
 def test_what_was_cut_says_so():
-    message = json.loads(JsonLines().format(record("x" * 5_000_000)))["message"]
+    message = json.loads(JsonFormatter().format(record("x" * 5_000_000)))["message"]
     assert message.endswith("x… (5000000 characters)")
 
 
 def test_a_long_traceback_keeps_both_ends():
-    told = json.loads(JsonLines().format(record("failed", exc_info=deep())))["traceback"]
+    told = json.loads(JsonFormatter().format(record("failed", exc_info=deep())))["traceback"]
     assert told.startswith("Traceback (most recent call last)")
     assert "characters)" in told
     assert told.endswith("yyy")
@@ -74,12 +74,12 @@ def test_a_long_traceback_keeps_both_ends():
 
 @pytest.mark.parametrize("arguments", [("x",), (1, 2), (Unprintable(),)])
 def test_arguments_that_do_not_fit_lose_no_line(arguments):
-    message = json.loads(JsonLines().format(record("%d and", *arguments)))["message"]
+    message = json.loads(JsonFormatter().format(record("%d and", *arguments)))["message"]
     assert message.startswith("%d and (its arguments do not fit: ")
 
 
 def test_an_exception_that_cannot_be_shown_loses_no_line():
-    fields = json.loads(JsonLines().format(record("failed", exc_info=caught(Unprintable()))))
+    fields = json.loads(JsonFormatter().format(record("failed", exc_info=caught(Unprintable()))))
     assert fields["message"] == "failed"
     assert "Unprintable" in fields["traceback"] or "cannot be shown" in fields["traceback"]
 
@@ -92,7 +92,7 @@ def test_every_line_of_a_running_job_names_it(caplog):
             lines.append(json.loads(self.format(record)))
 
     handler = Keeping()
-    handler.setFormatter(JsonLines(logs.job_fields))
+    handler.setFormatter(JsonFormatter(logs.job_fields))
     logging.getLogger().addHandler(handler)
     try:
         with run_inline(Polite) as client:

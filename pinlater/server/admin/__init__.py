@@ -1,4 +1,4 @@
-"""Metrics and health over HTTP."""
+"""The admin port: health checks, metrics and the dashboard over HTTP."""
 
 from pinlater.server.admin.endpoint import AdminEndpoint
 

@@ -1,4 +1,4 @@
-"""Whether the admin port may be opened as the settings say. Checked before anything listens."""
+"""Check that the admin port is protected as its settings require, before anything listens."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from pinlater.server.config.settings import Settings
 from pinlater.server.net.listeners import is_exposed
 
 OWN_SOCKET = "service.sock"
-"""In the private folder: there the dashboard calls the service, whatever that asks of others."""
+"""Socket in the private folder through which the dashboard calls the service, without TLS."""
 
 _NEEDED = ("starlette", "jinja2", "uvicorn")
 
 
 def has_dashboard(settings: Settings) -> bool:
-    """Whether the dashboard is wanted, and installed."""
+    """Return whether the dashboard is enabled and installed."""
     return settings.dashboard and all(find_spec(name) for name in _NEEDED)
 
 
 def check_access(settings: Settings) -> None:
-    """Return if the admin port is guarded as it has to be.
+    """Refuse settings that would leave the admin port unprotected.
 
     Raises:
-        ConfigError: it is not; the message says what to set.
+        ConfigError: it would be; the message says what to set.
     """
     if (settings.admin_tls_cert is None) != (settings.admin_tls_key is None):
-        raise ConfigError("ADMIN_TLS_CERT and ADMIN_TLS_KEY belong together; set both, or neither")
+        raise ConfigError("ADMIN_TLS_CERT and ADMIN_TLS_KEY belong together; set both or neither")
     if settings.reader_password_hash and not settings.admin_password_hash:
-        raise ConfigError("READER_PASSWORD_HASH needs ADMIN_PASSWORD_HASH; without it everybody may change things")
+        raise ConfigError(
+            "READER_PASSWORD_HASH needs ADMIN_PASSWORD_HASH; without it, anyone may change jobs and queues"
+        )
     if not has_dashboard(settings):
         if settings.admin_tls_cert is not None:
             raise ConfigError(
-                "ADMIN_TLS_CERT needs the dashboard, which is not installed: pip install 'pinlater[dashboard]'"
+                "ADMIN_TLS_CERT needs the dashboard, which is not installed; run: pip install 'pinlater[dashboard]'"
             )
         return
     if not is_exposed(settings.admin_host):
@@ -40,10 +42,11 @@ def check_access(settings: Settings) -> None:
     where = f"ADMIN_HOST={settings.admin_host} opens the dashboard to other machines"
     if not settings.admin_password_hash:
         raise ConfigError(
-            f"{where}: set ADMIN_PASSWORD_HASH (made by: pinlater hash-password), or DASHBOARD=false for metrics alone"
+            f"{where}: set ADMIN_PASSWORD_HASH (create it with: pinlater hash-password), "
+            "or DASHBOARD=false to serve only metrics"
         )
     if settings.admin_tls_cert is None and not settings.admin_allow_plain:
         raise ConfigError(
-            f"{where}: set ADMIN_TLS_CERT and ADMIN_TLS_KEY, or ADMIN_ALLOW_PLAIN=true if a proxy adds TLS, "
-            "or DASHBOARD=false for metrics alone"
+            f"{where}: set ADMIN_TLS_CERT and ADMIN_TLS_KEY, or ADMIN_ALLOW_PLAIN=true behind a TLS proxy, "
+            "or DASHBOARD=false to serve only metrics"
         )

@@ -1,4 +1,4 @@
-"""What the dashboard is told of this server; loaded only where the dashboard is installed."""
+"""Configure the dashboard for this server; imported only if the dashboard is installed."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from pinlater.dashboard.figures import ServerFigures
 from pinlater.dashboard.options import Options
 from pinlater.server.admin.access import OWN_SOCKET
 from pinlater.server.admin.figures import figures_of
-from pinlater.server.admin.pages import MachinePages
-from pinlater.server.admin.reports import Reports
+from pinlater.server.admin.pages import MonitoringPages
+from pinlater.server.admin.reports import ReportCollector
 from pinlater.server.config.settings import Settings
 from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.listeners import is_exposed
 
 
 def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> Options:
-    """Return the dashboard's settings.
+    """Create the options of the dashboard.
 
     Args:
         settings: of the server.
         tls: see ``tls_of``.
-        folder: shared with the server processes.
+        folder: private to the processes of the server.
     """
-    reports = Reports(folder)
+    reports = ReportCollector(folder)
 
     async def figures() -> ServerFigures:
-        return figures_of(await reports.gather())
+        return figures_of(await reports.collect())
 
     return Options(
         server=f"unix:{folder / OWN_SOCKET}",
         name=f"{settings.thrift_host}:{settings.thrift_port}",
         read_figures=figures,
-        plain_pages=MachinePages(reports.gather).by_path,
+        plain_pages=MonitoringPages(reports.collect).by_path,
         admin_hash=settings.admin_password_hash,
         reader_hash=settings.reader_password_hash,
         is_loopback=not is_exposed(settings.admin_host),
@@ -52,10 +52,10 @@ def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> 
 
 @contextlib.asynccontextmanager
 async def tls_of(settings: Settings) -> AsyncIterator[ssl.SSLContext | None]:
-    """Yield what the admin port proves itself with, or None; renewed certificates are read when their files change.
+    """Yield the TLS context of the admin port, or None; reload its certificate when its files change.
 
     Raises:
-        ConfigError: a file cannot be used.
+        ConfigError: a certificate file cannot be used.
     """
     if settings.admin_tls_cert is None:
         yield None

@@ -1,4 +1,4 @@
-"""The reports of the server processes in the form that the dashboard reads."""
+"""Convert the reports of the server processes for the dashboard."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pinlater.dashboard.figures import (
     ServerProcess,
     ShardHealth,
 )
-from pinlater.server.admin.reports import View
-from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot, LevelsSnapshot, label_values
-from pinlater.server.metrics.reports import Report
+from pinlater.server.admin.reports import ServerStatus
+from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot, LabeledGaugeSnapshot, label_values
+from pinlater.server.metrics.reports import ProcessReport
 
 
-def figures_of(view: View) -> ServerFigures:
-    """Return what the dashboard needs of a view; counts are sums over all processes, also those that are gone."""
+def figures_of(status: ServerStatus) -> ServerFigures:
+    """Return the metrics that the dashboard shows; counts are sums over all processes, including past ones."""
     counters: dict[str, dict[Labels, int]] = {}
     histograms: dict[str, dict[Labels, Histogram]] = {}
     gauges: dict[str, float] = {}
     levels: dict[str, dict[Labels, float]] = {}
-    for one in view.snapshot():
-        name = one.about.name
+    for one in status.snapshot():
+        name = one.info.name
         if name not in NAMES:
             continue
         if isinstance(one, CounterSnapshot):
@@ -35,15 +35,15 @@ def figures_of(view: View) -> ServerFigures:
                 label_values(key): Histogram(one.bounds, tuple(series.counts), series.sum)
                 for key, series in one.series.items()
             }
-        elif isinstance(one, LevelsSnapshot):
+        elif isinstance(one, LabeledGaugeSnapshot):
             levels[name] = {label_values(key): value for key, value in one.values.items()}
         elif one.value is not None:
             gauges[name] = one.value
-    shards = [ShardHealth(*state) for state in view.shards]
-    return ServerFigures([_process(report) for report in view.living], counters, histograms, gauges, levels, shards)
+    shards = [ShardHealth(*state) for state in status.shards]
+    return ServerFigures([_process(report) for report in status.live], counters, histograms, gauges, levels, shards)
 
 
-def _process(report: Report) -> ServerProcess:
+def _process(report: ProcessReport) -> ServerProcess:
     calls = sum(sum(series.counts) for _, series in report.distributions.get(CALL_SECONDS, ()))
     gauges = report.gauges
     return ServerProcess(

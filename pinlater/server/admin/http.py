@@ -1,4 +1,4 @@
-"""As much of HTTP as read-only pages need: one GET or HEAD a connection."""
+"""Parse and build minimal HTTP for read-only pages: one GET or HEAD per connection."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ PLAIN_TEXT = "text/plain; charset=utf-8"
 
 
 class Request(NamedTuple):
-    """The request line: method and path, without the query."""
+    """The method and path of a request, without the query."""
 
     method: str
     path: str
 
 
 class Response(NamedTuple):
-    """What is answered."""
+    """An HTTP response."""
 
     status: HTTPStatus
     body: str = ""
     content_type: str = PLAIN_TEXT
 
     def to_bytes(self, *, with_body: bool = True) -> bytes:
-        """Return head and body; HEAD wants the head alone."""
+        """Encode head and body, or the head alone for HEAD."""
         body = (self.body or f"{self.status.value} {self.status.phrase}\n").encode()
         head = [
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
@@ -43,20 +43,20 @@ class Response(NamedTuple):
 
 
 class BadRequest(Exception):
-    """The bytes are no HTTP request."""
+    """The bytes are not an HTTP request."""
 
 
 def end_of_head(data: bytes | bytearray) -> int:
-    """Return where the head ends, or -1; people who type requests end lines with a line feed alone."""
+    """Return the length of the head, or -1 if it is incomplete; lines typed by hand may end with a line feed alone."""
     ends = [data.find(mark) for mark in (b"\r\n\r\n", b"\n\n")]
     return min((end for end in ends if end >= 0), default=-1)
 
 
 def parse_head(head: bytes) -> Request:
-    """Read a request's head.
+    """Parse the head of a request.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: it is not valid HTTP.
     """
     first, *headers = head.replace(b"\r\n", b"\n").split(b"\n")
     match = _REQUEST_LINE.fullmatch(first)

@@ -1,4 +1,4 @@
-"""The pages for machines: health and metrics, whoever serves them."""
+"""Render the monitoring pages: health checks and metrics."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
 from pinlater.server.admin.http import Response
-from pinlater.server.admin.reports import View
+from pinlater.server.admin.reports import ServerStatus
 from pinlater.server.metrics import render_ostrich, render_prometheus
 from pinlater.server.metrics.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
 
 
-class MachinePages:
-    """Makes them. They are rendered in a thread: with many queues that takes a while, and /livez must not wait for it.
+class MonitoringPages:
+    """Renders the pages, metrics in a thread: with many queues that takes a while, and /livez must not wait for it.
 
     Args:
-        look: returns what the server processes say of themselves.
+        collect_status: collects the reports of the server processes.
     """
 
-    def __init__(self, look: Callable[[], Awaitable[View]]) -> None:
-        self._look = look
+    def __init__(self, collect_status: Callable[[], Awaitable[ServerStatus]]) -> None:
+        self._collect_status = collect_status
         self.by_path: Mapping[str, Callable[[], Awaitable[Response]]] = {
             "/livez": self._livez,
             "/readyz": self._readyz,
@@ -32,16 +32,16 @@ class MachinePages:
         return Response(HTTPStatus.OK, "ok\n")
 
     async def _readyz(self) -> Response:
-        reason = (await self._look()).reason
+        reason = (await self._collect_status()).reason
         if reason is None:
             return Response(HTTPStatus.OK, "ok\n")
         return Response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n")
 
     async def _prometheus(self) -> Response:
-        view = await self._look()
+        view = await self._collect_status()
         page = await asyncio.to_thread(lambda: render_prometheus(view.snapshot(), view.pids))
         return Response(HTTPStatus.OK, page, PROMETHEUS_TEXT)
 
     async def _ostrich(self) -> Response:
-        view = await self._look()
+        view = await self._collect_status()
         return Response(HTTPStatus.OK, await asyncio.to_thread(lambda: render_ostrich(view.snapshot())))

@@ -1,4 +1,4 @@
-"""The admin process: serves pages, and nothing that jobs depend on."""
+"""Run the admin process: health checks, metrics and the dashboard; no job depends on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater_supervisor import Child
 from pinlater.errors import EXIT_CONFIG, ConfigError
 from pinlater.server.admin.access import has_dashboard
 from pinlater.server.admin.endpoint import AdminEndpoint
-from pinlater.server.admin.reports import Reports
+from pinlater.server.admin.reports import ReportCollector
 from pinlater.server.child_loop import until_stopped
 from pinlater.server.config.settings import Settings
 from pinlater.server.log_rate_limit import LogRateLimit
@@ -23,15 +23,15 @@ log = logging.getLogger("pinlater.server.admin")
 
 
 def run(child: Child, settings: Settings, listener: socket.socket, folder: Path) -> int:
-    """Serve until the supervisor asks to stop; return the exit code.
+    """Serve until the supervisor asks to stop; return the exit status.
 
     Args:
         child: this process.
         settings: of the server.
         listener: of the admin port.
-        folder: shared with the server processes.
+        folder: private to the processes of the server.
     """
-    logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # it tells of every request that is none
+    logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # it logs every invalid request
     serve = _serve_dashboard if has_dashboard(settings) else _serve_endpoint
     try:
         asyncio.run(serve(child, settings, listener, folder))
@@ -42,11 +42,11 @@ def run(child: Child, settings: Settings, listener: socket.socket, folder: Path)
 
 
 async def _serve_endpoint(child: Child, _: Settings, listener: socket.socket, folder: Path) -> None:
-    endpoint = AdminEndpoint(Reports(folder).gather)
+    endpoint = AdminEndpoint(ReportCollector(folder).collect)
     await endpoint.start(sock=listener)
     try:
         child.ready()
-        log.info("metrics and health on http://%s", address_of(listener))
+        log.info("health checks and metrics on http://%s", address_of(listener))
         await until_stopped(child)
     finally:
         await endpoint.close()
@@ -58,7 +58,7 @@ async def _serve_dashboard(child: Child, settings: Settings, listener: socket.so
 
     async def until() -> None:
         child.ready()
-        log.info("dashboard, metrics and health on %s://%s", "https" if tls else "http", address_of(listener))
+        log.info("dashboard, health checks and metrics on %s://%s", "https" if tls else "http", address_of(listener))
         await until_stopped(child)
 
     async with tls_of(settings) as tls:

@@ -1,7 +1,7 @@
-"""The server process's side of the admin port: it tells what it has counted, over a socket in a private folder.
+"""Report the metrics and health of a server process to the admin process, over a socket in the private folder.
 
-Pages are made by another process, so that rendering them never keeps a dequeue waiting, and so that several server
-processes have one page. A process that is killed leaves its socket behind; nobody answers there any more.
+The admin process renders the pages, so that rendering never delays a dequeue, and several server processes share one
+page. A killed process leaves a socket behind that nobody answers.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from pinlater.server.metrics.shard_state import ShardState
 SUFFIX = ".socket"
 
 
-class Reporter:
-    """Answers every connection with a report, and closes it.
+class ReportServer:
+    """Answers each connection with a report, and closes it.
 
     Args:
-        folder: shared with the admin process, and with nobody else.
-        metrics: the process's.
-        is_ready: returns None, or the reason why this process should get no calls now.
-        shards: returns how the store's shards are.
+        folder: private to the processes of the server.
+        metrics: of this process.
+        not_ready_reason: returns why this process cannot take calls now; None if it can.
+        shards: returns the states of the store's shards.
     """
 
     def __init__(
         self,
         folder: Path,
         metrics: Metrics,
-        is_ready: Callable[[], str | None],
+        not_ready_reason: Callable[[], str | None],
         shards: Callable[[], Sequence[ShardState]] = tuple,
     ) -> None:
         self._path = folder / f"{os.getpid()}{SUFFIX}"
         self._metrics = metrics
-        self._is_ready = is_ready
+        self._not_ready_reason = not_ready_reason
         self._shards = shards
         self._started_ms = int(time.time() * 1000)
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Start answering."""
         self._server = await asyncio.start_unix_server(self._answer, self._path)
 
     async def close(self) -> None:
-        """Answer no more."""
+        """Stop answering, and remove the socket."""
         if self._server is not None:
             self._server.close()
         self._path.unlink(missing_ok=True)
 
     async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Copied here and encoded in a thread: with many queues that takes a while, and there are jobs to hand out.
-        snapshot, reason, shards = self._metrics.snapshot(), self._is_ready(), self._shards()
+        # Copied here and encoded in a thread: with many queues that takes too long for the event loop.
+        snapshot, reason, shards = self._metrics.snapshot(), self._not_ready_reason(), self._shards()
         with contextlib.closing(writer.transport):
             writer.write(await asyncio.to_thread(self._report, reason, snapshot, shards))
             with contextlib.suppress(OSError):

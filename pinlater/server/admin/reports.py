@@ -1,4 +1,4 @@
-"""What the server processes say of themselves, gathered anew for every page."""
+"""Collect the reports of the server processes, anew for each page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from pinlater.server.admin.reporter import SUFFIX
 from pinlater.server.metrics.families import Snapshot
-from pinlater.server.metrics.reports import Report, decode_report, snapshots_of, total_of
+from pinlater.server.metrics.reports import ProcessReport, decode_report, snapshots_of, sum_reports
 from pinlater.server.metrics.shard_state import ShardState, joined
 
 _ANSWER_SECONDS = 2.0
@@ -20,76 +20,76 @@ _NOBODY = "no server process answers"
 log = logging.getLogger(__name__)
 
 
-class View:
-    """All processes at one moment.
+class ServerStatus:
+    """The combined reports of all server processes.
 
     Args:
-        living: reports of those that answered.
-        departed: counts of those that do so no more; they stay in the sums.
+        live: reports of the processes that answered.
+        departed: counts of past processes, which stay in the sums.
     """
 
-    def __init__(self, living: list[Report], departed: list[Report]) -> None:
-        self._living = living
+    def __init__(self, live: list[ProcessReport], departed: list[ProcessReport]) -> None:
+        self._live = live
         self._departed = departed
 
     @property
     def reason(self) -> str | None:
-        """Why no process takes calls now; None if one does."""
-        reasons = [report.reason for report in self._living]
+        """Why no process can take calls now; None if one can."""
+        reasons = [report.reason for report in self._live]
         if None in reasons:
             return None
         return reasons[0] if reasons else _NOBODY
 
     @property
-    def living(self) -> list[Report]:
+    def live(self) -> list[ProcessReport]:
         """Reports of the processes that answered."""
-        return self._living
+        return self._live
 
     @property
     def pids(self) -> list[int]:
         """The processes that answered."""
-        return [report.pid for report in self._living]
+        return [report.pid for report in self._live]
 
     @property
     def shards(self) -> list[ShardState]:
-        """How the processes find the store's shards."""
-        return joined(state for report in self._living for state in report.shards)
+        """The states of the store's shards, combined over the processes."""
+        return joined(state for report in self._live for state in report.shards)
 
     def snapshot(self) -> list[Snapshot]:
-        """Return the sums. Counters do not fall when a process is replaced."""
-        return snapshots_of(total_of([*self._living, *self._departed]))
+        """Return the summed metrics; counters do not drop when a process is replaced."""
+        return snapshots_of(sum_reports([*self._live, *self._departed]))
 
 
-class Reports:
-    """Asks all processes that have a socket in a folder.
+class ReportCollector:
+    """Collects reports from all processes with a socket in the private folder.
 
     Args:
-        folder: see ``Reporter``.
+        folder: see ``ReportServer``.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._latest: dict[Path, Report] = {}
-        self._departed = Report(0)
+        self._latest: dict[Path, ProcessReport] = {}
+        self._departed = ProcessReport(0)
 
-    async def gather(self) -> View:
-        """Return what they say; of one that does not answer in time, its latest counts."""
+    async def collect(self) -> ServerStatus:
+        """Collect the reports; use the latest counts of a process that does not answer in time."""
         paths = sorted(self._folder.glob(f"*{SUFFIX}"))
-        answers = zip(paths, await asyncio.gather(*map(_ask, paths)), strict=True)
-        living = {path: report for path, report in answers if report is not None}
-        self._latest |= living
-        self._bury()
-        silent = [report.without_present() for path, report in self._latest.items() if path not in living]
-        return View(list(living.values()), [self._departed, *silent])
+        answers = zip(paths, await asyncio.gather(*map(_fetch_report, paths)), strict=True)
+        live = {path: report for path, report in answers if report is not None}
+        self._latest |= live
+        self._absorb_departed()
+        silent = [report.counts_only() for path, report in self._latest.items() if path not in live]
+        return ServerStatus(list(live.values()), [self._departed, *silent])
 
-    def _bury(self) -> None:
-        """Keep the counts of processes whose socket is gone; they are their last ones."""
+    def _absorb_departed(self) -> None:
+        """Add the last counts of processes whose socket is gone to the departed ones."""
         for path in [path for path in self._latest if not path.exists()]:
-            report = self._latest.pop(path).without_present()
-            self._departed = total_of([self._departed, report])
+            report = self._latest.pop(path).counts_only()
+            self._departed = sum_reports([self._departed, report])
 
 
-async def _ask(path: Path) -> Report | None:
+async def _fetch_report(path: Path) -> ProcessReport | None:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             reader, writer = await asyncio.open_unix_connection(path)

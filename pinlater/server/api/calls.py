@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from pinlater.protocol.codec import PROTOCOL_ERROR, Call
+from pinlater.protocol.codec import PROTOCOL_ERROR, DecodedCall
 
 
 class Answer(NamedTuple):
@@ -45,13 +45,13 @@ def missing(name: str) -> CallRefused:
     return CallRefused(PROTOCOL_ERROR, f"required field {name} is missing")
 
 
-def may_wait(call: Call) -> bool:
+def may_wait(call: DecodedCall) -> bool:
     """Whether a call may wait for jobs."""
     request: Any = getattr(call.arguments, "request", None)
     return bool(getattr(request, "waitMillis", None))
 
 
-def wants_stopping_notice(call: Call) -> bool:
+def wants_stopping_notice(call: DecodedCall) -> bool:
     """Whether the client wants to be told when the connection ends since the server stops."""
     context: Any = getattr(call.arguments, "context", None)
     return bool(getattr(context, "hearsStopping", None))

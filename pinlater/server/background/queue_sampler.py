@@ -50,8 +50,8 @@ class QueueSampler:
     async def sample(self) -> None:
         """Sample all queues once; to be run by one process of a server."""
         names = await self._backend.queue_names()
-        for gauge in self._metrics.of_queues:
-            gauge.keep(names)
+        for gauge in self._metrics.sampled_queue_gauges:
+            gauge.retain(names)
         for queue in sorted(names):
             started = time.perf_counter()
             try:
@@ -83,7 +83,7 @@ async def follow_completions(metrics: Metrics, interval_seconds: float) -> NoRet
         ended.update(metrics.acks_failed.by_queue())
         for queue, rate in rates.add(time.monotonic(), ended).items():
             metrics.completions_per_second.set(queue, rate)
-        metrics.completions_per_second.keep(ended)
+        metrics.completions_per_second.retain(ended)
         await asyncio.sleep(interval_seconds)
 
 

@@ -26,6 +26,6 @@ class StoreSampler:
         free = {name: size.free_bytes for name, size in shown.items() if size.free_bytes is not None}
         used = {name: size.used_bytes for name, size in shown.items()}
         for gauge, values in ((self._metrics.store_bytes, used), (self._metrics.store_free_bytes, free)):
-            gauge.keep(values)
+            gauge.retain(values)
             for name, value in values.items():
                 gauge.set(name, value)

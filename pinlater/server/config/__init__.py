@@ -1,1 +1,1 @@
-"""The server's settings: declared once, read from files, environment and options."""
+"""Server settings: declared once; read from files, the environment and options."""

@@ -1,4 +1,4 @@
-"""Reads all sources of settings into one ``Settings``, and refuses what does not fit together."""
+"""Load the settings from all sources, and refuse combinations that cannot work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BY_KEY = {key: declared for declared in DECLARATIONS for key in (declared.key, 
 
 
 def load_settings(config_file: Path | None, environ: Mapping[str, str], options: Mapping[str, str]) -> Settings:
-    """Return the settings of all sources.
+    """Load the settings from all sources.
 
     Args:
         config_file: of ``--config``.
@@ -23,43 +23,43 @@ def load_settings(config_file: Path | None, environ: Mapping[str, str], options:
         options: setting key -> text, from the command line.
 
     Raises:
-        ConfigError: one line that says where, what is wrong and what to write.
+        ConfigError: a setting is wrong; one line says where, what, and what to write instead.
     """
     loading = _Loading(data_home=environ.get("XDG_DATA_HOME", ""))
-    loading.take(from_file(config_file) if config_file else ())
-    loading.take_environment(from_environment(environ))
-    loading.take(from_options(options))
+    loading.add(from_file(config_file) if config_file else ())
+    loading.add_environment(from_environment(environ))
+    loading.add(from_options(options))
     return loading.settings()
 
 
 class _Loading:
-    """Gathers entries, later ones over earlier ones, then reads them."""
+    """Collects entries, later ones over earlier ones, then parses them."""
 
     def __init__(self, data_home: str) -> None:
         self._entries: dict[str, Entry] = {}
         self._ignored: set[str] = set()
-        self._of_shards: Entry | None = None
-        self._doubts: list[str] = []
-        if data_home.startswith("/"):  # the XDG rules: a relative one is to be ignored
+        self._shard_entry: Entry | None = None
+        self._warnings: list[str] = []
+        if data_home.startswith("/"):  # XDG requires that a relative path is ignored
             self._entries["DATA_DIR"] = Entry("DATA_DIR", f"{data_home}/pinlater", "environment XDG_DATA_HOME")
         self._defaults = dict(self._entries)
 
-    def take(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            if not self._take(entry):
-                raise ConfigError(f"{entry.place}: {entry.key} is no setting{_did_you_mean(entry.key)}")
+            if not self._add(entry):
+                raise ConfigError(f"{entry.place}: {entry.key} is not a setting{_did_you_mean(entry.key)}")
 
-    def take_environment(self, entries: Iterable[Entry]) -> None:
+    def add_environment(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             suggestion = _did_you_mean(entry.key, cutoff=0.88, prefix=ENVIRONMENT_PREFIX)
-            if not self._take(entry) and suggestion:
-                self._doubts.append(f"environment: {entry.key} is no setting and has no effect{suggestion}")
+            if not self._add(entry) and suggestion:
+                self._warnings.append(f"environment: {entry.key} is not a setting, and has no effect{suggestion}")
 
-    def _take(self, entry: Entry) -> bool:
-        """Keep the entry; return False if its key is unknown."""
+    def _add(self, entry: Entry) -> bool:
+        """Add an entry; return False if its key is unknown."""
         for key in (entry.key, entry.key.removeprefix(ENVIRONMENT_PREFIX)):
-            if key in SHARD_KEYS and entry.value and self._of_shards is None:
-                self._of_shards = entry
+            if key in SHARD_KEYS and entry.value and self._shard_entry is None:
+                self._shard_entry = entry
             if key in _BY_KEY:
                 self._entries[_BY_KEY[key].key] = entry
                 return True
@@ -70,45 +70,47 @@ class _Loading:
 
     def settings(self) -> Settings:
         settings = Settings(
-            **dict(self._values()), ignored_keys=tuple(sorted(self._ignored)), doubts=tuple(self._doubts)
+            **dict(self._values()), ignored_keys=tuple(sorted(self._ignored)), warnings=tuple(self._warnings)
         )
         self._check_store(settings)
         self._check_files(settings)
         if settings.max_body_bytes >= settings.max_frame_bytes:
             raise ConfigError(
                 f"MAX_BODY_BYTES={settings.max_body_bytes} does not fit into "
-                f"MAX_FRAME_BYTES={settings.max_frame_bytes}; make the frame larger or the body smaller"
+                f"MAX_FRAME_BYTES={settings.max_frame_bytes}; raise MAX_FRAME_BYTES or lower MAX_BODY_BYTES"
             )
         return settings
 
     def _check_store(self, settings: Settings) -> None:
         if settings.server_processes > 1 and settings.backend == "sqlite":
             raise ConfigError(
-                f"SERVER_PROCESSES={settings.server_processes} needs a store that several processes can share; "
-                "the sqlite file has one owner: write 1, or choose another PINLATER_BACKEND"
+                f"SERVER_PROCESSES={settings.server_processes} needs a store that processes can share, "
+                "but a sqlite file has only one owner; set SERVER_PROCESSES=1 or choose another PINLATER_BACKEND"
             )
-        if self._of_shards and not self._has_value("PINLATER_BACKEND"):
+        if self._shard_entry and not self._has_value("PINLATER_BACKEND"):
             raise ConfigError(
-                f"{self._of_shards.place}: {self._of_shards.key} is for a store of shards, and PINLATER_BACKEND, which "
-                "names the store, is not set; write PINLATER_BACKEND=mysql (what the original service would take) or "
-                "redis, with BACKEND_CONFIG, or PINLATER_BACKEND=sqlite"
+                f"{self._shard_entry.place}: {self._shard_entry.key} applies to sharded stores only, but "
+                "PINLATER_BACKEND is not set; write PINLATER_BACKEND=mysql (the default of the original service) "
+                "or redis, with BACKEND_CONFIG, or PINLATER_BACKEND=sqlite"
             )
         if settings.backend != "sqlite" and settings.shards_file is None:
             raise ConfigError(
                 f"{self._entries['PINLATER_BACKEND'].place}: PINLATER_BACKEND={settings.backend} needs "
-                "BACKEND_CONFIG; write the path of the file of shards"
+                "BACKEND_CONFIG; set it to the path of the shards file"
             )
 
     def _check_files(self, settings: Settings) -> None:
         if settings.server_set_enabled and settings.server_set_file is None:
             place = self._entries["SERVER_SET_ENABLED"].place
-            raise ConfigError(f"{place}: SERVER_SET_ENABLED=true needs SERVER_SET_PATH; write the path of the file")
+            raise ConfigError(f"{place}: SERVER_SET_ENABLED=true needs SERVER_SET_PATH; set it to the path of the file")
         if str(settings.data_dir).startswith("~"):
-            raise ConfigError("DATA_DIR: this user has no home directory; write a full path, such as /var/lib/pinlater")
+            raise ConfigError(
+                "DATA_DIR: this user has no home directory; use an absolute path, such as /var/lib/pinlater"
+            )
         for key, value in (("THRIFT_TLS_KEY", settings.tls_key), ("THRIFT_TLS_CLIENT_CA", settings.tls_client_ca)):
             if value is not None and settings.tls_certificate is None:
                 raise ConfigError(
-                    f"{self._entries[key].place}: {key} is nothing without THRIFT_TLS_CERT; name the certificate, too"
+                    f"{self._entries[key].place}: {key} has no effect without THRIFT_TLS_CERT; set THRIFT_TLS_CERT, too"
                 )
 
     def _has_value(self, key: str) -> bool:
@@ -127,7 +129,7 @@ def _read(declared: Declaration, entry: Entry) -> Any:
     try:
         return declared.read(entry.value)
     except ValueError as error:
-        comment = " (a comment needs a line of its own)" if " #" in entry.value else ""
+        comment = " (write comments on separate lines)" if " #" in entry.value else ""
         shown = "..." if declared.key in SECRET_KEYS else entry.value[:60]
         raise ConfigError(f"{entry.place}: {entry.key}={shown} {error}{comment}") from None
 

@@ -1,11 +1,10 @@
-"""The server's settings: each declared once, with its key, its kind, its default and what it is for.
+"""Declare each setting of the server once: its key, type, default and description.
 
-Sources, each over the one before: defaults, the file of ``--config``, the environment (``PINLATER_`` + key),
-options. A file may write the keys with the prefix too, so that it serves systemd's ``EnvironmentFile=``.
-An empty value means the default. Keys are those of the original service; keys of its that have no meaning here
-are accepted and reported, so that an old properties file works. In a file or an option an unknown key is an
-error; in the environment, where other programs have variables too, one that looks like a slip of the pen is
-reported and the others are left alone.
+Sources, each overriding the one before: defaults, the file of ``--config``, the environment (``PINLATER_`` + key),
+options. A file may also use prefixed keys, so that it can serve as systemd's ``EnvironmentFile=``. An empty value means
+the default. Keys are those of the original service; its keys that have no meaning here are accepted and logged, so that
+an old properties file works. An unknown key is an error in a file or option; in the environment, which other programs
+use too, a probable typo is logged and other variables are ignored.
 """
 # ruff: noqa: RUF009 - the calls in the class body declare the fields, and their values are immutable
 
@@ -39,7 +38,7 @@ IGNORED_KEYS = frozenset(
         "REDIS_HEALTH_CHECK_PING_INTERVAL_SECONDS",
     }
 )
-"""Keys of the original service for things that this one does not have."""
+"""Keys of the original service that have no meaning here."""
 
 SHARD_KEYS = IGNORED_KEYS | {
     "BACKEND_CONFIG",
@@ -49,14 +48,14 @@ SHARD_KEYS = IGNORED_KEYS | {
     "MYSQL_NUM_DB_PER_QUEUE",
     "SHARD_ALLOWED_HOSTNAME_PREFIX",
 }
-"""Keys that mean a store of shards. The original service took MySQL where a file had them and no PINLATER_BACKEND."""
+"""Keys of sharded stores. The original service used MySQL for a file that has them and no PINLATER_BACKEND."""
 
 SECRET_KEYS = frozenset({"ADMIN_PASSWORD_HASH", "READER_PASSWORD_HASH"})
-"""Not printed, neither with the settings nor in an error: someone may have put the password itself there."""
+"""Never printed, neither with the settings nor in an error: someone may have put the password itself there."""
 
 
 class Declaration(NamedTuple):
-    """One line of the table of settings."""
+    """The declaration of a setting."""
 
     name: str
     key: str
@@ -73,213 +72,268 @@ def _setting(key: str, read: Callable[[str], T], default: str, help_text: str, *
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings, typed; times are in the unit of the attribute's name, whatever the key's unit."""
+    """The parsed settings; times are in the unit of the attribute's name, whatever the key's unit."""
 
-    thrift_host: str = _setting("THRIFT_HOST", values.text, "127.0.0.1", "address the service listens on")
-    thrift_port: int = _setting("THRIFT_PORT", values.integer(0, 65535), "9010", "its port; 0 takes any free one")
+    thrift_host: str = _setting("THRIFT_HOST", values.text, "127.0.0.1", "address that the service listens on")
+    thrift_port: int = _setting(
+        "THRIFT_PORT", values.integer(0, 65535), "9010", "port of the service; 0 picks a free one"
+    )
     tls_certificate: Path | None = _setting(
-        "THRIFT_TLS_CERT", values.optional_path, "", "PEM file of the service's certificate: its port speaks TLS alone"
+        "THRIFT_TLS_CERT",
+        values.optional_path,
+        "",
+        "PEM file of the service's certificate; if set, the port accepts only TLS",
     )
     tls_key: Path | None = _setting(
-        "THRIFT_TLS_KEY", values.optional_path, "", "PEM file of the certificate's key; empty: the same file"
+        "THRIFT_TLS_KEY",
+        values.optional_path,
+        "",
+        "PEM file of the certificate's key; empty: the file of the certificate",
     )
     tls_client_ca: Path | None = _setting(
-        "THRIFT_TLS_CLIENT_CA", values.optional_path, "", "PEM file: only clients with a certificate by these are taken"
+        "THRIFT_TLS_CLIENT_CA",
+        values.optional_path,
+        "",
+        "PEM file of a CA; if set, clients need a certificate issued by it",
     )
     allow_plain: bool = _setting(
-        "THRIFT_ALLOW_PLAIN", values.yes_or_no, "false", "listen without TLS also where other machines can connect"
+        "THRIFT_ALLOW_PLAIN", values.boolean, "false", "allow an address that other machines can reach without TLS"
     )
     unix_socket: Path | None = _setting(
         "THRIFT_UNIX_SOCKET",
         values.optional_path,
         "",
-        "path of a socket where the service listens, too; never with TLS",
+        "path of a Unix socket to listen on as well, without TLS",
     )
     admin_host: str = _setting(
-        "ADMIN_HOST", values.text, "127.0.0.1", "address of dashboard, metrics and health checks"
+        "ADMIN_HOST", values.text, "127.0.0.1", "address of the dashboard, metrics and health checks"
     )
     admin_port: int = _setting(
-        "OSTRICH_PORT", values.integer(0, 65535), "9999", "their port; 0 takes any free one", "ADMIN_PORT"
+        "OSTRICH_PORT",
+        values.integer(0, 65535),
+        "9999",
+        "port of the dashboard, metrics and health checks; 0 picks a free one",
+        "ADMIN_PORT",
     )
     server_processes: int = _setting(
-        "SERVER_PROCESSES", values.integer(1, 64), "1", "processes that share the service's port; with sqlite, 1"
+        "SERVER_PROCESSES", values.integer(1, 64), "1", "server processes that share the port; must be 1 with sqlite"
     )
-    backend: str = _setting("PINLATER_BACKEND", values.choice("sqlite", "mysql", "redis"), "sqlite", "the store")
+    backend: str = _setting(
+        "PINLATER_BACKEND", values.choice("sqlite", "mysql", "redis"), "sqlite", "store of the jobs"
+    )
     shards_file: Path | None = _setting(
         "BACKEND_CONFIG",
         values.optional_path,
         "",
-        "JSON file of the shards, for every store but sqlite; read again when it changes",
+        "JSON file that lists the shards, required for mysql and redis; reloaded when it changes",
     )
     shard_prefix: str = _setting(
         "SHARD_ALLOWED_HOSTNAME_PREFIX",
         values.text,
         "",
-        "mysql: keys of BACKEND_CONFIG that begin so are shards, others are ignored; empty: all are",
+        "mysql: use only the entries of BACKEND_CONFIG whose key starts with this; empty: use all",
     )
     databases_per_shard: int = _setting(
-        "MYSQL_NUM_DB_PER_QUEUE", values.integer(1, 100), "1", "mysql: shards, each a database, that an entry has"
+        "MYSQL_NUM_DB_PER_QUEUE",
+        values.integer(1, 100),
+        "1",
+        "mysql: shards (databases) for each entry of BACKEND_CONFIG",
     )
     database_prefix: str = _setting(
-        "MYSQL_DATABASE_PREFIX", values.identifier, "pinlater_", "mysql: stands before a shard's name: its database"
+        "MYSQL_DATABASE_PREFIX",
+        values.identifier,
+        "pinlater_",
+        "mysql: prefix of the database names; the shard's name follows",
     )
     connections_per_server: int = _setting(
-        "BACKEND_CONNECTIONS_PER_SHARD", values.integer(2, 1000), "10", "mysql: connections to one database server"
+        "BACKEND_CONNECTIONS_PER_SHARD", values.integer(2, 1000), "10", "mysql: connections to each database server"
     )
     data_dir: Path = _setting(
-        "DATA_DIR", values.path, "~/.local/share/pinlater", "directory of the store; $XDG_DATA_HOME is respected"
+        "DATA_DIR",
+        values.path,
+        "~/.local/share/pinlater",
+        "directory of the sqlite file; $XDG_DATA_HOME/pinlater if that is set",
     )
     sqlite_synchronous: str = _setting(
         "SQLITE_SYNCHRONOUS",
         values.choice("FULL", "NORMAL"),
         "FULL",
-        "FULL: what was answered survives a power cut; NORMAL: the last moments may be lost in one, but it is faster",
+        "FULL: a power failure loses no confirmed write; NORMAL is faster, but may lose the last writes",
     )
-    priority_levels: int = _setting("NUM_PRIORITY_LEVELS", values.integer(1, 127), "3", "priorities are 1 to this")
+    priority_levels: int = _setting(
+        "NUM_PRIORITY_LEVELS",
+        values.integer(1, 127),
+        "3",
+        "number of priorities; jobs have priority 1 to this, 1 is the highest",
+    )
     max_concurrent_requests: int = _setting(
-        "MAX_CONCURRENT_REQUESTS", values.integer(1), "5000", "calls in the works at once; further ones wait"
+        "MAX_CONCURRENT_REQUESTS", values.integer(1), "5000", "calls that run at once; further ones wait"
     )
-    max_connections: int = _setting("MAX_CONNECTIONS", values.integer(1), "10000", "client connections at once")
+    max_connections: int = _setting("MAX_CONNECTIONS", values.integer(1), "10000", "most open client connections")
     max_connections_per_address: int = _setting(
-        "MAX_CONNECTIONS_PER_ADDRESS", values.integer(1), "5000", "of one client address"
+        "MAX_CONNECTIONS_PER_ADDRESS", values.integer(1), "5000", "most open connections from one client address"
     )
     max_requests_per_address: int = _setting(
         "MAX_CONCURRENT_REQUESTS_PER_ADDRESS",
         values.integer(1),
         "2500",
-        "calls of one client address in the works at once; further ones wait",
+        "calls of one client address that run at once; further ones wait",
     )
     max_store_waiting: int = _setting(
         "MAX_STORE_WAITING",
         values.integer(1),
         "2000",
-        "above so many requests that the store has not done, dequeues are refused; above twice that, enqueues too",
+        "refuse dequeues while more requests than this wait for the store, and enqueues at twice as many",
     )
     max_idle_seconds: float = _setting(
-        "SERVER_CONN_MAX_IDLE_TIME_MINUTES", values.amount(MINUTE), "5", "a connection idle for so long is closed"
+        "SERVER_CONN_MAX_IDLE_TIME_MINUTES", values.number(MINUTE), "5", "close a connection that is idle for this long"
     )
     partial_frame_timeout_seconds: float = _setting(
-        "PARTIAL_FRAME_TIMEOUT_SECONDS", values.amount(), "30", "a call that began must be complete after this time"
+        "PARTIAL_FRAME_TIMEOUT_SECONDS",
+        values.number(),
+        "30",
+        "close a connection if receiving a call, or sending a reply, stalls for this long",
     )
-    max_frame_bytes: int = _setting("MAX_FRAME_BYTES", values.integer(1024, 2**31 - 1), "16384000", "size of a call")
-    max_body_bytes: int = _setting("MAX_BODY_BYTES", values.integer(1), "1048576", "size of a job's body")
+    max_frame_bytes: int = _setting("MAX_FRAME_BYTES", values.integer(1024, 2**31 - 1), "16384000", "largest call")
+    max_body_bytes: int = _setting("MAX_BODY_BYTES", values.integer(1), "1048576", "largest job body")
     claim_timeout_seconds: float = _setting(
         "BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS",
-        values.amount(),
+        values.number(),
         "180",
-        "a claimed job that is not acked in this time goes back, unless its claim asked for another time",
+        "default lease of a claim: a job not acked or renewed in this time goes back to its queue",
     )
     max_claim_timeout_seconds: float = _setting(
-        "MAX_CLAIM_TIMEOUT_SECONDS", values.amount(), "86400", "longest time a claim may ask for"
+        "MAX_CLAIM_TIMEOUT_SECONDS", values.number(), "86400", "longest lease that a dequeue may ask for"
     )
     succeeded_ttl_seconds: float = _setting(
-        "BACKEND_MONITOR_JOB_SUCCEEDED_GC_TTL_HOURS", values.amount(HOUR), "24", "succeeded jobs are kept so long"
+        "BACKEND_MONITOR_JOB_SUCCEEDED_GC_TTL_HOURS", values.number(HOUR), "24", "how long succeeded jobs are kept"
     )
     failed_ttl_seconds: float = _setting(
-        "BACKEND_MONITOR_JOB_FAILED_GC_TTL_HOURS", values.amount(HOUR), "168", "failed jobs are kept so long"
+        "BACKEND_MONITOR_JOB_FAILED_GC_TTL_HOURS", values.number(HOUR), "168", "how long failed jobs are kept"
     )
     idempotency_ttl_seconds: float = _setting(
         "IDEMPOTENCY_TTL_SECONDS",
-        values.amount(),
+        values.number(),
         "600",
-        "results of enqueues, imports, retries and deletions are kept so long, for calls that are sent again",
+        "how long results of enqueues, imports, retries and deletions are kept for calls that are sent again",
     )
     monitor_interval_seconds: float = _setting(
-        "BACKEND_MONITOR_THREAD_DELAY_SECONDS", values.amount(), "1", "time between two looks for expired claims"
+        "BACKEND_MONITOR_THREAD_DELAY_SECONDS",
+        values.number(),
+        "1",
+        "time between two runs of the monitor, which expires claims and deletes finished jobs",
     )
     monitor_batch_size: int = _setting(
-        "BACKEND_MONITOR_UPDATE_MAX_SIZE", values.integer(1), "1000", "jobs in one step of the monitor"
+        "BACKEND_MONITOR_UPDATE_MAX_SIZE", values.integer(1), "1000", "most jobs that the monitor handles in one batch"
     )
     queue_auto_create: bool = _setting(
         "QUEUE_AUTO_CREATE",
-        values.yes_or_no,
+        values.boolean,
         "true",
-        "the first jobs of a queue create it; false: an enqueue to a queue that was not created is refused",
+        "create a queue when its first jobs are enqueued; false: refuse such an enqueue",
     )
     count_limit: int = _setting(
-        "COUNT_LIMIT", values.integer(1), "100000", "getJobCount counts no further than this", "MYSQL_COUNT_LIMIT"
+        "COUNT_LIMIT", values.integer(1), "100000", "highest count that getJobCount returns", "MYSQL_COUNT_LIMIT"
     )
-    max_wait_ms: int = _setting("MAX_WAIT_MILLIS", values.integer(0), "60000", "longest time a dequeue may wait")
+    max_wait_ms: int = _setting(
+        "MAX_WAIT_MILLIS", values.integer(0), "60000", "longest time that a dequeue may wait for jobs"
+    )
     regex_timeout_seconds: float = _setting(
-        "REGEX_TIMEOUT_SECONDS", values.amount(), "2", "work on one regular expression is given up after this time"
+        "REGEX_TIMEOUT_SECONDS",
+        values.number(),
+        "2",
+        "stop searching job bodies for a regular expression after this time",
     )
     queue_config_file: Path | None = _setting(
-        "QUEUE_CONFIG_FILE_PATH", values.optional_path, "", "JSON file of rate limits; read again when it changes"
+        "QUEUE_CONFIG_FILE_PATH", values.optional_path, "", "JSON file of rate limits; reloaded when it changes"
     )
     server_set_enabled: bool = _setting(
         "SERVER_SET_ENABLED",
-        values.yes_or_no,
+        values.boolean,
         "false",
-        "on SQLite, share the rate limits among the servers of the server set; other stores do so by themselves",
+        "divide rate limits by the number of servers in SERVER_SET_PATH; only needed with sqlite",
     )
     server_set_file: Path | None = _setting(
-        "SERVER_SET_PATH", values.optional_path, "", "file of host:port lines; read again when it changes"
+        "SERVER_SET_PATH",
+        values.optional_path,
+        "",
+        "file of the server set, one host:port a line; reloaded when it changes",
     )
     admin_password_hash: str | None = _setting(
         "ADMIN_PASSWORD_HASH",
         values.password_hash,
         "",
-        "allows deleteQueue, asked for by the dashboard; made by: pinlater hash-password",
+        "hash of the password for the dashboard and deleteQueue; create it with: pinlater hash-password",
     )
     reader_password_hash: str | None = _setting(
-        "READER_PASSWORD_HASH", values.password_hash, "", "a second password: look at the dashboard, change nothing"
+        "READER_PASSWORD_HASH",
+        values.password_hash,
+        "",
+        "hash of a second password, for read-only access to the dashboard",
     )
     dashboard: bool = _setting(
         "DASHBOARD",
-        values.yes_or_no,
+        values.boolean,
         "true",
-        "serve it on the admin port, if it is installed: pip install 'pinlater[dashboard]'",
+        "serve the dashboard on the admin port, if installed: pip install 'pinlater[dashboard]'",
     )
     dashboard_privacy: bool = _setting(
         "DASHBOARD_PRIVACY",
-        values.yes_or_no,
+        values.boolean,
         "false",
-        "it shows a job's body only when asked to, and logs that; readers can neither see nor search bodies",
+        "show job bodies only on request, and log that; read-only users can neither see nor search bodies",
     )
     dashboard_base_path: str = _setting(
-        "DASHBOARD_BASE_PATH", values.base_path, "", "path that a proxy shows it under, such as /pinlater"
+        "DASHBOARD_BASE_PATH", values.base_path, "", "path under which a proxy serves the dashboard, such as /pinlater"
     )
     admin_trusted_proxies: tuple[values.Network, ...] = _setting(
         "ADMIN_TRUSTED_PROXIES",
         values.networks,
         "",
-        "addresses of proxies, such as 127.0.0.1,10.0.0.0/8, whose X-Forwarded-For and -Proto are believed",
+        "proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, such as 127.0.0.1,10.0.0.0/8",
     )
     admin_tls_cert: Path | None = _setting(
-        "ADMIN_TLS_CERT", values.optional_path, "", "PEM file with the certificate of the dashboard; with ADMIN_TLS_KEY"
+        "ADMIN_TLS_CERT", values.optional_path, "", "PEM file of the dashboard's certificate; requires ADMIN_TLS_KEY"
     )
-    admin_tls_key: Path | None = _setting("ADMIN_TLS_KEY", values.optional_path, "", "PEM file with its key")
+    admin_tls_key: Path | None = _setting(
+        "ADMIN_TLS_KEY", values.optional_path, "", "PEM file of the key of ADMIN_TLS_CERT"
+    )
     admin_allow_plain: bool = _setting(
         "ADMIN_ALLOW_PLAIN",
-        values.yes_or_no,
+        values.boolean,
         "false",
-        "dashboard beyond this machine without TLS, as behind a TLS proxy",
+        "allow the dashboard without TLS on an address that other machines can reach, as behind a proxy",
     )
     admin_open_metrics: bool = _setting(
         "ADMIN_OPEN_METRICS",
-        values.yes_or_no,
+        values.boolean,
         "false",
-        "/metrics beyond this machine without a session, for Prometheus",
+        "serve /metrics to other machines without a login, for Prometheus",
     )
     drain_seconds: float = _setting(
-        "DRAIN_SECONDS", values.amount(zero=True), "10", "when stopping, calls in the works may take this long"
+        "DRAIN_SECONDS", values.number(zero=True), "10", "when stopping, how long calls in progress may take"
     )
     queue_metrics_seconds: float = _setting(
-        "QUEUE_METRICS_INTERVAL_SECONDS", values.amount(), "15", "time between two looks at the queues for the metrics"
+        "QUEUE_METRICS_INTERVAL_SECONDS",
+        values.number(),
+        "15",
+        "time between two samples of the queues for the metrics",
     )
     log_level: str = _setting(
-        "LOG_LEVEL", values.choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "least severe records to log"
+        "LOG_LEVEL", values.choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "lowest level to log"
     )
-    log_format: str = _setting("LOG_FORMAT", values.choice("plain", "json"), "plain", "how log records are written")
+    log_format: str = _setting(
+        "LOG_FORMAT", values.choice("plain", "json"), "plain", "format of the log: plain lines, or a JSON object a line"
+    )
 
     ignored_keys: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
-    def report(self, log: logging.Logger) -> None:
-        """Log what loading noticed; apart from loading, which comes before logging can be set up."""
+    def log_notices(self, log: logging.Logger) -> None:
+        """Log what was noticed while loading, which happens before logging is configured."""
         if self.ignored_keys:
-            log.info("settings without a meaning in this version: %s", ", ".join(self.ignored_keys))
-        for doubt in self.doubts:
+            log.info("these settings of the original service have no effect: %s", ", ".join(self.ignored_keys))
+        for doubt in self.warnings:
             log.warning("%s", doubt)
 
 
@@ -289,6 +343,6 @@ DECLARATIONS: tuple[Declaration, ...] = tuple(
 
 
 def list_settings() -> str:
-    """Return a text for ``--help``: every key with its default and its purpose."""
+    """Return the text of ``--list-settings``: each key with its default and description."""
     width = max(len(declared.key) + len(declared.default) for declared in DECLARATIONS) + 1
     return "\n".join(f"{declared.key + '=' + declared.default:<{width}}  {declared.help}" for declared in DECLARATIONS)

@@ -1,10 +1,9 @@
-"""Where settings come from: ``KEY=VALUE`` files, the environment, options.
+"""Read settings from ``KEY=VALUE`` files, the environment and options.
 
-The syntax of a file is the part of systemd's ``EnvironmentFile=`` in which both readers agree: one
-``KEY=VALUE`` a line, comments on lines of their own behind ``#`` or ``;``, values in single or double quotes
-if need be. Where systemd would read something else than it says (an open quote, a backslash outside quotes),
-the line is refused. Java's properties files, which the original service reads, may also write ``KEY : VALUE``
-and begin a comment with ``!``; both are understood.
+The syntax of a file is a safe part of systemd's ``EnvironmentFile=``: one ``KEY=VALUE`` a line, comments on lines of
+their own after ``#`` or ``;``, values in single or double quotes if needed. A line that systemd would read differently
+(an open quote, a backslash outside quotes) is refused. ``KEY : VALUE`` and comments after ``!``, as in the Java
+properties files of the original service, are accepted as well.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ESCAPED = re.compile(r'\\(["\\`$])')
 
 
 class Entry(NamedTuple):
-    """One assignment, and the place that is named when it is wrong."""
+    """One assignment, and its place for error messages."""
 
     key: str
     value: str
@@ -32,7 +31,7 @@ class Entry(NamedTuple):
 
 
 def from_file(file: Path) -> Iterator[Entry]:
-    """Return the assignments of a file.
+    """Read the assignments of a file.
 
     Raises:
         ConfigError: it cannot be read, or a line is not ``KEY=VALUE``.
@@ -51,14 +50,14 @@ def from_file(file: Path) -> Iterator[Entry]:
 
 
 def from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
-    """Return what carries our prefix; the key is the full name of the variable."""
+    """Read the variables with our prefix; the key is the full name of the variable."""
     for name in sorted(environ):
         if name.startswith(ENVIRONMENT_PREFIX):
             yield Entry(name, environ[name].strip(), "environment")
 
 
 def from_options(options: Mapping[str, str]) -> Iterator[Entry]:
-    """Return what was given on the command line."""
+    """Read the options of the command line."""
     for key, value in options.items():
         yield Entry(key, value.strip(), "option")
 
@@ -66,7 +65,7 @@ def from_options(options: Mapping[str, str]) -> Iterator[Entry]:
 def _entry(line: str, place: str) -> Entry:
     key, *values = _SEPARATOR.split(line, maxsplit=1)
     if not values or not _KEY.fullmatch(key):
-        hint = "leave out 'export'" if key.startswith("export ") else "write KEY=VALUE, comments start with #"
+        hint = "leave out 'export'" if key.startswith("export ") else "write KEY=VALUE; comments start with #"
         raise ConfigError(f"{place}: {line[:60]!r} is not KEY=VALUE; {hint}")
     return Entry(key, _unquoted(values[0], f"{place}: {key}"), place)
 
@@ -75,10 +74,10 @@ def _unquoted(value: str, place: str) -> str:
     quote = value[:1]
     if quote not in ("'", '"'):
         if "\\" in value:
-            raise ConfigError(f"{place}: has a backslash; put the value into single quotes")
+            raise ConfigError(f"{place}: contains a backslash; put the value in single quotes")
         return value
     inner = value[1:-1]
     bare = inner if quote == "'" else _ESCAPED.sub("", inner)
     if len(value) < 2 or value[-1] != quote or quote in bare or (quote == '"' and bare.endswith("\\")):
-        raise ConfigError(f"{place}: the quote {quote} is not closed at the end of the line; close it there")
+        raise ConfigError(f"{place}: the quote {quote} is not closed at the end of the line; add the closing quote")
     return inner if quote == "'" else _ESCAPED.sub(r"\1", inner)

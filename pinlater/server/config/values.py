@@ -1,7 +1,6 @@
-"""How the text of a setting becomes its value: one reader for each kind of value.
+"""Parse the text of a setting, with one parser for each type.
 
-A reader raises ``ValueError`` with two halves, "is not … ; write …", which the settings put behind
-``KEY=VALUE``.
+A parser raises ``ValueError`` with a message in two parts, "is not … ; write …", which follows ``KEY=VALUE`` in errors.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-"""Addresses that belong together, be it a single one."""
+"""A range of addresses, or a single address."""
 
 
 def text(value: str) -> str:
-    """Take the text as it is."""
+    """Return the text unchanged."""
     return value
 
 
 def identifier(value: str) -> str:
-    """Take a text that can be part of the name of a database."""
+    """Parse a text that can be part of a database name."""
     if not _IDENTIFIER.fullmatch(value):
-        raise ValueError("is not the beginning of a name; write up to 40 letters, digits and underscores")
+        raise ValueError("is not a valid prefix; write up to 40 letters, digits and underscores")
     return value
 
 
 def integer(lowest: int, highest: int | None = None) -> Callable[[str], int]:
-    """Read a whole number in a range, both ends included."""
+    """Return a parser of whole numbers in a range, both ends included."""
     limits = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
 
     def read(value: str) -> int:
@@ -51,28 +50,28 @@ def integer(lowest: int, highest: int | None = None) -> Callable[[str], int]:
     return read
 
 
-def amount(unit: float = 1.0, *, zero: bool = False) -> Callable[[str], float]:
-    """Read a number, fractions allowed, and multiply it by ``unit``: 60 makes seconds of minutes."""
+def number(unit: float = 1.0, *, zero: bool = False) -> Callable[[str], float]:
+    """Return a parser of numbers, fractions allowed, that multiplies by ``unit``: 60 turns minutes into seconds."""
     limits = "of 0 or more" if zero else "above 0"
 
     def read(value: str) -> float:
-        number = float(value) * unit if _NUMBER.fullmatch(value) else math.nan
-        if not (math.isfinite(number) and (number > 0 or (zero and number == 0))):
+        parsed = float(value) * unit if _NUMBER.fullmatch(value) else math.nan
+        if not (math.isfinite(parsed) and (parsed > 0 or (zero and parsed == 0))):
             raise ValueError(f"is not a number {limits}; write one, such as 1 or 0.5")
-        return number
+        return parsed
 
     return read
 
 
-def yes_or_no(value: str) -> bool:
-    """Read true or false."""
+def boolean(value: str) -> bool:
+    """Parse true or false."""
     if value.lower() not in _TRUE + _FALSE:
         raise ValueError("is neither true nor false; write one of them")
     return value.lower() in _TRUE
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
-    """Read one word of several, in any case; the value is spelled as in ``allowed``."""
+    """Return a parser of one of several words, in any case; the value is spelled as in ``allowed``."""
     words = {word.lower(): word for word in allowed}
 
     def read(value: str) -> str:
@@ -84,43 +83,47 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
 
 def path(value: str) -> Path:
-    """Read a path; a leading ``~`` is the home directory."""
+    """Parse a path; a leading ``~`` is the home directory."""
     if "\0" in value:
         raise ValueError("is not a path; write one without NUL")
-    # Not Path.expanduser: that one raises for a service user who has no home.
+    # Not Path.expanduser, which raises for a service user without a home directory.
     return Path(os.path.expanduser(value))  # noqa: PTH111
 
 
 def base_path(value: str) -> str:
-    """Read the path of a page's address, without a slash at its end; empty or ``/`` means none."""
+    """Parse a URL path, without the slash at its end; empty or ``/`` means none."""
     trimmed = value.rstrip("/")
     if trimmed and (not _BASE_PATH.fullmatch(trimmed) or {".", ".."} & set(trimmed.split("/"))):
-        raise ValueError("is not the path of an address; write one such as /pinlater")
+        raise ValueError("is not a URL path; write a path such as /pinlater")
     return trimmed
 
 
 def networks(value: str) -> tuple[Network, ...]:
-    """Read addresses, or ranges of them, with commas between; empty means none."""
+    """Parse addresses or ranges of addresses, separated by commas; empty means none."""
     try:
         return tuple(ipaddress.ip_network(part.strip()) for part in value.split(",") if part.strip())
     except ValueError:
-        raise ValueError("has what is no address; write such as 127.0.0.1,10.0.0.0/8") from None
+        raise ValueError(
+            "contains an invalid address; write addresses or ranges, such as 127.0.0.1,10.0.0.0/8"
+        ) from None
 
 
 def optional_path(value: str) -> Path | None:
-    """Read a path; empty means none."""
+    """Parse a path; empty means none."""
     return path(value) if value else None
 
 
 def password_hash(value: str) -> str | None:
-    """Check the form of a scrypt hash; empty means none.
+    """Check the format of a scrypt hash; empty means none.
 
-    The hash of the original service is refused: it is one SHA-256 with a salt that everyone knows.
+    The hash of the original service is refused: a single SHA-256 with a publicly known salt.
     """
     if not value:
         return None
     if _SHA256.fullmatch(value):
-        raise ValueError("is a SHA-256 hash, which is no longer taken; make a new one with: pinlater hash-password")
+        raise ValueError(
+            "is a SHA-256 hash, which is no longer accepted; create a new hash with: pinlater hash-password"
+        )
     if not _SCRYPT.fullmatch(value):
-        raise ValueError("is not a password hash; make one with: pinlater hash-password")
+        raise ValueError("is not a password hash; create one with: pinlater hash-password")
     return value

@@ -1,4 +1,4 @@
-"""A small file whose changes take effect while the server runs."""
+"""Watch a small file, and apply its changes while the server runs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ POLL_SECONDS = 1.0
 
 
 class WatchedFile:
-    """Tells of new content of a file, once for each content.
+    """Calls back with each new content of a file.
 
-    A file that is being written, is malformed or has vanished costs a line in the log; what was read before
-    stays in force, and the next new content is tried.
+    If the file is incomplete, malformed or missing, this is logged, the previous content stays in effect, and the next
+    change is tried.
 
     Args:
         path: of the file.
-        on_change: takes the content; what it raises means that the content is refused.
-        poll_seconds: time between two looks.
+        on_change: receives the content; raises to refuse it.
+        poll_seconds: time between two checks.
     """
 
     def __init__(self, path: Path, on_change: Callable[[bytes], None], poll_seconds: float = POLL_SECONDS) -> None:
@@ -41,7 +41,7 @@ class WatchedFile:
         """Read the file for the first time.
 
         Raises:
-            ConfigError: it cannot be read, or its content is refused.
+            ConfigError: it cannot be read, or its content was refused.
         """
         try:
             content = self._read_if_touched()
@@ -51,31 +51,31 @@ class WatchedFile:
             self._on_change(content)
 
     async def watch(self) -> NoReturn:
-        """Look again and again; to be run as a task."""
+        """Check the file regularly, until cancelled."""
         while True:
             await asyncio.sleep(self._poll_seconds)
             self.check()
 
     def check(self) -> None:
-        """Look once; never raises."""
+        """Check the file once; never raises."""
         try:
             content = self._read_if_touched()
         except OSError as error:
             if not self._is_missing:
-                log.warning("%s cannot be read (%s); what was read before stays in force", self.path, error.strerror)
+                log.warning("%s cannot be read (%s); the previous content stays in effect", self.path, error.strerror)
             self._is_missing = True
-            self._stamp = ()  # it may come back with the very same times
+            self._stamp = ()  # it may come back with the same times
             return
         if self._is_missing:
-            log.info("%s is back", self.path)
+            log.info("%s can be read again", self.path)
         self._is_missing = False
         if content is not None:
             self._offer(content)
 
     def _read_if_touched(self) -> bytes | None:
-        """Return the content if it is another one than last time."""
-        status = os.stat(self.path)  # noqa: PTH116 - this is what Path.stat does, and it names what is compared
-        # Taken before reading: a change in between is then seen at the next look.
+        """Return the content if it has changed since the last time."""
+        status = os.stat(self.path)  # noqa: PTH116 - it shows which fields are compared
+        # Taken before reading, so that a change in between is noticed at the next check.
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         if stamp == self._stamp:
             return None
@@ -84,7 +84,7 @@ class WatchedFile:
         self._stamp = stamp
         if digest == self._digest:
             return None
-        # Remembered before it is tried, so that a refused content is refused once.
+        # Stored before it is applied, so that a refused content is refused only once.
         self._digest = digest
         return content
 
@@ -92,8 +92,8 @@ class WatchedFile:
         try:
             self._on_change(content)
         except ConfigError as error:
-            log.error("%s (what was read before stays in force)", error)  # noqa: TRY400 - the line says it all
+            log.error("%s (the previous content stays in effect)", error)  # noqa: TRY400 - a traceback would add nothing
         except Exception:
-            log.exception("%s could not be put into force; what was read before stays so", self.path)
+            log.exception("%s could not be applied; the previous content stays in effect", self.path)
         else:
-            log.info("%s has changed and was read again", self.path)
+            log.info("%s has changed and was reloaded", self.path)

@@ -1,4 +1,4 @@
-"""What the server counts and measures, and how it is shown."""
+"""Metrics of the server, and their text formats."""
 
 from pinlater.server.metrics.catalog import Metrics
 from pinlater.server.metrics.ostrich import render_ostrich

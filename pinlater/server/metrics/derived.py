@@ -1,4 +1,4 @@
-"""Metrics that are made of others, when all server processes have told theirs."""
+"""Compute metrics from the summed metrics of all server processes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def backlog_seconds(backlog: Mapping[_Key, float], rates: Mapping[_Key, float]) -> dict[_Key, float]:
-    """Return how long what is due would take at the recent pace, by queue.
+    """Return the seconds that the backlog of each queue would take at its recent rate of completions.
 
-    A queue of which nothing was completed counts as one whose next job is completed just outside of the time looked
-    back at: the figure stays finite, grows with the backlog, and calls for workers.
+    A queue without completions counts as completing one job per window: the result stays finite, grows with the
+    backlog, and shows that workers are missing.
     """
-    return {queue: due * _seconds_a_job(rates.get(queue, 0.0)) for queue, due in backlog.items()}
+    return {queue: due * _seconds_per_job(rates.get(queue, 0.0)) for queue, due in backlog.items()}
 
 
-def _seconds_a_job(rate: float) -> float:
+def _seconds_per_job(rate: float) -> float:
     return min(1.0 / rate, WINDOW_SECONDS) if rate > 0 else WINDOW_SECONDS

@@ -1,8 +1,8 @@
-"""Counters, distributions and gauges: cheap to feed, plain data to read.
+"""Counters, distributions and gauges: cheap to update, copied to be read.
 
-They are fed in the event loop's thread only; that is what makes them cheap. A family has one series for each
-label value, or for each tuple of values when it has several labels. Label values must not be of the client's
-making alone: only existing queues, methods and codes may get a series.
+They are updated in the event loop's thread only, so they need no locks. A family has one series for each label value,
+or for each tuple of values if it has several labels. Clients must not be able to invent label values: only existing
+queues, methods and codes may get a series.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Key = str | tuple[str, ...]
-"""Label value of a series; a tuple when there are several labels; empty when there is none."""
+"""Label value of a series; a tuple if there are several labels, empty if there are none."""
 
 _STEPS = (1.0, 1.2, 1.5, 1.8, 2.2, 2.7, 3.3, 3.9, 4.7, 5.6, 6.8, 8.2)  # E12: 12 round numbers, evenly spaced by ratio
 COARSE = 4  # every fourth: 1, 2.2, 4.7, 10 …
@@ -28,18 +28,18 @@ def bounds(lowest: int, highest: int) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """What a family is.
+class MetricInfo:
+    """Describes a metric family.
 
     Attributes:
-        name: in Prometheus' style, with its unit.
+        name: for Prometheus, with its unit.
         help: one line.
-        labels: their names.
-        ostrich: its name in ``/stats.txt``, label names in braces.
-        ostrich_total: name there of all series taken together, or empty.
-        to_base: recorded unit -> unit of ``name``.
-        to_ostrich: recorded unit -> unit of ``ostrich``.
-        is_common: whether all server processes see the same thing, so that the highest value is shown, not the sum.
+        labels: names of the labels.
+        ostrich: name in ``/stats.txt``, with label names in braces.
+        ostrich_total: name there of the sum of all series, or empty.
+        to_base: factor from the recorded unit to the unit of ``name``.
+        to_ostrich: factor from the recorded unit to the unit of ``ostrich``.
+        is_shared: whether all server processes measure the same thing, so that their maximum is shown, not their sum.
     """
 
     name: str
@@ -49,7 +49,7 @@ class About:
     ostrich_total: str = ""
     to_base: float = 1.0
     to_ostrich: float = 1.0
-    is_common: bool = False
+    is_shared: bool = False
 
     def ostrich_name(self, key: Key) -> str:
         """Return the name of one series in ``/stats.txt``."""
@@ -57,7 +57,7 @@ class About:
 
 
 def label_values(key: Key) -> tuple[str, ...]:
-    """Return a key as a tuple, whatever the number of labels."""
+    """Return the label values of a series as a tuple."""
     return (key,) if isinstance(key, str) else key
 
 
@@ -65,17 +65,17 @@ class Counter:
     """Counts events.
 
     Args:
-        about: its name and labels.
+        info: describes the family.
     """
 
-    def __init__(self, about: About) -> None:
-        self.about = about
+    def __init__(self, info: MetricInfo) -> None:
+        self.info = info
         self._values: defaultdict[Key, int] = defaultdict(int)
-        if not about.labels:
-            self._values[()] = 0  # shown from the start, so that a rate can be taken of its first event
+        if not info.labels:
+            self._values[()] = 0  # shown from the start, so that its first event counts in a rate
 
     def add(self, key: Key = (), count: int = 1) -> None:
-        """Add events to a series."""
+        """Add ``count`` events to a series."""
         self._values[key] += count
 
     def value(self, key: Key = ()) -> int:
@@ -96,12 +96,12 @@ class Counter:
 
     def snapshot(self) -> CounterSnapshot:
         """Return a copy that another thread may read."""
-        return CounterSnapshot(self.about, dict(self._values))
+        return CounterSnapshot(self.info, dict(self._values))
 
 
 @dataclass(slots=True)
 class Series:
-    """Values of one distribution series, by bucket; the last bucket is what is above all bounds."""
+    """The values of one distribution series, by bucket; the last bucket is above all bounds."""
 
     counts: list[int]
     sum: float = 0.0
@@ -110,7 +110,7 @@ class Series:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
     def copy(self) -> Series:
@@ -118,7 +118,7 @@ class Series:
         return Series(self.counts.copy(), self.sum, self.minimum, self.maximum)
 
     def merged(self, other: Series) -> Series:
-        """Return both taken together."""
+        """Return the combination of both series."""
         counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
         return Series(
             counts,
@@ -129,18 +129,18 @@ class Series:
 
 
 class Distribution:
-    """Measures values: how many, their sum, and how they spread.
+    """Measures values: their number, sum and distribution.
 
     Args:
-        about: its name and labels.
+        info: describes the family.
         upper_bounds: of the buckets, in the recorded unit.
     """
 
-    def __init__(self, about: About, upper_bounds: tuple[float, ...]) -> None:
-        self.about = about
+    def __init__(self, info: MetricInfo, upper_bounds: tuple[float, ...]) -> None:
+        self.info = info
         self._bounds = upper_bounds
         self._series: dict[Key, Series] = {}
-        if not about.labels:
+        if not info.labels:
             self._new(())
 
     def observe(self, key: Key, value: float, times: int = 1) -> None:
@@ -157,7 +157,7 @@ class Distribution:
             series.maximum = value
 
     def count(self, key: Key = ()) -> int:
-        """Return how many values a series has; 0 if there is none."""
+        """Return the number of values of a series; 0 if there is none."""
         return self._series[key].count if key in self._series else 0
 
     def labels(self) -> Collection[Key]:
@@ -171,7 +171,7 @@ class Distribution:
     def snapshot(self) -> DistributionSnapshot:
         """Return a copy that another thread may read."""
         series = {key: one.copy() for key, one in self._series.items()}
-        return DistributionSnapshot(self.about, self._bounds, series)
+        return DistributionSnapshot(self.info, self._bounds, series)
 
     def _new(self, key: Key) -> Series:
         series = self._series[key] = Series([0] * (len(self._bounds) + 1))
@@ -180,38 +180,38 @@ class Distribution:
 
 @dataclass(slots=True)
 class Gauge:
-    """Shows a present value, asked for when somebody looks.
+    """A value that is read when a page is requested.
 
     Attributes:
-        about: its name; gauges have no labels.
-        source: returns the value; a gauge without one is not shown.
+        info: describes the family, which has no labels.
+        source: returns the value; a gauge without a source is not shown.
     """
 
-    about: About
+    info: MetricInfo
     source: Callable[[], float | None] | None = field(default=None)
 
     def snapshot(self) -> GaugeSnapshot:
-        """Ask the source."""
-        return GaugeSnapshot(self.about, None if self.source is None else self.source())
+        """Read the value from the source."""
+        return GaugeSnapshot(self.info, None if self.source is None else self.source())
 
 
-class Levels:
-    """Present values of several series, set from time to time.
+class LabeledGauge:
+    """A gauge with labels, whose values are set by samplers.
 
     Args:
-        about: its name and labels.
+        info: describes the family.
     """
 
-    def __init__(self, about: About) -> None:
-        self.about = about
+    def __init__(self, info: MetricInfo) -> None:
+        self.info = info
         self._values: dict[Key, float] = {}
 
     def set(self, key: Key, value: float) -> None:
         """Set the value of a series."""
         self._values[key] = value
 
-    def keep(self, keys: Container[Key]) -> None:
-        """Drop all other series."""
+    def retain(self, keys: Container[Key]) -> None:
+        """Drop all series but those of ``keys``."""
         self._values = {key: value for key, value in self._values.items() if key in keys}
 
     def labels(self) -> Collection[Key]:
@@ -222,39 +222,39 @@ class Levels:
         """Drop a series."""
         self._values.pop(key, None)
 
-    def snapshot(self) -> LevelsSnapshot:
+    def snapshot(self) -> LabeledGaugeSnapshot:
         """Return a copy that another thread may read."""
-        return LevelsSnapshot(self.about, dict(self._values))
+        return LabeledGaugeSnapshot(self.info, dict(self._values))
 
 
 class CounterSnapshot(NamedTuple):
     """The values of a counter, by series."""
 
-    about: About
+    info: MetricInfo
     values: dict[Key, int]
 
 
 class DistributionSnapshot(NamedTuple):
     """The values of a distribution, by series."""
 
-    about: About
+    info: MetricInfo
     bounds: tuple[float, ...]
     series: dict[Key, Series]
 
 
 class GaugeSnapshot(NamedTuple):
-    """The value of a gauge, or None."""
+    """The value of a gauge; None if it has no source."""
 
-    about: About
+    info: MetricInfo
     value: float | None
 
 
-class LevelsSnapshot(NamedTuple):
-    """The present values of several series."""
+class LabeledGaugeSnapshot(NamedTuple):
+    """The values of a labeled gauge, by series."""
 
-    about: About
+    info: MetricInfo
     values: dict[Key, float]
 
 
-Family = Counter | Distribution | Gauge | Levels
-Snapshot = CounterSnapshot | DistributionSnapshot | GaugeSnapshot | LevelsSnapshot
+Family = Counter | Distribution | Gauge | LabeledGauge
+Snapshot = CounterSnapshot | DistributionSnapshot | GaugeSnapshot | LabeledGaugeSnapshot

@@ -1,4 +1,4 @@
-"""``/stats.txt``: the text form of Twitter's Ostrich library, which the original service had."""
+"""Render ``/stats.txt`` in the text format of Twitter's Ostrich library, which the original service used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pinlater.server.metrics.families import (
     CounterSnapshot,
     DistributionSnapshot,
     GaugeSnapshot,
-    LevelsSnapshot,
+    LabeledGaugeSnapshot,
     Series,
     Snapshot,
 )
@@ -19,22 +19,22 @@ _SHARES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.
 
 
 def render_ostrich(snapshots: Sequence[Snapshot]) -> str:
-    """Return the page; values are those since the start of the server."""
+    """Render the page, with values since the start of the server."""
     counters = {
-        one.about.ostrich_name(key): _number(value)
+        one.info.ostrich_name(key): _number(value)
         for one in snapshots
         if isinstance(one, CounterSnapshot)
         for key, value in one.values.items()
     }
     gauges = {
-        one.about.ostrich: _number(one.value)
+        one.info.ostrich: _number(one.value)
         for one in snapshots
         if isinstance(one, GaugeSnapshot) and one.value is not None
     }
     gauges |= {
-        one.about.ostrich_name(key): _number(value)
+        one.info.ostrich_name(key): _number(value)
         for one in snapshots
-        if isinstance(one, LevelsSnapshot)
+        if isinstance(one, LabeledGaugeSnapshot)
         for key, value in one.values.items()
     }
     metrics = {
@@ -51,13 +51,13 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _distribution(one: DistributionSnapshot) -> Iterator[tuple[str, str]]:
-    scale = one.about.to_ostrich
+    scale = one.info.to_ostrich
     for key, series in one.series.items():
         if series.count:
-            yield one.about.ostrich_name(key), _summary(series, one.bounds, scale)
-    if one.about.ostrich_total and one.series:
+            yield one.info.ostrich_name(key), _summary(series, one.bounds, scale)
+    if one.info.ostrich_total and one.series:
         total = functools.reduce(Series.merged, one.series.values())
-        yield one.about.ostrich_total, _summary(total, one.bounds, scale)
+        yield one.info.ostrich_total, _summary(total, one.bounds, scale)
 
 
 def _summary(series: Series, bounds: Sequence[float], scale: float) -> str:

@@ -1,4 +1,4 @@
-"""Percentiles estimated from buckets."""
+"""Estimate percentiles from buckets."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pinlater.server.metrics.families import Series
 
 
 def percentile(series: Series, bounds: Sequence[float], share: float) -> float:
-    """Return the value that ``share`` (0 to 1) of all values do not exceed, to about a tenth.
+    """Estimate the value that ``share`` (0 to 1) of all values do not exceed, to about a tenth.
 
-    Inside a bucket the values are taken to be spread evenly; the true smallest and largest value bound
-    what is returned. A series without values has 0.
+    Values are assumed to be spread evenly within a bucket; the result lies between the true minimum and maximum. It is
+    0 for a series without values.
     """
     total = series.count
     if not total:

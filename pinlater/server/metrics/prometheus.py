@@ -1,4 +1,4 @@
-"""``/metrics``: the text form of Prometheus."""
+"""Render ``/metrics`` in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pinlater.server.metrics.families import (
     CounterSnapshot,
     DistributionSnapshot,
     GaugeSnapshot,
-    LevelsSnapshot,
+    LabeledGaugeSnapshot,
     Snapshot,
     label_values,
 )
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 _NO_SUMS = frozenset({"process_start_time_seconds", "process_max_fds"})
-"""Of these, the least says most."""
+"""Process metrics of which the minimum is shown, since a sum makes no sense."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render_prometheus(snapshots: Sequence[Snapshot], pids: Sequence[int] = ()) -> str:
-    """Return the page, with memory, CPU time and open files of the given processes taken together."""
+    """Render the page, with the memory, CPU time and open files of the given processes summed."""
     # Here, so that a server that nobody scrapes never pays for the import.
     from prometheus_client import CollectorRegistry, generate_latest
 
@@ -38,13 +38,13 @@ def render_prometheus(snapshots: Sequence[Snapshot], pids: Sequence[int] = ()) -
 
 
 class _Collector:
-    """Hands the values of one moment to the client library."""
+    """Passes snapshots to the Prometheus client library."""
 
     def __init__(self, snapshots: Sequence[Snapshot]) -> None:
         self._snapshots = snapshots
 
     def describe(self) -> list[Metric]:
-        """Return nothing: without this method, the registry would collect once more to find the names."""
+        """Return nothing: without this method, the registry would collect once more to learn the names."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -53,20 +53,20 @@ class _Collector:
                 yield _counter(one)
             elif isinstance(one, DistributionSnapshot):
                 yield _histogram(one)
-            elif isinstance(one, LevelsSnapshot):
-                yield _levels(one)
+            elif isinstance(one, LabeledGaugeSnapshot):
+                yield _labeled_gauge(one)
             elif one.value is not None:
                 yield _gauge(one, one.value)
 
 
 class _Processes:
-    """The client library's figures of a process, added up over several."""
+    """Sums the process metrics of the client library over several processes."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = pids
 
     def describe(self) -> list[Metric]:
-        """Return nothing, for the reason above."""
+        """Return nothing, as ``_Collector.describe`` does."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -74,7 +74,7 @@ class _Processes:
 
         families: dict[str, list[Metric]] = {}
         for pid in self._pids:
-            # A registry of its own: the default one would be told of the collector.
+            # With a registry of its own, since it would register itself with the default one.
             collector = ProcessCollector(pid=partial(int, pid), registry=CollectorRegistry())
             for family in collector.collect():
                 families.setdefault(family.name, []).append(family)
@@ -91,16 +91,16 @@ class _Processes:
 def _counter(one: CounterSnapshot) -> CounterMetricFamily:
     from prometheus_client.core import CounterMetricFamily
 
-    family = CounterMetricFamily(one.about.name, one.about.help, labels=one.about.labels)
+    family = CounterMetricFamily(one.info.name, one.info.help, labels=one.info.labels)
     for key, value in one.values.items():
         family.add_metric(label_values(key), value)
     return family
 
 
-def _levels(one: LevelsSnapshot) -> GaugeMetricFamily:
+def _labeled_gauge(one: LabeledGaugeSnapshot) -> GaugeMetricFamily:
     from prometheus_client.core import GaugeMetricFamily
 
-    family = GaugeMetricFamily(one.about.name, one.about.help, labels=one.about.labels)
+    family = GaugeMetricFamily(one.info.name, one.info.help, labels=one.info.labels)
     for key, value in one.values.items():
         family.add_metric(label_values(key), value)
     return family
@@ -109,16 +109,16 @@ def _levels(one: LevelsSnapshot) -> GaugeMetricFamily:
 def _gauge(one: GaugeSnapshot, value: float) -> GaugeMetricFamily:
     from prometheus_client.core import GaugeMetricFamily
 
-    return GaugeMetricFamily(one.about.name, one.about.help, value=value)
+    return GaugeMetricFamily(one.info.name, one.info.help, value=value)
 
 
 def _histogram(one: DistributionSnapshot) -> HistogramMetricFamily:
-    """Show every fourth bound: a fine grid times many queues would make a page of megabytes."""
+    """Build a histogram of every fourth bound: all bounds of many queues would make a page of megabytes."""
     from prometheus_client.core import HistogramMetricFamily
 
-    scale = one.about.to_base
+    scale = one.info.to_base
     names = [f"{bound * scale:.12g}" for bound in one.bounds[::COARSE]]
-    family = HistogramMetricFamily(one.about.name, one.about.help, labels=one.about.labels)
+    family = HistogramMetricFamily(one.info.name, one.info.help, labels=one.info.labels)
     for key, series in one.series.items():
         below = list(accumulate(series.counts))
         buckets = [*zip(names, below[:-1:COARSE], strict=True), ("+Inf", below[-1])]

@@ -1,4 +1,4 @@
-"""How fast counters have grown lately."""
+"""Compute the recent growth of counters."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Mapping
 
 WINDOW_SECONDS = 300.0
-"""What "lately" is."""
+"""How far back rates look."""
 
 
 class RecentRates:
-    """Growth a second over the last five minutes, or as long as there are samples.
+    """Computes growth per second over the last five minutes, or since the first sample.
 
     Args:
-        seconds: the time looked back at.
+        seconds: how far back to look.
     """
 
     def __init__(self, seconds: float = WINDOW_SECONDS) -> None:
@@ -21,11 +21,11 @@ class RecentRates:
         self._samples: deque[tuple[float, Mapping[str, int]]] = deque()
 
     def add(self, now: float, counts: Mapping[str, int]) -> dict[str, float]:
-        """Take the counts of one moment; return the rates of those that have one.
+        """Add the current counts; return their rates, none before the second sample.
 
         Args:
             now: monotonic seconds.
-            counts: name -> a number that only grows.
+            counts: name -> count, which only grows.
         """
         samples = self._samples
         while len(samples) > 1 and samples[1][0] <= now - self._seconds:

@@ -1,4 +1,4 @@
-"""What one server process has counted, as bytes for another process, and added up over several."""
+"""Encode the metrics of a server process for the admin process, and sum them over several processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pinlater.server.metrics.families import (
     DistributionSnapshot,
     GaugeSnapshot,
     Key,
-    LevelsSnapshot,
+    LabeledGaugeSnapshot,
     Series,
     Snapshot,
     label_values,
@@ -27,48 +27,48 @@ Labels = tuple[str, ...]
 _Number = TypeVar("_Number", int, float)
 
 
-class _Series(NamedTuple):
+class _PackedSeries(NamedTuple):
     counts: list[int]
     sum: float
     minimum: float
     maximum: float
 
 
-class Report(msgspec.Struct):
-    """The values of one process; names of families are those of the catalog.
+class ProcessReport(msgspec.Struct):
+    """The metrics and health of one process; names of families are those of the catalog.
 
     Attributes:
-        pid: the process.
-        reason: why it should get no calls now; None if it should.
+        pid: of the process.
+        reason: why it cannot take calls now; None if it can.
         counters: family -> label values -> count.
         distributions: family -> label values -> series.
-        gauges: family -> present value.
-        levels: family -> label values -> present value.
-        common: family -> present value of what all processes see alike.
-        shards: how the process finds each of them.
+        gauges: family -> value.
+        labeled_gauges: family -> label values -> value.
+        shared: family -> value that all processes measure alike.
+        shards: state of each shard, as the process sees it.
         version: of the program.
-        started_ms: when the process began, epoch milliseconds; 0 if it does not tell.
-        memory_bytes: what it holds; 0 if that is not known.
+        started_ms: when the process started, epoch milliseconds; 0 if unknown.
+        memory_bytes: resident memory; 0 if unknown.
     """
 
     pid: int
     reason: str | None = None
     counters: dict[str, list[tuple[Labels, int]]] = {}
-    distributions: dict[str, list[tuple[Labels, _Series]]] = {}
+    distributions: dict[str, list[tuple[Labels, _PackedSeries]]] = {}
     gauges: dict[str, float] = {}
-    levels: dict[str, list[tuple[Labels, float]]] = {}
-    common: dict[str, float] = {}
+    labeled_gauges: dict[str, list[tuple[Labels, float]]] = {}
+    shared: dict[str, float] = {}
     shards: list[ShardState] = []
     version: str = ""
     started_ms: int = 0
     memory_bytes: int = 0
 
-    def without_present(self) -> Report:
-        """Return what stays true when the process is gone: its counts."""
-        return Report(self.pid, self.reason, self.counters, self.distributions)
+    def counts_only(self) -> ProcessReport:
+        """Return the counts alone, which stay valid when the process is gone."""
+        return ProcessReport(self.pid, self.reason, self.counters, self.distributions)
 
 
-_decoder = msgspec.msgpack.Decoder(Report)
+_decoder = msgspec.msgpack.Decoder(ProcessReport)
 
 
 def encode_report(
@@ -80,35 +80,35 @@ def encode_report(
     started_ms: int = 0,
     memory_bytes: int = 0,
 ) -> bytes:
-    """Return a process's values as bytes."""
-    report = Report(
+    """Encode the report of a process."""
+    report = ProcessReport(
         pid, reason, shards=list(shards), version=__version__, started_ms=started_ms, memory_bytes=memory_bytes
     )
     for one in snapshots:
-        name = one.about.name
+        name = one.info.name
         if isinstance(one, CounterSnapshot):
             report.counters[name] = [(label_values(key), count) for key, count in one.values.items()]
         elif isinstance(one, DistributionSnapshot):
-            report.distributions[name] = [(label_values(key), _flat(series)) for key, series in one.series.items()]
-        elif isinstance(one, LevelsSnapshot):
-            report.levels[name] = [(label_values(key), value) for key, value in one.values.items()]
+            report.distributions[name] = [(label_values(key), _pack(series)) for key, series in one.series.items()]
+        elif isinstance(one, LabeledGaugeSnapshot):
+            report.labeled_gauges[name] = [(label_values(key), value) for key, value in one.values.items()]
         elif one.value is not None:
-            (report.common if one.about.is_common else report.gauges)[name] = one.value
+            (report.shared if one.info.is_shared else report.gauges)[name] = one.value
     return msgspec.msgpack.encode(report)
 
 
-def decode_report(data: bytes) -> Report:
-    """Return what ``encode_report`` was given.
+def decode_report(data: bytes) -> ProcessReport:
+    """Decode the report of a process.
 
     Raises:
-        msgspec.MsgspecError: these are other bytes, or half of them.
+        msgspec.MsgspecError: the bytes are not a complete report.
     """
     return _decoder.decode(data)
 
 
-def total_of(reports: Iterable[Report]) -> Report:
-    """Return the sums over processes; of what they see alike, the highest value."""
-    total = Report(0)
+def sum_reports(reports: Iterable[ProcessReport]) -> ProcessReport:
+    """Sum reports over processes; of shared gauges, take the maximum."""
+    total = ProcessReport(0)
     for report in reports:
         for name, counts in report.counters.items():
             total.counters[name] = list(_added(total.counters.get(name, ()), counts).items())
@@ -116,38 +116,38 @@ def total_of(reports: Iterable[Report]) -> Report:
             total.distributions[name] = list(_merged(total.distributions.get(name, ()), series).items())
         for name, value in report.gauges.items():
             total.gauges[name] = total.gauges.get(name, 0) + value
-        for name, values in report.levels.items():
-            total.levels[name] = list(_added(total.levels.get(name, ()), values).items())
-        for name, value in report.common.items():
-            total.common[name] = max(total.common.get(name, value), value)
+        for name, values in report.labeled_gauges.items():
+            total.labeled_gauges[name] = list(_added(total.labeled_gauges.get(name, ()), values).items())
+        for name, value in report.shared.items():
+            total.shared[name] = max(total.shared.get(name, value), value)
         total.shards = joined([*total.shards, *report.shards])
     return total
 
 
-def snapshots_of(report: Report) -> list[Snapshot]:
-    """Return all families of the catalog, with the values of a report, and of those made of others."""
+def snapshots_of(report: ProcessReport) -> list[Snapshot]:
+    """Return all families of the catalog with the values of a report, derived metrics included."""
     metrics = Metrics()
     backlog, rates = (
-        dict(report.levels.get(family.about.name, ()))
+        dict(report.labeled_gauges.get(family.info.name, ()))
         for family in (metrics.backlog_jobs, metrics.completions_per_second)
     )
-    report.levels[metrics.backlog_seconds.about.name] = list(backlog_seconds(backlog, rates).items())
-    report.levels[metrics.shard_ill.about.name] = [
-        ((shard.name,), float(shard.ill_in > 0)) for shard in report.shards[:MOST_SHARDS]
+    report.labeled_gauges[metrics.backlog_seconds.info.name] = list(backlog_seconds(backlog, rates).items())
+    report.labeled_gauges[metrics.shard_unhealthy.info.name] = [
+        ((shard.name,), float(shard.unhealthy_in > 0)) for shard in report.shards[:MOST_SHARDS]
     ]
     return [_filled(one, report) for one in metrics.snapshot()]
 
 
-def _filled(one: Snapshot, report: Report) -> Snapshot:
-    name = one.about.name
+def _filled(one: Snapshot, report: ProcessReport) -> Snapshot:
+    name = one.info.name
     if isinstance(one, CounterSnapshot):
         return one._replace(values=dict(report.counters.get(name, ())))
     if isinstance(one, DistributionSnapshot):
-        series: dict[Key, Series] = {key: Series(*flat) for key, flat in report.distributions.get(name, ())}
+        series: dict[Key, Series] = {key: Series(*packed) for key, packed in report.distributions.get(name, ())}
         return one._replace(series=series)
-    if isinstance(one, LevelsSnapshot):
-        return one._replace(values=dict(report.levels.get(name, ())))
-    return GaugeSnapshot(one.about, (report.common if one.about.is_common else report.gauges).get(name))
+    if isinstance(one, LabeledGaugeSnapshot):
+        return one._replace(values=dict(report.labeled_gauges.get(name, ())))
+    return GaugeSnapshot(one.info, (report.shared if one.info.is_shared else report.gauges).get(name))
 
 
 def _added(mine: Iterable[tuple[Labels, _Number]], theirs: Iterable[tuple[Labels, _Number]]) -> dict[Labels, _Number]:
@@ -157,12 +157,14 @@ def _added(mine: Iterable[tuple[Labels, _Number]], theirs: Iterable[tuple[Labels
     return total
 
 
-def _merged(mine: Iterable[tuple[Labels, _Series]], theirs: Iterable[tuple[Labels, _Series]]) -> dict[Labels, _Series]:
+def _merged(
+    mine: Iterable[tuple[Labels, _PackedSeries]], theirs: Iterable[tuple[Labels, _PackedSeries]]
+) -> dict[Labels, _PackedSeries]:
     total = dict(mine)
-    for key, flat in theirs:
-        total[key] = _flat(Series(*total[key]).merged(Series(*flat))) if key in total else flat
+    for key, packed in theirs:
+        total[key] = _pack(Series(*total[key]).merged(Series(*packed))) if key in total else packed
     return total
 
 
-def _flat(series: Series) -> _Series:
-    return _Series(series.counts, series.sum, series.minimum, series.maximum)
+def _pack(series: Series) -> _PackedSeries:
+    return _PackedSeries(series.counts, series.sum, series.minimum, series.maximum)

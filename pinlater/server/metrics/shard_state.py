@@ -1,4 +1,4 @@
-"""How a shard is, as the processes of a server see it."""
+"""The health of a shard, as the processes of a server see it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 
 class ShardState(NamedTuple):
-    """A shard at one moment, seen by one process or by several taken together.
+    """The state of a shard, as seen by one process or by several combined.
 
     Attributes:
         name: as in descriptors.
-        place: where it is, for people; no password is in it.
-        since_ms: how long it has been so, epoch milliseconds: ill since then, or well since then.
-        is_dequeue_only: takes no new jobs.
-        error: what the call said that made it ill; empty while it is well.
-        connections: open connections to its server, which several shards may share; None where there are none.
-        processes: how many processes see it.
-        ill_in: in how many of them it is left alone, because it did not answer.
+        place: its address for display, without a password.
+        since_ms: since when it is healthy or unhealthy, epoch milliseconds.
+        is_dequeue_only: whether it gets no new jobs.
+        error: of the call that made it unhealthy; empty while it is healthy.
+        connections: open connections to its server, which several shards may share; None if it uses none.
+        processes: number of processes that use it.
+        unhealthy_in: number of processes that avoid it because it did not answer.
     """
 
     name: str
@@ -27,14 +27,14 @@ class ShardState(NamedTuple):
     error: str = ""
     connections: int | None = None
     processes: int = 1
-    ill_in: int = 0
+    unhealthy_in: int = 0
 
     def joined(self, other: ShardState) -> ShardState:
-        """Return what two views of the same shard come to: it is ill since the first of them says so."""
-        if bool(self.ill_in) == bool(other.ill_in):
-            since_ms = min(self.since_ms, other.since_ms) if self.ill_in else max(self.since_ms, other.since_ms)
+        """Combine two views of the same shard: it is unhealthy since the first of them saw that."""
+        if bool(self.unhealthy_in) == bool(other.unhealthy_in):
+            since_ms = min(self.since_ms, other.since_ms) if self.unhealthy_in else max(self.since_ms, other.since_ms)
         else:
-            since_ms = self.since_ms if self.ill_in else other.since_ms
+            since_ms = self.since_ms if self.unhealthy_in else other.since_ms
         known = [count for count in (self.connections, other.connections) if count is not None]
         return self._replace(
             since_ms=since_ms,
@@ -42,12 +42,12 @@ class ShardState(NamedTuple):
             error=self.error or other.error,
             connections=sum(known) if known else None,
             processes=self.processes + other.processes,
-            ill_in=self.ill_in + other.ill_in,
+            unhealthy_in=self.unhealthy_in + other.unhealthy_in,
         )
 
 
 def joined(states: Iterable[ShardState]) -> list[ShardState]:
-    """Return one state for each shard, by name; numbers in names count as numbers."""
+    """Combine the states of each shard, sorted by name; numbers in names count as numbers."""
     found: dict[str, ShardState] = {}
     for state in states:
         known = found.get(state.name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
 from pinlater.protocol import messages as wire
-from pinlater.protocol.codec import PROTOCOL_ERROR, Call, CallTooLarge, Codec, TakesLong
+from pinlater.protocol.codec import PROTOCOL_ERROR, CallTooLarge, Codec, DecodedCall, SlowToDecode
 from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
@@ -306,14 +306,14 @@ class ClientConnection(asyncio.Protocol):
             elif self._peer_sent_eof:
                 self._transport.close()
 
-    def _next_call(self) -> Call | None:
+    def _next_call(self) -> DecodedCall | None:
         """Decode the next call; return None if it is large, to be decoded in a thread."""
         frame = self._frames[0]
         if len(frame) >= LARGE_FRAME_BYTES:
             return None
         try:
             call = self._owner.codec.decode_call(frame, quick_only=True)
-        except TakesLong:
+        except SlowToDecode:
             return None
         self._frames.popleft()
         # A dequeue must not wait while it holds memory, nor for a client that may be gone.
@@ -338,7 +338,7 @@ class ClientConnection(asyncio.Protocol):
             del frame  # decoding has copied its content
             return await self._answer(call)
 
-    async def _answer(self, call: Call) -> Answer:
+    async def _answer(self, call: DecodedCall) -> Answer:
         """Carry out a call and send its reply; return what to undo if the client does not read it completely."""
         codec, method, sequence_id = self._owner.codec, call.method, call.sequence_id
         if self._wants_stopping_notice is None:
@@ -376,7 +376,7 @@ class ClientConnection(asyncio.Protocol):
             self._owner.answer_budget.record_unread(self, len(reply))
         return not self._transport.is_closing()  # writing to a client that has gone starts closing
 
-    async def _carry_out(self, call: Call) -> Answer:
+    async def _carry_out(self, call: DecodedCall) -> Answer:
         if may_wait(call):  # a parked dequeue takes no slot
             return await self._owner.service.call(call.method, call.arguments, self._caller)
         assert self._peer is not None

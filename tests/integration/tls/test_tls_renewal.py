@@ -28,7 +28,7 @@ def test_renewed_certificates_are_used_without_a_restart(authority, stranger, tm
             old.queue_names()
             served = server.child().pid
             Path(issued.cert).write_text("no certificate")
-            assert wait_for(lambda: "what was read before stays in force" in server.log)
+            assert wait_for(lambda: "the previous content stays in effect" in server.log)
             with Client(server.address, tls=TlsFiles(ca=ca)) as client:
                 client.queue_names()
             other = stranger.issue("renewal")
@@ -84,7 +84,7 @@ def test_a_hup_with_files_that_are_broken_ends_nothing(authority, tmp_path):
         wait_for(lambda: _successor(server, served))
         with Client(server.address, tls=server.tls) as client:
             wait_for(lambda: _answers(client))
-        assert "what was read before stays in force" in server.log
+        assert "the previous content stays in effect" in server.log
     finally:
         assert server.stop() == 0
 

@@ -8,8 +8,8 @@ from starlette.testclient import TestClient
 from pinlater.dashboard.app import make_app
 from pinlater.dashboard.figures import DEQUEUED, ENQUEUED, SUCCEEDED, ServerFigures, ServerProcess
 from pinlater.dashboard.options import Options
-from pinlater.server.admin.pages import MachinePages
-from pinlater.server.admin.reports import View
+from pinlater.server.admin.pages import MonitoringPages
+from pinlater.server.admin.reports import ServerStatus
 
 # Of "open sesame" and of "just looking", at a cost that lets tests be quick.
 ADMIN_HASH = "scrypt$1024$8$1$MDEyMzQ1Njc4OWFiY2RlZg==$qrn7ZhlST3jO5Auifbc3xCWPabXREAX1HDl5f9rqSnA="
@@ -39,10 +39,10 @@ def dashboard(address, base=HERE, peer="127.0.0.1", **options):
         return figures_of()
 
     async def view():
-        return View([], [])
+        return ServerStatus([], [])
 
     chosen = Options(
-        server=address, name=address, read_figures=read_figures, plain_pages=MachinePages(view).by_path, **options
+        server=address, name=address, read_figures=read_figures, plain_pages=MonitoringPages(view).by_path, **options
     )
     with TestClient(make_app(chosen), base, follow_redirects=False, client=(peer, 1234)) as browser:
         yield browser

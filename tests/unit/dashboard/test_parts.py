@@ -32,7 +32,7 @@ from pinlater.errors import NoHealthyShards
 from pinlater.model.records import JobInfo
 from pinlater.model.state import JobState
 from pinlater.server.admin.figures import figures_of
-from pinlater.server.admin.reports import View
+from pinlater.server.admin.reports import ServerStatus
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.reports import decode_report, encode_report
 
@@ -40,14 +40,14 @@ STATIC = Path(pinlater.dashboard.__file__).parent / "static"
 
 
 def view_of(metrics, pid=7):
-    return View([decode_report(encode_report(pid, None, metrics.snapshot()))], [])
+    return ServerStatus([decode_report(encode_report(pid, None, metrics.snapshot()))], [])
 
 
 # ServerFigures
 
 
 def test_every_figure_that_is_read_is_one_of_the_servers():
-    assert set(NAMES) <= {one.about.name for one in Metrics().snapshot()}
+    assert set(NAMES) <= {one.info.name for one in Metrics().snapshot()}
 
 
 def test_the_figures_are_those_of_the_server():

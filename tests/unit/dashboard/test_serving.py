@@ -7,8 +7,8 @@ import socket
 from pinlater.dashboard.figures import ServerFigures
 from pinlater.dashboard.options import Options
 from pinlater.dashboard.serving import MAX_CONNECTIONS, serve
-from pinlater.server.admin.pages import MachinePages
-from pinlater.server.admin.reports import View
+from pinlater.server.admin.pages import MonitoringPages
+from pinlater.server.admin.reports import ServerStatus
 
 PATIENCE_SECONDS = 20
 REQUEST = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -19,10 +19,10 @@ async def read_figures():
 
 
 async def view():
-    return View([], [])
+    return ServerStatus([], [])
 
 
-OPTIONS = Options(server="127.0.0.1:1", name="x", read_figures=read_figures, plain_pages=MachinePages(view).by_path)
+OPTIONS = Options(server="127.0.0.1:1", name="x", read_figures=read_figures, plain_pages=MonitoringPages(view).by_path)
 
 
 def serving(test, **options):

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pinlater.protocol import messages as wire
-from pinlater.protocol.codec import MANY_ELEMENTS, Call, CallTooLarge, Codec, TakesLong
+from pinlater.protocol.codec import MANY_ELEMENTS, CallTooLarge, Codec, DecodedCall, SlowToDecode
 from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, check_message
 from pinlater.protocol.messages import METHODS, arguments_of
 
@@ -166,7 +166,7 @@ def test_large_frames_that_are_well_formed_cost_in_proportion(codec, frame):
     ],
 )
 def test_what_takes_long_is_not_begun_in_a_hurry(codec, frame):
-    with pytest.raises(TakesLong):
+    with pytest.raises(SlowToDecode):
         codec.decode_call(frame, quick_only=True)
     _a_good_call_still_works(codec)
 
@@ -188,7 +188,7 @@ def _decode(codec, frame):
         call = codec.decode_call(frame)
     except MalformedMessage:
         return None
-    assert isinstance(call, Call)
+    assert isinstance(call, DecodedCall)
     assert isinstance(call.method, str)
     return call
 

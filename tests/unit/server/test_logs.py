@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from pinlater.logs import JsonLines
-from pinlater.server.logs import PlainLines, set_up_logs
+from pinlater.logs import JsonFormatter
+from pinlater.server.logs import PlainFormatter, set_up_logs
 
 
 def record(message, *arguments, exc_info=None):
@@ -24,23 +24,23 @@ def failure():
 
 
 def test_a_plain_line():
-    line = PlainLines().format(record("queue %s", "é"))
+    line = PlainFormatter().format(record("queue %s", "é"))
     assert line == "2023-11-14T22:13:20.250Z WARNING pinlater.server: queue é"
 
 
 def test_a_client_cannot_forge_a_plain_line():
-    line = PlainLines().format(record("queue %s", "x\n2023 INFO all is fine\x1b[2J"))
+    line = PlainFormatter().format(record("queue %s", "x\n2023 INFO all is fine\x1b[2J"))
     assert line.endswith(r"queue x\n2023 INFO all is fine\x1b[2J")
 
 
 def test_a_traceback_follows_a_plain_line():
-    lines = PlainLines().format(record("failed", exc_info=failure())).splitlines()
+    lines = PlainFormatter().format(record("failed", exc_info=failure())).splitlines()
     assert lines[0].endswith("failed")
     assert lines[-1] == "KeyError: 'lost'"
 
 
 def test_a_json_line():
-    fields = json.loads(JsonLines().format(record("queue %s", "x\ny")))
+    fields = json.loads(JsonFormatter().format(record("queue %s", "x\ny")))
     process = fields.pop("process")
     assert isinstance(process, int)
     assert fields == {
@@ -52,7 +52,7 @@ def test_a_json_line():
 
 
 def test_a_json_line_has_the_traceback():
-    line = JsonLines().format(record("failed", exc_info=failure()))
+    line = JsonFormatter().format(record("failed", exc_info=failure()))
     assert "\n" not in line
     assert json.loads(line)["traceback"].endswith("KeyError: 'lost'")
 

@@ -73,7 +73,7 @@ class ShardHandle:
             self.spec.is_dequeue_only,
             self._error,
             self.shard.connections,
-            ill_in=int(not self.is_healthy),
+            unhealthy_in=int(not self.is_healthy),
         )
 
     async def ask(self, call: Callable[[Shard], Awaitable[_T]]) -> _T:

@@ -145,7 +145,7 @@ class SqliteStore:
     def shard_states(self) -> list[ShardState]:
         """Return the state of the file, as the only shard."""
         fault, since_ms = self.fault or "", (self.files if self.files.fault else self.writes).since_ms
-        return [ShardState(SHARD, str(self._store.path), since_ms, error=fault, ill_in=int(bool(fault)))]
+        return [ShardState(SHARD, str(self._store.path), since_ms, error=fault, unhealthy_in=int(bool(fault)))]
 
     @property
     def fault(self) -> str | None:

@@ -10,7 +10,7 @@ import uvloop
 
 from pinlater.server.admin import AdminEndpoint
 from pinlater.server.admin.endpoint import MAX_CONNECTIONS, MAX_HEAD_BYTES
-from pinlater.server.admin.reports import View
+from pinlater.server.admin.reports import ServerStatus
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.reports import decode_report, encode_report
 
@@ -21,7 +21,7 @@ def looking(metrics, is_ready):
     """What the admin process sees of one server process with these metrics."""
 
     async def look():
-        return View([decode_report(encode_report(os.getpid(), is_ready(), metrics.snapshot()))], [])
+        return ServerStatus([decode_report(encode_report(os.getpid(), is_ready(), metrics.snapshot()))], [])
 
     return look
 

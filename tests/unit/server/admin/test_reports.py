@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from pinlater.server.admin.reporter import SUFFIX, Reporter
-from pinlater.server.admin.reports import Reports, View
+from pinlater.server.admin.reporter import SUFFIX, ReportServer
+from pinlater.server.admin.reports import ReportCollector, ServerStatus
 from pinlater.server.metrics import Metrics
-from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
+from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, sum_reports
 from pinlater.server.metrics.shard_state import ShardState
 from pinlater.server.metrics.shards import MOST_SHARDS, ShardCalls
 from pinlater.server.peer_processes.leader_lock import run_as_leader
@@ -30,7 +30,7 @@ def report(metrics, pid=1, shards=()):
 
 
 def values(snapshots):
-    by_name = {one.about.name: one for one in snapshots}
+    by_name = {one.info.name: one for one in snapshots}
     commits = by_name["pinlater_commit_seconds"].series.get(())
     return {
         "enqueued": by_name["pinlater_jobs_enqueued_total"].values,
@@ -41,7 +41,7 @@ def values(snapshots):
 
 
 def test_sums_over_processes():
-    total = snapshots_of(total_of([report(counted(3, connections=1)), report(counted(5, connections=2))]))
+    total = snapshots_of(sum_reports([report(counted(3, connections=1)), report(counted(5, connections=2))]))
     assert values(total) == {
         "enqueued": {("pins",): 8},
         "errors": {("enqueueJobs", "QUEUE_NOT_FOUND"): 2},
@@ -53,25 +53,25 @@ def test_sums_over_processes():
 def test_what_all_processes_see_alike_is_not_added_up():
     ill = [Metrics(), Metrics()]
     for metrics, count in zip(ill, (2, 1), strict=True):
-        metrics.ill_shards.source = lambda count=count: count
-    total = total_of([total_of([report(metrics) for metrics in ill]), total_of([])])
-    assert {one.about.name: one for one in snapshots_of(total)}["pinlater_ill_shards"].value == 2
+        metrics.unhealthy_shards.source = lambda count=count: count
+    total = sum_reports([sum_reports([report(metrics) for metrics in ill]), sum_reports([])])
+    assert {one.info.name: one for one in snapshots_of(total)}["pinlater_ill_shards"].value == 2
 
 
 def test_a_shard_is_ill_if_it_is_to_any_process():
     first = [ShardState("2", "db2", 5000, connections=1), ShardState("10", "db10", 1000, connections=2)]
-    second = [ShardState("2", "db2", 3000, error="gone", connections=0, ill_in=1), ShardState("10", "db10", 2000)]
-    third = [ShardState("2", "db2", 4000, error="away", connections=0, ill_in=1)]
+    second = [ShardState("2", "db2", 3000, error="gone", connections=0, unhealthy_in=1), ShardState("10", "db10", 2000)]
+    third = [ShardState("2", "db2", 4000, error="away", connections=0, unhealthy_in=1)]
     reports = [report(Metrics(), pid, shards) for pid, shards in enumerate([first, second, third])]
-    assert View(reports, []).shards == [
-        ShardState("2", "db2", 3000, error="gone", connections=1, processes=3, ill_in=2),
+    assert ServerStatus(reports, []).shards == [
+        ShardState("2", "db2", 3000, error="gone", connections=1, processes=3, unhealthy_in=2),
         ShardState("10", "db10", 2000, connections=2, processes=2),
     ]
-    total = {one.about.name: one for one in View(reports, []).snapshot()}
+    total = {one.info.name: one for one in ServerStatus(reports, []).snapshot()}
     assert total["pinlater_shard_ill"].values == {("2",): 1.0, ("10",): 0.0}
-    assert {one.about.name: one for one in View([], reports).snapshot()}["pinlater_shard_ill"].values
-    gone = [one.without_present() for one in reports]
-    assert not {one.about.name: one for one in View([], gone).snapshot()}["pinlater_shard_ill"].values
+    assert {one.info.name: one for one in ServerStatus([], reports).snapshot()}["pinlater_shard_ill"].values
+    gone = [one.counts_only() for one in reports]
+    assert not {one.info.name: one for one in ServerStatus([], gone).snapshot()}["pinlater_shard_ill"].values
 
 
 def test_calls_are_counted_of_shards_that_there_are_and_of_so_many_only():
@@ -94,7 +94,7 @@ def test_calls_are_counted_of_shards_that_there_are_and_of_so_many_only():
 
 
 def test_of_nothing_every_family_is_there_and_empty():
-    assert values(snapshots_of(total_of([]))) == {
+    assert values(snapshots_of(sum_reports([]))) == {
         "enqueued": {},
         "errors": {},
         "commits": None,
@@ -113,7 +113,7 @@ def fork():
         if pid == 0:
 
             async def serve():
-                reporter = Reporter(folder, metrics, lambda: reason)
+                reporter = ReportServer(folder, metrics, lambda: reason)
                 await reporter.start()
                 os.write(writer, b".")
                 await asyncio.sleep(60)
@@ -142,10 +142,10 @@ def test_counts_of_a_killed_process_stay_and_its_gauges_go(tmp_path, fork):
     start(tmp_path, counted(5, connections=2))
 
     async def main():
-        reports = Reports(tmp_path)
-        before = await reports.gather()
+        reports = ReportCollector(tmp_path)
+        before = await reports.collect()
         end(first)
-        return before, await reports.gather(), await reports.gather()
+        return before, await reports.collect(), await reports.collect()
 
     before, after, later = asyncio.run(main())
     assert values(before.snapshot())["connections"] == 3
@@ -162,7 +162,7 @@ def test_a_process_that_does_not_answer_is_left_out_once(tmp_path, fork, monkeyp
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / f"1{SUFFIX}"))
         deaf.listen()
-        view = asyncio.run(Reports(tmp_path).gather())
+        view = asyncio.run(ReportCollector(tmp_path).collect())
     assert len(view.pids) == 1
     assert values(view.snapshot())["enqueued"] == {("pins",): 5}
 
@@ -174,7 +174,7 @@ def test_half_a_report_is_none(tmp_path):
             lambda _, writer: (writer.write(data[:-3]), writer.close()), tmp_path / f"1{SUFFIX}"
         )
         async with server:
-            return await Reports(tmp_path).gather()
+            return await ReportCollector(tmp_path).collect()
 
     assert asyncio.run(main()).pids == []
 
@@ -183,7 +183,7 @@ def test_ready_means_that_some_process_is(tmp_path, fork):
     start, _ = fork
 
     def reason():
-        return asyncio.run(Reports(tmp_path).gather()).reason
+        return asyncio.run(ReportCollector(tmp_path).collect()).reason
 
     assert reason() == "no server process answers"
     start(tmp_path, Metrics(), "the server is stopping")

@@ -12,7 +12,7 @@ from pinlater.server.background.sampling import sample_repeatedly
 from pinlater.server.metrics import Metrics
 from pinlater.server.metrics.derived import backlog_seconds
 from pinlater.server.metrics.recent import RecentRates
-from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, total_of
+from pinlater.server.metrics.reports import decode_report, encode_report, snapshots_of, sum_reports
 
 NOW_MS = 1_000_000
 
@@ -49,7 +49,7 @@ class Store:
 
 
 def levels(metrics, name):
-    [one] = [one for one in metrics.snapshot() if one.about.name == name]
+    [one] = [one for one in metrics.snapshot() if one.info.name == name]
     return one.values
 
 
@@ -151,7 +151,7 @@ def test_the_pace_of_all_processes_counts():
     for metrics, pace in ((first, 2.0), (second, 4.0)):
         metrics.completions_per_second.set("email", pace)
     reports = [decode_report(encode_report(1, None, metrics.snapshot())) for metrics in (first, second)]
-    total = {one.about.name: one for one in snapshots_of(total_of(reports))}
+    total = {one.info.name: one for one in snapshots_of(sum_reports(reports))}
     assert total["pinlater_queue_backlog_seconds"].values == {("email",): 10}
     assert total["pinlater_queue_completions_per_second"].values == {("email",): 6}
 

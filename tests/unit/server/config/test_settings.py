@@ -62,7 +62,7 @@ def test_a_properties_file_of_the_original_works(load):
 def test_a_file_for_shards_that_names_no_store_never_means_sqlite(load, line):
     key = line.partition("=")[0]
     with pytest.raises(
-        ConfigError, match=rf"server.properties:1: {key} is for a store of shards.*PINLATER_BACKEND=mysql"
+        ConfigError, match=rf"server.properties:1: {key} applies to sharded stores only.*PINLATER_BACKEND=mysql"
     ):
         load(line + "\nPINLATER_BACKEND=\n")
     assert load(line + "\nPINLATER_BACKEND=sqlite\n").backend == "sqlite"
@@ -108,7 +108,7 @@ def test_words_for_true(load, word):
         ("THRIFT_PORT=abc", "server.properties:2: THRIFT_PORT=abc is not a whole number from 0 to 65535"),
         ("THRIFT_PORT=65536", "is not a whole number from 0 to 65535"),
         ("THRIFT_PORT=\u0661", "is not a whole number"),
-        ("THRIFT_PORT=9010 # local", "a comment needs a line of its own"),
+        ("THRIFT_PORT=9010 # local", "write comments on separate lines"),
         ("MAX_CONNECTIONS=0", "is not a whole number of at least 1"),
         ("REGEX_TIMEOUT_SECONDS=nan", "is not a number above 0"),
         ("REGEX_TIMEOUT_SECONDS=1e999", "is not a number above 0"),
@@ -119,17 +119,17 @@ def test_words_for_true(load, word):
         ("PINLATER_BACKEND=oracle", "PINLATER_BACKEND=oracle is not available; write sqlite"),
         ("SQLITE_SYNCHRONOUS=OFF", "write FULL or NORMAL"),
         ("MAX_BODY_BYTES=20000000", "does not fit into MAX_FRAME_BYTES=16384000"),
-        ("THRIFT_PROT=1", "server.properties:2: THRIFT_PROT is no setting; did you mean THRIFT_PORT?"),
+        ("THRIFT_PROT=1", "server.properties:2: THRIFT_PROT is not a setting; did you mean THRIFT_PORT?"),
         ("thrift_port=1", "did you mean THRIFT_PORT?"),
         ("XYZZY=1", "see pinlater-server --list-settings"),
         ("THRIFT_PORT", "'THRIFT_PORT' is not KEY=VALUE"),
         ("export THRIFT_PORT=1", "leave out 'export'"),
         ("THRIFT PORT=1", "is not KEY=VALUE"),
-        ("DASHBOARD_BASE_PATH=pinlater", "is not the path of an address; write one such as /pinlater"),
-        ("DASHBOARD_BASE_PATH=/a/../b", "is not the path of an address"),
-        ("DASHBOARD_BASE_PATH=//a.example", "is not the path of an address"),
-        ("ADMIN_TRUSTED_PROXIES=nginx", "write such as 127.0.0.1,10.0.0.0/8"),
-        ("ADMIN_TRUSTED_PROXIES=10.0.0.1/8", "has what is no address"),
+        ("DASHBOARD_BASE_PATH=pinlater", "is not a URL path; write a path such as /pinlater"),
+        ("DASHBOARD_BASE_PATH=/a/../b", "is not a URL path"),
+        ("DASHBOARD_BASE_PATH=//a.example", "is not a URL path"),
+        ("ADMIN_TRUSTED_PROXIES=nginx", "write addresses or ranges, such as 127.0.0.1,10.0.0.0/8"),
+        ("ADMIN_TRUSTED_PROXIES=10.0.0.1/8", "contains an invalid address"),
         ("DATA_DIR='/a", "the quote ' is not closed"),
         ('DATA_DIR="/a\\"', 'the quote " is not closed'),
         ("DATA_DIR='/a' b", "the quote ' is not closed"),
@@ -164,7 +164,7 @@ def test_an_error_names_the_source():
         load_settings(None, {"PINLATER_THRIFT_PORT": "x"}, {})
     with pytest.raises(ConfigError, match=r"^option: THRIFT_PORT=x is not"):
         load_settings(None, {}, {"THRIFT_PORT": "x"})
-    with pytest.raises(ConfigError, match=r"^option: PORT is no setting"):
+    with pytest.raises(ConfigError, match=r"^option: PORT is not a setting"):
         load_settings(None, {}, {"PORT": "1"})
 
 
@@ -180,16 +180,16 @@ def test_variables_of_other_programs_are_left_alone_and_slips_reported(caplog):
     environ = {"PINLATER_SERVERS": "a:1", "PINLATER_ADMIN_PASSWORD": "x", "PINLATER_THRIFT_PROT": "1", "HOME": "/"}
     settings = load_settings(None, environ, {})
     with caplog.at_level(logging.INFO):
-        settings.report(logging.getLogger("settings"))
+        settings.log_notices(logging.getLogger("settings"))
     assert [record.getMessage() for record in caplog.records] == [
-        "environment: PINLATER_THRIFT_PROT is no setting and has no effect; did you mean PINLATER_THRIFT_PORT?"
+        "environment: PINLATER_THRIFT_PROT is not a setting, and has no effect; did you mean PINLATER_THRIFT_PORT?"
     ]
 
 
 def test_ignored_keys_are_reported_in_one_line(load, caplog):
     settings = load("PINLATER_BACKEND=sqlite\nBACKEND_NUM_AUTO_RETRIES=2\nBACKEND_QUERY_PARALLELISM=5\n")
     with caplog.at_level(logging.INFO):
-        settings.report(logging.getLogger("settings"))
+        settings.log_notices(logging.getLogger("settings"))
     [record] = caplog.records
     assert record.getMessage().endswith("BACKEND_NUM_AUTO_RETRIES, BACKEND_QUERY_PARALLELISM")
 

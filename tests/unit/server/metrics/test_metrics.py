@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pinlater.server.metrics import Metrics, render_ostrich, render_prometheus
-from pinlater.server.metrics.families import About, Distribution, bounds
+from pinlater.server.metrics.families import Distribution, MetricInfo, bounds
 from pinlater.server.metrics.percentiles import percentile
 
 
@@ -100,7 +100,7 @@ def test_the_prometheus_page_is_read_by_its_parser(metrics):
     metrics.jobs_dequeued.add("a", 5)
     metrics.errors.add(("getJobCount", "UNKNOWN"), 2)
     metrics.store_waiting.source = lambda: 4
-    metrics.ill_shards.source = lambda: 2
+    metrics.unhealthy_shards.source = lambda: 2
     for size in (1, 1, 2, 5000, 20000):
         metrics.commit_requests.observe((), size)
     samples = prometheus(metrics)
@@ -151,7 +151,7 @@ def test_a_snapshot_stays_as_it_was(metrics):
 
 
 def measured(values):
-    distribution = Distribution(About(name="x", help="", ostrich="x"), bounds(0, 4))
+    distribution = Distribution(MetricInfo(name="x", help="", ostrich="x"), bounds(0, 4))
     for value in values:
         distribution.observe((), value)
     snapshot = distribution.snapshot()

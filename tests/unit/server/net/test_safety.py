@@ -47,7 +47,7 @@ def test_a_certificate_that_cannot_be_read_is_named():
 def test_files_without_a_certificate_are_refused(key):
     refused = check("--set", f"{key}=/some.pem")
     assert refused.exit_code == EXIT_CONFIG
-    assert f"{key} is nothing without THRIFT_TLS_CERT" in refused.output
+    assert f"{key} has no effect without THRIFT_TLS_CERT" in refused.output
 
 
 def test_a_socket_of_a_living_server_or_a_file_is_left_alone(tmp_path):

@@ -71,11 +71,17 @@ def test_a_store_of_which_no_shard_answers_says_so_and_why(fleet):
 def test_each_shard_says_how_it_is_and_since_when(fleet):
     fleet.update(*specs_of("1", "2", "3", dequeue_only=("3",)))
     first, second, third = fleet.fleet.shard_states()
-    assert (first.name, first.place, first.ill_in, first.error, first.connections) == ("1", str(ADDRESS), 0, "", 1)
+    assert (first.name, first.place, first.unhealthy_in, first.error, first.connections) == (
+        "1",
+        str(ADDRESS),
+        0,
+        "",
+        1,
+    )
     assert [state.is_dequeue_only for state in (first, second, third)] == [False, False, True]
     make_ill(fleet, "2")
     states = fleet.fleet.shard_states()
-    assert [(state.name, state.ill_in, state.error) for state in states] == [
+    assert [(state.name, state.unhealthy_in, state.error) for state in states] == [
         ("1", 0, ""),
         ("2", 1, "gone"),
         ("3", 0, ""),
@@ -85,7 +91,7 @@ def test_each_shard_says_how_it_is_and_since_when(fleet):
     fleet.shards["2"].error = None
     fleet.wait_until(lambda: fleet.unhealthy_shards == 0)
     well = fleet.fleet.shard_states()[1]
-    assert (well.ill_in, well.error) == (0, "")
+    assert (well.unhealthy_in, well.error) == (0, "")
     assert well.since_ms >= states[1].since_ms
 
 
