@@ -129,14 +129,14 @@ async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Ope
 def _mysql(context: _ShardContext) -> _ShardKind:
     settings = context.settings
     try:
-        from pinlater.server.backends.mysql import Options, ShardMaker, read_shards
+        from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory, read_shards
     except ImportError as error:
         raise _driver_missing("mysql", error) from None
 
     def read(content: bytes, file: Path) -> list[ShardSpec]:
         return read_shards(content, file, prefix=settings.shard_prefix, databases=settings.databases_per_shard)
 
-    options = Options(
+    options = MysqlOptions(
         settings.priority_levels,
         count_limit=settings.count_limit,
         regex_seconds=settings.regex_timeout_seconds,
@@ -145,7 +145,9 @@ def _mysql(context: _ShardContext) -> _ShardKind:
     )
     return _ShardKind(
         read,
-        ShardMaker(options, connections=settings.connections_per_server, database_prefix=settings.database_prefix),
+        MysqlShardFactory(
+            options, connections=settings.connections_per_server, database_prefix=settings.database_prefix
+        ),
         poll_intervals=FREQUENT_POLLS,
         tells_servers=False,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater.server.backends.mysql import Options, ShardMaker
+from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.sqlite import SqliteStore
@@ -96,8 +96,8 @@ class MysqlHome:
         self._prefix = fresh_prefix()
 
     def open(self, clock):
-        options = Options(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS)
-        self._maker = ShardMaker(options, connections=8, database_prefix=self._prefix)
+        options = MysqlOptions(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS)
+        self._maker = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)
         fleet = ShardedStore("mysql", self._maker)
         fleet.update([ShardSpec("1", self._place)])
         return fleet

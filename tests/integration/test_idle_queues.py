@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.store import PollIntervals
@@ -32,7 +32,7 @@ def fleets(request, tmp_path):
 def asked(monkeypatch):
     """Collects the statements and scripts that are sent."""
     asked = []
-    run, run_script = Connection.run, ScriptRunner.run
+    run, run_script = MysqlConnection.run, ScriptRunner.run
 
     async def recorded_run(self, *statements):
         asked.extend(statements)
@@ -42,7 +42,7 @@ def asked(monkeypatch):
         asked.append(script)
         return await run_script(self, script, queue, *arguments, **options)
 
-    monkeypatch.setattr(Connection, "run", recorded_run)
+    monkeypatch.setattr(MysqlConnection, "run", recorded_run)
     monkeypatch.setattr(ScriptRunner, "run", recorded_script)
     return asked
 

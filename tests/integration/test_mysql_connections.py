@@ -11,10 +11,10 @@ import pytest
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
-from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, Connection
-from pinlater.server.backends.mysql.endpoint import Place
-from pinlater.server.backends.mysql.errors import Conflict, Refused, Unreached
-from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.connection import CONNECT_SECONDS, MysqlConnection
+from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.errors import ConnectFailed, StatementRejected, TransactionConflict
+from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.lossy_proxy import LossyProxy
@@ -55,7 +55,7 @@ def test_cancelled_queries_answer_nobody_else(place):
                 tally["answered"] += 1
 
     async def scenario():
-        pool = Pool(place, 4)
+        pool = MysqlPool(place, 4)
         tally = {"cancelled": 0, "answered": 0}
         await asyncio.gather(*(client(pool, range(start, 10**6, 10_000), tally) for start in range(8)))
         assert await ask(pool, 1) == [1, 1, 1]
@@ -72,8 +72,8 @@ def test_a_log_in_whose_package_is_missing_says_which(place, monkeypatch):
         raise RuntimeError("'pynacl' package is required for ed25519_password auth method")
 
     monkeypatch.setattr(asyncmy, "connect", connect)
-    with pytest.raises(Unreached, match="'pynacl' package is required"):
-        asyncio.run(Connection.open(place))
+    with pytest.raises(ConnectFailed, match="'pynacl' package is required"):
+        asyncio.run(MysqlConnection.open(place))
 
 
 def test_cancelled_calls_of_the_store_leave_it_in_order(place):
@@ -114,7 +114,7 @@ def test_the_databases_clock_is_read_without_summer_time(place):
     """Twice in the night in which it ends, half past two is ambiguous."""
 
     async def scenario():
-        connection = await Connection.open(place)
+        connection = await MysqlConnection.open(place)
         [(rows, _, _)] = await connection.run(b"SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()), @@time_zone")
         connection.close()
         return list(rows)
@@ -124,7 +124,7 @@ def test_the_databases_clock_is_read_without_summer_time(place):
 
 def test_a_connection_that_was_cut_off_is_not_used_again(place):
     async def scenario():
-        pool = Pool(place, 1)
+        pool = MysqlPool(place, 1)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05), pool.connection() as connection:
                 await connection.run(b"SELECT SLEEP(2)")
@@ -138,8 +138,8 @@ def test_a_connection_that_was_cut_off_is_not_used_again(place):
 
 def test_an_error_of_a_statement_leaves_the_connection_usable(place):
     async def scenario():
-        connection = await Connection.open(place)
-        with pytest.raises(Refused, match="nothing was changed"):
+        connection = await MysqlConnection.open(place)
+        with pytest.raises(StatementRejected, match="nothing was changed"):
             await connection.run(b"SELECT 1", b"SELECT nonsense", b"SELECT 2")
         [(rows, _, _)] = await connection.run(b"SELECT 3")
         assert list(rows) == [(3,)]
@@ -150,7 +150,7 @@ def test_an_error_of_a_statement_leaves_the_connection_usable(place):
 
 def test_a_statement_that_no_packet_holds_is_a_clear_error(place):
     async def scenario():
-        connection = await Connection.open(place)
+        connection = await MysqlConnection.open(place)
         with pytest.raises(UnknownError, match="max_allowed_packet"):
             await connection.run(b"SELECT '" + b"x" * connection.max_packet_bytes + b"'")
         halves = [b"SELECT LENGTH('" + b"x" * (connection.max_packet_bytes // 2) + b"')"] * 5
@@ -176,11 +176,11 @@ def test_bodies_of_awkward_bytes(place, body):
 @pytest.mark.parametrize("change", [{"port": free_port()}, {"password": "wrong"}], ids=["port", "password"])
 def test_nobody_there(place, change):
     async def scenario():
-        pool = Pool(place._replace(**change), 1)
+        pool = MysqlPool(place._replace(**change), 1)
         async with pool.connection():
             pass
 
-    with pytest.raises(Unreached, match=r"pinlater@127\.0\.0\.1"):
+    with pytest.raises(ConnectFailed, match=r"pinlater@127\.0\.0\.1"):
         asyncio.run(scenario())
 
 
@@ -189,8 +189,8 @@ def test_a_server_that_says_nothing(place):
 
     async def scenario(port):
         began = time.monotonic()
-        with pytest.raises(Unreached, match="did not answer within"):
-            await Connection.open(Place("127.0.0.1", port, "pin", ""))
+        with pytest.raises(ConnectFailed, match="did not answer within"):
+            await MysqlConnection.open(MysqlEndpoint("127.0.0.1", port, "pin", ""))
         return time.monotonic() - began
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -201,7 +201,7 @@ def test_two_transactions_in_each_others_way(place):
     """A deadlock is a conflict, and the connection is usable after it."""
 
     async def scenario():
-        one, two = await Connection.open(place), await Connection.open(place)
+        one, two = await MysqlConnection.open(place), await MysqlConnection.open(place)
         database = (fresh_prefix() + "deadlock").encode()
         await one.run(
             b"CREATE DATABASE %b" % database,
@@ -211,7 +211,7 @@ def test_two_transactions_in_each_others_way(place):
         update = b"UPDATE " + database + b".t SET n = n + 1 WHERE id = %d"
         await asyncio.gather(one.run(b"START TRANSACTION", update % 1), two.run(b"START TRANSACTION", update % 2))
         results = await asyncio.gather(one.run(update % 2), two.run(update % 1), return_exceptions=True)
-        assert [type(result) for result in results].count(Conflict) == 1
+        assert [type(result) for result in results].count(TransactionConflict) == 1
         await asyncio.gather(one.run(b"ROLLBACK"), two.run(b"ROLLBACK"))
         await one.run(b"DROP DATABASE %b" % database)
         one.close()

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from tests.support.mariadb_service import is_mysql, shared_service
 from tests.support.mysql_bench import fresh_prefix, place_of
@@ -72,11 +72,11 @@ class Filled:
         self._connection = self._runner.run(self._open(place_of(service)))
 
     async def _open(self, place):
-        pool = Pool(place, 1)
+        pool = MysqlPool(place, 1)
         async with Database("1", pool, self.queries, lambda: NOW).connection():
             pass
         pool.close()
-        connection = await Connection.open(place)
+        connection = await MysqlConnection.open(place)
         for name in ("emails", "thumbnails"):
             await connection.run(self.queries.bind("create_queue", name=name, now=NOW))
         first = 0
@@ -144,7 +144,7 @@ COMMON = {
     "is_any": False,
     "status": "s", "run_after": NOW, "retry_at": NOW, "is_final": False, "lease": 1000, "expires": NOW, "attempts": 2,
     "is_back": False, "has_body": False, "body": b"", "body_bytes": 0, "state": 2, "before": NOW - 50_000,
-    "floor": 0, "first": 0,
+    "start": 0, "first": 0,
     "after_run_after": -ALL, "after_id": -ALL, "ahead": 0,
     "last": ALL, "before_run_after": ALL, "before_id": ALL, "cap": 100, "age": 10**6, "quiet": 1000,
     "count": 10, "name": "emails", "queues": [1, 2], "keys": [b"key 10", b"key 20"], "is_paused": False,
@@ -154,8 +154,8 @@ COMMON = {
     "until": NOW, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
 WITHOUT_PLAN = {
-    "begin", "clock", "commit", "create_queue", "hold_result", "insert_jobs", "insert_results", "lock_claims",
-    "keep_visit", "make_bucket", "make_queue_lock", "rollback", "size",
+    "begin", "clock", "commit", "create_queue", "lock_result", "insert_jobs", "insert_results", "lock_claims",
+    "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
 
@@ -166,19 +166,19 @@ IN_ORDER = {
 BY_MOMENT = {"expired_claims", "finished_jobs"}
 BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
-    "queues", "deleted_queues", "hold_queues", "is_queue", "delete_queue", "queue_settings",
-    "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "enter_alone", "forget_queue",
-    "bucket", "spend", "queue_lock", "change_queue_lock", "forget_queue_lock", "forget_settings", "lock_version",
-    "last_visit",
+    "queues", "deleted_queues", "share_queues", "queue_exists", "delete_queue", "queue_settings",
+    "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "lock_queues", "purge_queue",
+    "bucket", "update_bucket", "queue_lock", "update_queue_lock", "delete_queue_lock", "delete_queue_settings",
+    "lock_version", "last_clock_record",
 }  # fmt: skip
 """Of tables with a row for each queue, or one for everything."""
 OF_REPORTS = {
-    "keep_report": None, "forget_report": "PRIMARY", "reports": "PRIMARY", "forget_expired_reports": "PRIMARY",
-    "expired_reports": "reports_expiring", "sizes_of_reports": "reports_expiring",
+    "store_report": None, "delete_report": "PRIMARY", "reports": "PRIMARY", "delete_expired_reports": "PRIMARY",
+    "expired_reports": "reports_expiring", "report_sizes": "reports_expiring",
 }  # fmt: skip
 OF_RESULTS = {
-    "call_results": "PRIMARY", "count_result": "PRIMARY", "forget_old_results_of": "PRIMARY",
-    "old_results": "call_results_expiring",
+    "call_results": "PRIMARY", "update_result": "PRIMARY", "delete_expired_results": "PRIMARY",
+    "expired_results": "call_results_expiring",
 }  # fmt: skip
 """With the index that each walks along."""
 BY_PRIMARY_KEY = {("PRIMARY", "range"), ("PRIMARY", "const"), ("PRIMARY", "eq_ref")}
@@ -212,8 +212,8 @@ def test_each_walk_goes_along_its_index(filled, names, key):
 def test_reports_are_found_by_worker_or_by_their_expiry(filled, name):
     [step] = filled.plan(name, **COMMON)
     assert step["key"] == OF_REPORTS[name], step
-    assert step["type"] in {"range", "const", "ALL" if name == "keep_report" else "range"}, step
-    if name in {"expired_reports", "sizes_of_reports"}:
+    assert step["type"] in {"range", "const", "ALL" if name == "store_report" else "range"}, step
+    if name in {"expired_reports", "report_sizes"}:
         assert "Using index" in step["Extra"], "it must not read the reports themselves"
 
 
@@ -241,9 +241,13 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
 @pytest.mark.parametrize(
     ("names", "key", "name"),
     [
-        (["hold_queues", "enter_alone", "is_queue", "forget_queue"], "PRIMARY", None),
+        (["share_queues", "lock_queues", "queue_exists", "purge_queue"], "PRIMARY", None),
         (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
-        (["spend", "change_queue_lock", "forget_queue_lock", "forget_settings", "reserve_ids"], "PRIMARY", None),
+        (
+            ["update_bucket", "update_queue_lock", "delete_queue_lock", "delete_queue_settings", "reserve_ids"],
+            "PRIMARY",
+            None,
+        ),
     ],
 )
 def test_whoever_locks_a_queue_or_its_tokens_walks_past_no_other(young, names, key, name):
@@ -272,18 +276,18 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("next_due", {}, 3),
         ("next_due", {"now": ALL - 1}, 3),
         ("claim_jobs", {}, 12),
-        ("bodies_of_jobs", {}, 12),
+        ("job_bodies", {}, 12),
         ("succeed_jobs", {}, 12),
+        ("fail_attempts", {}, 12),
         ("fail_jobs", {}, 12),
-        ("end_jobs", {}, 12),
         ("renew_jobs", {}, 12),
         ("checkpoint_job", {}, 3),
         ("lookup_jobs", {}, 12),
         ("expired_claims", {"now": NOW + 2000}, 25),
         ("expired_claims", {"now": 0}, 3),
-        ("hold_jobs", {}, 12),
-        ("free_jobs", {}, 12),
-        ("remove_jobs", {}, 25),
+        ("lock_jobs", {}, 12),
+        ("unlocked_jobs", {}, 12),
+        ("delete_ids", {}, 25),
         ("delete_jobs", {}, 25),
         ("finished_jobs", {}, 25),
         ("finished_jobs", {"state": 3, "before": 0}, 3),
@@ -297,10 +301,10 @@ def test_the_index_narrows_by_all_that_it_can(filled, name):
         ("count_retried", {"state": 0, "first": 0, "last": ALL, "cap": 10}, 40),
         ("jobs_of_queue", {}, 25),
         ("unique_jobs", {}, 6),
-        ("keep_report", {}, 3),
+        ("store_report", {}, 3),
         ("expired_reports", {}, 25),
-        ("forget_expired_reports", {}, 12),
-        ("sizes_of_reports", {}, 12),
+        ("delete_expired_reports", {}, 12),
+        ("report_sizes", {}, 12),
         ("reports", {}, 4),
     ],
 )

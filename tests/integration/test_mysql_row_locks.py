@@ -8,8 +8,8 @@ import pytest
 from pinlater.errors import UnknownError
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.errors import Unreached
-from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.errors import ConnectFailed
+from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, START_MS, new_job
@@ -32,29 +32,29 @@ def understand(monkeypatch, name, change):
 @pytest.mark.parametrize(
     ("ending", "complaint"),
     [
-        (b"", "does not lock what one connection claims"),
-        (b" FOR UPDATE", "lets claims wait for rows instead of skipping them"),
-        (b" FOR UPDATE SKIP", "does not know SKIP LOCKED"),
+        (b"", "does not lock rows"),
+        (b" FOR UPDATE", "waits for locked rows instead of skipping them"),
+        (b" FOR UPDATE SKIP", "does not support SKIP LOCKED"),
     ],
 )
 def test_a_database_that_locks_no_rows_is_refused(monkeypatch, ending, complaint):
     understand(monkeypatch, "lock_version", lambda statement: statement.replace(b" FOR UPDATE SKIP LOCKED", ending))
 
     async def scenario():
-        pool = Pool(place_of(shared_service()), 1)
+        pool = MysqlPool(place_of(shared_service()), 1)
         try:
             async with Database("1", pool, Queries(f"{fresh_prefix()}1")).connection():
                 pass
         finally:
             pool.close()
 
-    with pytest.raises(Unreached, match=f"{complaint}.*use MariaDB 10.6 or newer, or MySQL 8.0"):
+    with pytest.raises(ConnectFailed, match=f"{complaint}.*use MariaDB 10.6 or newer, or MySQL 8.0"):
         asyncio.run(scenario())
 
 
 def test_servers_that_start_at_once_do_not_take_each_other_for_such():
     async def scenario():
-        pools = [Pool(place_of(shared_service()), 2) for _ in range(8)]
+        pools = [MysqlPool(place_of(shared_service()), 2) for _ in range(8)]
         database = f"{fresh_prefix()}1"
 
         async def connect(pool):
@@ -102,4 +102,4 @@ def test_no_job_has_two_holders_where_looking_locks_nothing(monkeypatch):
     with Network(shared_service().port, there=0.02) as network:  # both look before one of them has marked anything
         refused = asyncio.run(scenario(network.port))
     assert refused
-    assert "whether it locks rows" in refused[0]
+    assert "supports row locks" in refused[0]

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import SCHEMA_VERSION, Database
-from pinlater.server.backends.mysql.errors import Refused
-from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.errors import StatementRejected
+from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix, place_of
@@ -28,7 +28,7 @@ class Old:
 
     def run(self, *statements):
         async def work():
-            connection = await Connection.open(self._place)
+            connection = await MysqlConnection.open(self._place)
             results = await connection.run(*statements)
             connection.close()
             return results
@@ -37,7 +37,7 @@ class Old:
 
     def open(self, servers=1):
         async def work():
-            pools = [Pool(self._place, 1) for _ in range(servers)]
+            pools = [MysqlPool(self._place, 1) for _ in range(servers)]
             try:
                 await asyncio.gather(*(self._open_one(pool) for pool in pools))
             finally:
@@ -82,5 +82,5 @@ def test_a_step_that_was_left_half_done_is_completed(old):
 
 def test_a_database_of_a_newer_version_is_refused(old):
     old.run(b"UPDATE %b.settings SET value = %d WHERE name = 'schema_version'" % (old.name, SCHEMA_VERSION + 1))
-    with pytest.raises(Refused, match="install a newer one"):
+    with pytest.raises(StatementRejected, match="install a newer version"):
         old.open()

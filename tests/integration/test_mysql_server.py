@@ -108,7 +108,7 @@ def test_shards_come_stay_and_go_while_the_server_runs(shards, start):
         wait_for(lambda: shards_of(put(client)) == {"2"})
         new = put(client)
         shards.file.write_text("{")  # a slip of the pen changes nothing
-        wait_for(lambda: "is not a file of MySQL shards" in server.log)
+        wait_for(lambda: "is not a valid MySQL shard file" in server.log)
         assert shards_of(put(client)) == {"2"}
         taken = client.dequeueJobs(queueName=QUEUE, limit=100)["jobs"]
         assert {*old, *new} <= set(taken), "the one that takes no new jobs hands out its old ones"
@@ -121,7 +121,7 @@ def test_shards_come_stay_and_go_while_the_server_runs(shards, start):
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [("{", "is not a file of MySQL shards"), ("{}", "has no shard"), (None, "cannot be read")]
+    ("content", "words"), [("{", "is not a valid MySQL shard file"), ("{}", "has no key"), (None, "cannot be read")]
 )
 def test_a_file_of_shards_that_is_wrong_ends_the_start(shards, content, words):
     if content is not None:

@@ -219,9 +219,9 @@ def deadlocks(monkeypatch):
     def noted(error):
         if error.args and error.args[0] == errors.DEADLOCK:
             met.append(str(error))
-        return errors.fault_of(error)
+        return errors.classify(error)
 
-    monkeypatch.setattr(connection, "fault_of", noted)
+    monkeypatch.setattr(connection, "classify", noted)
     return met
 
 
@@ -279,7 +279,7 @@ def test_queues_are_made_filled_deleted_and_swept_by_all(deadlocks):
 @asynccontextmanager
 async def standing_still(prefix, statement, **values):
     """A server that stands still in a transaction, behind this statement."""
-    one = await connection.Connection.open(place_of(shared_service()))
+    one = await connection.MysqlConnection.open(place_of(shared_service()))
     try:
         await one.run(b"START TRANSACTION", Queries(f"{prefix}1").bind(statement, **values))
         yield
@@ -396,7 +396,7 @@ def test_a_job_that_another_server_puts_ahead_of_a_backlog_comes_soon():
     with_servers(scenario)
 
 
-def test_all_of_a_backlog_is_handed_out_whatever_was_put_behind_the_floor():
+def test_all_of_a_backlog_is_handed_out_whatever_was_put_behind_the_cursor():
     async def scenario(servers, clock):
         await servers[0].enqueue_jobs(QUEUE, backlog(clock))
         taken = await bodies(servers[1], 50)

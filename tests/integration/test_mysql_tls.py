@@ -5,9 +5,9 @@ import asyncio
 import pytest
 import uvloop
 
-from pinlater.server.backends.mysql.connection import Connection
-from pinlater.server.backends.mysql.endpoint import Tls
-from pinlater.server.backends.mysql.errors import Unreached
+from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.mysql.errors import ConnectFailed
+from pinlater.server.backends.tls_files import TlsFiles
 from tests.support.certificates import Authority
 from tests.support.mariadb_service import MariadbService, skip_if_missing
 from tests.support.mysql_bench import place_of
@@ -35,7 +35,7 @@ def service(tmp_path_factory, authority):
 
 async def cipher(place):
     try:
-        connection = await Connection.open(place)
+        connection = await MysqlConnection.open(place)
         [(rows, _, _)] = await connection.run(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")
         connection.close()
         return rows[0][1]
@@ -44,18 +44,18 @@ async def cipher(place):
 
 
 def test_the_connection_is_encrypted(service, authority):
-    assert uvloop.run(cipher(place_of(service, tls=Tls(authority.ca))))
+    assert uvloop.run(cipher(place_of(service, tls=TlsFiles(authority.ca))))
 
 
 def test_our_certificate_is_shown(service, authority):
     ours = authority.issue("pinlater")
-    assert uvloop.run(cipher(place_of(service, tls=Tls(authority.ca, ours.cert, ours.key))))
+    assert uvloop.run(cipher(place_of(service, tls=TlsFiles(authority.ca, ours.cert, ours.key))))
 
 
 def test_a_server_that_nobody_vouches_for_is_refused(service, tmp_path):
     other = Authority(tmp_path, "theirs")
-    for tls in (Tls(other.ca), Tls()):
-        with pytest.raises(Unreached, match="certificate verify failed"):
+    for tls in (TlsFiles(other.ca), TlsFiles()):
+        with pytest.raises(ConnectFailed, match="certificate verify failed"):
             uvloop.run(cipher(place_of(service, tls=tls)))
 
 
@@ -63,12 +63,12 @@ def test_a_server_of_another_name_is_refused(service, tmp_path, authority):
     elsewhere = authority.issue("elsewhere", "DNS:db7.example.com")
     impostor = MariadbService(tmp_path, f"--ssl-cert={elsewhere.cert}", f"--ssl-key={elsewhere.key}")
     try:
-        with pytest.raises(Unreached, match="certificate verify failed"):
-            uvloop.run(cipher(place_of(impostor, tls=Tls(authority.ca))))
+        with pytest.raises(ConnectFailed, match="certificate verify failed"):
+            uvloop.run(cipher(place_of(impostor, tls=TlsFiles(authority.ca))))
     finally:
         impostor.end()
 
 
 def test_in_the_clear_nobody_gets_in(service):
-    with pytest.raises(Unreached):
+    with pytest.raises(ConnectFailed):
         uvloop.run(cipher(place_of(service)))

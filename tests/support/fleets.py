@@ -1,6 +1,6 @@
 """Sharded stores that several servers share, as each of them has it."""
 
-from pinlater.server.backends.mysql import Options, ShardMaker
+from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.store import FREQUENT_POLLS
@@ -14,7 +14,7 @@ def mysql_fleets(_folder, names="12", pauses=FREQUENT_POLLS):
     place, prefix = place_of(shared_service()), fresh_prefix()
 
     def fleet():
-        maker = ShardMaker(Options(3), connections=8, database_prefix=prefix)
+        maker = MysqlShardFactory(MysqlOptions(3), connections=8, database_prefix=prefix)
         fleet = ShardedStore("mysql", maker, poll_intervals=pauses)
         fleet.update([ShardSpec(name, place) for name in names])
         return fleet

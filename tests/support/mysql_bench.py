@@ -3,15 +3,15 @@
 import itertools
 import os
 
-from pinlater.server.backends.mysql import Options, ShardMaker
-from pinlater.server.backends.mysql.endpoint import Place
+from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 
 _numbers = itertools.count(1)
 
 
 def place_of(service, **changes):
-    return Place(service.host, service.port, service.user, service.password)._replace(**changes)
+    return MysqlEndpoint(service.host, service.port, service.user, service.password)._replace(**changes)
 
 
 def fresh_prefix():
@@ -21,7 +21,7 @@ def fresh_prefix():
 
 def make_fleet(places, clock, *, prefix, connections=8, **options):
     """Return a store with a shard at each of the places; to be made in the loop that uses it."""
-    maker = ShardMaker(Options(3, clock, **options), connections=connections, database_prefix=prefix)
+    maker = MysqlShardFactory(MysqlOptions(3, clock, **options), connections=connections, database_prefix=prefix)
     fleet = ShardedStore("mysql", maker)
     fleet.update([ShardSpec(str(number), place) for number, place in enumerate(places, 1)])
     return fleet

@@ -1,7 +1,7 @@
-"""The MySQL store: one or several shards, each a database of a MySQL or MariaDB server."""
+"""Shards in MySQL or MariaDB: each is a database of its own."""
 
-from pinlater.server.backends.mysql.shard import Options
-from pinlater.server.backends.mysql.shard_factory import ShardMaker
+from pinlater.server.backends.mysql.shard import MysqlOptions
+from pinlater.server.backends.mysql.shard_factory import MysqlShardFactory
 from pinlater.server.backends.mysql.shard_file import read_shards
 
-__all__ = ["Options", "ShardMaker", "read_shards"]
+__all__ = ["MysqlOptions", "MysqlShardFactory", "read_shards"]

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.group_commit import Batch
-from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import Ack, Settled
 from pinlater.server.backends.search import Queue
 
 _LAST_MS = 2**63 - 1
-_END = "end_jobs"
+_FINAL = "fail_jobs"
 
 
-class AckRequest(NamedTuple):
+class AckCall(NamedTuple):
     """The acks of one call, all for one queue."""
 
     queue: Queue
@@ -25,12 +25,12 @@ class AckRequest(NamedTuple):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be done twice: a failure without a claim would end the attempt of the next holder."""
+        """Whether it may be committed twice: a failure without a claim would end the attempt of the next holder."""
         return all(ack.claim is not None for ack in self.failed)
 
 
 class _Outcome(NamedTuple):
-    """What is alike in acks that one statement carries out."""
+    """The fields that acks of one statement have in common."""
 
     priority: int
     claim: str | None
@@ -39,73 +39,58 @@ class _Outcome(NamedTuple):
     is_final: bool = False
 
 
-SettleBatch = Batch[AckRequest, Settled]
+async def ack_jobs(database: Database, batch: CommitBatch[AckCall, Settled]) -> None:
+    """Attempt the acks of a batch; jobs that are not in progress, or under another claim, stay as they are."""
+    async with database.transaction() as transaction:
+        statements = [list(_statements(transaction, call)) for call in batch.requests]
+        flat = [sql for some in statements for _, sql in some]
+        if batch.conflicts:
+            await transaction.rows("lock_jobs", ids=_ids(batch.requests))
+        with batch.committing():
+            results = iter(await transaction.run_and_commit(*flat) if flat else ())
+        counts = [[(name, next(results).matched) for name, _ in some] for some in statements]
+    batch.answer([_settled(transaction.now, call, some) for call, some in zip(batch.requests, counts, strict=True)])
 
 
-class Settler:
-    """Settles jobs; those that are not in progress, or under another claim, stay as they are.
-
-    Args:
-        database: of the shard.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def settle(self, batch: SettleBatch) -> None:
-        """Make one attempt at a batch."""
-        async with self._database.transaction() as transaction:
-            statements = [list(_statements(transaction, request)) for request in batch.requests]
-            flat = [sql for some in statements for _, sql in some]
-            if batch.conflicts:
-                await transaction.rows("hold_jobs", ids=_ids(batch.requests))
-            with batch.committing():
-                results = iter(await transaction.run_to_end(*flat) if flat else ())
-            counts = [[(name, next(results).matched) for name, _ in some] for some in statements]
-        batch.answer(
-            [_settled(transaction.now, request, some) for request, some in zip(batch.requests, counts, strict=True)]
-        )
+def _ids(calls: Sequence[AckCall]) -> list[int]:
+    """Return the ids of all jobs in the order in which transactions lock them."""
+    return sorted({ack.job.local_id for call in calls for ack in (*call.succeeded, *call.failed)})
 
 
-def _ids(requests: Sequence[AckRequest]) -> list[int]:
-    """Return which jobs are settled, in the order in which all who change jobs take them."""
-    return sorted({ack.job.local_id for request in requests for ack in (*request.succeeded, *request.failed)})
-
-
-def _settled(now: int, request: AckRequest, counts: Sequence[tuple[str, int]]) -> Settled:
-    """Return what became of a call, given how many jobs each of its statements has changed."""
+def _settled(now: int, call: AckCall, counts: Sequence[tuple[str, int]]) -> Settled:
+    """Return the result of a call, given the number of jobs that each of its statements has changed."""
     changed = sum(count for _, count in counts)
-    failed = sum(count for name, count in counts if name == _END)
-    stale = len(request.succeeded) + len(request.failed) - changed
-    due = min((_retry_at(now, ack.retry_delay_ms) for ack in request.failed), default=None)
+    failed = sum(count for name, count in counts if name == _FINAL)
+    stale = len(call.succeeded) + len(call.failed) - changed
+    due = min((_retry_at(now, ack.retry_delay_ms) for ack in call.failed), default=None)
     return Settled(changed, stale, due, failed=failed)
 
 
 def _retry_at(now: int, delay_ms: int) -> int:
-    """Return when a failed job runs again; a delay beyond the end of time must not spoil the other acks."""
+    """Return when a failed job is retried; an excessive delay is cut, so that it does not fail the other acks."""
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
-def _statements(transaction: Transaction, request: AckRequest) -> Iterator[tuple[str, bytes]]:
-    """Yield names and statements. Most acks of a call are alike: a statement does for all of those.
+def _statements(transaction: MysqlTransaction, call: AckCall) -> Iterator[tuple[str, bytes]]:
+    """Yield names and statements, one for all acks with the same outcome, which most acks of a call have.
 
-    Each failure has two, one for jobs with attempts left, one for the others: so it is known how many failed for good.
+    A failure has two, for jobs with attempts left and for the others: their counts tell how many are FAILED.
     """
-    done: defaultdict[_Outcome, list[int]] = defaultdict(list)
-    for (_, _, priority, local_id), claim, status, _, _ in request.succeeded:
-        done[_Outcome(priority, claim, status)].append(local_id)
-    for outcome, ids in done.items():
+    succeeded: defaultdict[_Outcome, list[int]] = defaultdict(list)
+    for (_, _, priority, local_id), claim, status, _, _ in call.succeeded:
+        succeeded[_Outcome(priority, claim, status)].append(local_id)
+    for outcome, ids in succeeded.items():
         name = "succeed_job" if outcome.status else "succeed_jobs"
-        yield name, _bind(transaction, name, request.queue, outcome, ids)
+        yield name, _bind(transaction, name, call.queue, outcome, ids)
     failed: defaultdict[_Outcome, list[int]] = defaultdict(list)
-    for (_, _, priority, local_id), claim, status, delay, is_final in request.failed:
+    for (_, _, priority, local_id), claim, status, delay, is_final in call.failed:
         failed[_Outcome(priority, claim, status, _retry_at(transaction.now, delay), is_final)].append(local_id)
     for outcome, ids in failed.items():
-        for name in (_END,) if outcome.is_final else ("fail_jobs", _END):
-            yield name, _bind(transaction, name, request.queue, outcome, ids)
+        for name in (_FINAL,) if outcome.is_final else ("fail_attempts", _FINAL):
+            yield name, _bind(transaction, name, call.queue, outcome, ids)
 
 
-def _bind(transaction: Transaction, name: str, queue: Queue, outcome: _Outcome, ids: list[int]) -> bytes:
+def _bind(transaction: MysqlTransaction, name: str, queue: Queue, outcome: _Outcome, ids: list[int]) -> bytes:
     return transaction.bind(
         name,
         ids=sorted(ids),

@@ -1,4 +1,4 @@
-"""What calls have answered, kept in the transaction of what they did: the same call, sent again, finds it."""
+"""Results of calls with an idempotency key, stored in the transaction of their changes, for when a call is repeated."""
 
 from __future__ import annotations
 
@@ -8,57 +8,54 @@ from typing import NamedTuple
 
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queries import blob
-from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded import CallResult
 
 
-async def recall(transaction: Transaction, keys: Iterable[bytes]) -> dict[bytes, CallResult]:
-    """Return what is known of calls; what was kept for long enough gives way to what they do now."""
+async def find_results(transaction: MysqlTransaction, keys: Iterable[bytes]) -> dict[bytes, CallResult]:
+    """Return stored results by key; expired ones are deleted, so that new ones can be stored."""
     given = sorted(keys)
     if not given:
         return {}
     _, found = await transaction.run(
-        transaction.bind("forget_old_results_of", keys=given, now=transaction.now),
+        transaction.bind("delete_expired_results", keys=given, now=transaction.now),
         transaction.bind("call_results", keys=given),
     )
-    return {key: _result(number, elsewhere) for key, number, elsewhere, _ in found.rows}
+    return {key: _parse(number, elsewhere) for key, number, elsewhere, _ in found.rows}
 
 
-def _result(number: int, elsewhere: bytes | None) -> CallResult:
+def _parse(number: int, elsewhere: bytes | None) -> CallResult:
     return CallResult(number, () if elsewhere is None else [tuple(place) for place in json.loads(elsewhere)])
 
 
-async def look_up(database: Database, key: bytes) -> CallResult | None:
-    """Return what is known of one call."""
+async def read_result(database: Database, key: bytes) -> CallResult | None:
+    """Return the stored result of one call; None: there is none."""
     rows = await database.rows(database.queries.bind("call_results", keys=[key]))
-    results = [_result(number, elsewhere) for _, number, elsewhere, until in rows if until > database.now_ms()]
+    results = [_parse(number, elsewhere) for _, number, elsewhere, until in rows if until > database.now_ms()]
     return results[0] if results and results[0].number >= 0 else None
 
 
-def keep_new(transaction: Transaction, results: Iterable[tuple[IdempotencyKey, CallResult]]) -> list[bytes]:
-    """Return the statement, if one is needed, that keeps results of calls that were not carried out yet.
-
-    Should one have been, it is a conflict.
-    """
+def insert_results(transaction: MysqlTransaction, results: Iterable[tuple[IdempotencyKey, CallResult]]) -> list[bytes]:
+    """Return the statement, if any, that stores new results; a conflict if one of the keys has a result."""
     rows = [
-        b"(%b,%d,%b,%d)" % (blob(once.value), number, _write(elsewhere), transaction.now + once.keep_ms)
+        b"(%b,%d,%b,%d)" % (blob(once.value), number, _json(elsewhere), transaction.now + once.keep_ms)
         for once, (number, elsewhere) in results
     ]
     return [transaction.bind("insert_results") + b",".join(rows)] if rows else []
 
 
-def _write(elsewhere: Sequence[tuple[int, int, int]]) -> bytes:
+def _json(elsewhere: Sequence[tuple[int, int, int]]) -> bytes:
     return blob(json.dumps(elsewhere, separators=(",", ":")).encode()) if elsewhere else b"NULL"
 
 
-class Count(NamedTuple):
-    """How many jobs a call may still change, of those that it may change in all.
+class ChangeLimit(NamedTuple):
+    """How many jobs a call, repeated ones included, may change.
 
     Attributes:
-        once: what the call is known by; None: nothing is kept of it.
-        limit: most jobs in all; None: the call is carried out once, or not at all.
-        so_far: how many it has changed already, where nothing is kept of it.
+        once: key of the call; None: it has no stored result.
+        limit: most jobs in all; None: the call is executed once or not at all.
+        so_far: jobs that it has changed in earlier pages, if it has no stored result.
     """
 
     once: IdempotencyKey | None
@@ -66,46 +63,47 @@ class Count(NamedTuple):
     so_far: int = 0
 
 
-Work = Callable[[Transaction, int | None], Awaitable[int]]
-"""Changes up to a number of jobs (None: all that it is about) in a transaction; returns how many."""
+Change = Callable[[MysqlTransaction, int | None], Awaitable[int]]
+"""Changes up to a number of jobs (None: no limit) in a transaction and returns how many."""
 
 
-async def count_once(database: Database, count: Count, work: Work) -> int:
-    """Return how many jobs a call has changed in all, this time and before; ``work`` may be called several times."""
-    once, limit, so_far = count
+async def change_once(database: Database, limits: ChangeLimit, change: Change) -> int:
+    """Return how many jobs a call has changed in all; ``change`` may be called several times."""
+    once, limit, so_far = limits
 
-    async def step(transaction: Transaction) -> int:
-        known = None if once is None else await _held(transaction, once)
+    async def change_and_store(transaction: MysqlTransaction) -> int:
+        known = None if once is None else await _lock_result(transaction, once)
         if known is not None and limit is None:
             return known
         before = so_far if known is None else known
-        number = before + await work(transaction, None if limit is None else max(limit - before, 0))
+        number = before + await change(transaction, None if limit is None else max(limit - before, 0))
         if once is not None:
-            await transaction.run(transaction.bind("count_result", key=once.value, number=number))
+            await transaction.run(transaction.bind("update_result", key=once.value, number=number))
         return number
 
-    return await database.change(step, is_repeatable=once is not None)
+    return await database.change(change_and_store, is_repeatable=once is not None)
 
 
-async def _held(transaction: Transaction, once: IdempotencyKey) -> int | None:
-    """Return what is known of a call, which nobody else carries out until the transaction ends; None: nothing."""
+async def _lock_result(transaction: MysqlTransaction, once: IdempotencyKey) -> int | None:
+    """Lock the result of a call until the end of the transaction, and return it; None: there is none."""
     _, _, found = await transaction.run(
-        transaction.bind("forget_old_results_of", keys=[once.value], now=transaction.now),
-        transaction.bind("hold_result", key=once.value, expires_at=transaction.now + once.keep_ms),
+        transaction.bind("delete_expired_results", keys=[once.value], now=transaction.now),
+        transaction.bind("lock_result", key=once.value, expires_at=transaction.now + once.keep_ms),
         transaction.bind("call_results", keys=[once.value]),
     )
     number: int = found.rows[0][1]
     return None if number < 0 else number
 
 
-async def forget(database: Database, limit: int) -> int:
-    """Remove results that were kept for long enough, up to a number; return how many."""
+async def delete_expired(database: Database, limit: int) -> int:
+    """Delete up to ``limit`` expired results. Return how many."""
 
-    async def work(transaction: Transaction) -> int:
-        keys = [row[0] for row in await transaction.rows("old_results", now=transaction.now, limit=limit)]
+    async def change(transaction: MysqlTransaction) -> int:
+        keys = [row[0] for row in await transaction.rows("expired_results", now=transaction.now, limit=limit)]
         if not keys:
             return 0
-        [gone] = await transaction.run(transaction.bind("forget_old_results_of", keys=keys, now=transaction.now))
-        return gone.matched
+        delete = transaction.bind("delete_expired_results", keys=keys, now=transaction.now)
+        [deleted] = await transaction.run(delete)
+        return deleted.matched
 
-    return await database.change(work, is_repeatable=True)
+    return await database.change(change, is_repeatable=True)

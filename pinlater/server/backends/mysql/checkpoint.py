@@ -1,4 +1,4 @@
-"""Checkpoints: a sign of life, progress, or a job given back."""
+"""Checkpoints: renew a claim, save progress, or return a job to PENDING."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.group_commit import Batch
-from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import Checkpoint, Settled
 from pinlater.server.backends.search import Queue
 
 
-class CheckpointRequest(NamedTuple):
+class CheckpointCall(NamedTuple):
     """The checkpoints of one call, all for one queue."""
 
     queue: Queue
@@ -23,116 +23,100 @@ class CheckpointRequest(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """What it adds to a transaction, in bytes."""
+        """Bytes that it adds to a transaction."""
         return sum(len(item.body or b"") for item in self.checkpoints) + 300 * len(self.checkpoints)
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether it may be done twice."""
+        """Whether it may be committed twice."""
         return all(item.is_repeatable for item in self.checkpoints)
 
 
-CheckpointBatch = Batch[CheckpointRequest, Settled]
+async def checkpoint_jobs(database: Database, batch: CommitBatch[CheckpointCall, Settled]) -> None:
+    """Attempt the checkpoints of a batch: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
+    async with database.transaction() as transaction:
+        if batch.conflicts:
+            await transaction.rows("lock_jobs", ids=_ids(batch.requests))
+        claims = [await _claims_by_source(transaction, call) for call in batch.requests]
+        statements = [
+            list(_statements(transaction, call, held)) for call, held in zip(batch.requests, claims, strict=True)
+        ]
+        flat = [statement for some in statements for statement in some]
+        with batch.committing():
+            results = iter(await transaction.run_and_commit(*flat) if flat else ())
+        changed = [[next(results).matched for _ in some] for some in statements]
+    batch.answer(
+        [_settled(transaction.now, call, counts) for call, counts in zip(batch.requests, changed, strict=True)]
+    )
 
 
-class Checkpointer:
-    """Applies checkpoints to the jobs that their claims, or their source, hold.
+async def lost_jobs(database: Database, call: CheckpointCall) -> tuple[JobDescriptor, ...]:
+    """Return the jobs that their checkpoints' claims no longer hold, except those to return to PENDING.
 
-    Args:
-        database: of the shard.
+    To be called if some were stale: a statement for many jobs returns how many it has changed, but not which.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def checkpoint(self, batch: CheckpointBatch) -> None:
-        """Make one attempt at a batch."""
-        async with self._database.transaction() as transaction:
-            if batch.conflicts:
-                await transaction.rows("hold_jobs", ids=_ids(batch.requests))
-            claims = [await _claims_by_source(transaction, request) for request in batch.requests]
-            statements = [
-                list(_statements(transaction, request, held))
-                for request, held in zip(batch.requests, claims, strict=True)
-            ]
-            flat = [statement for some in statements for statement in some]
-            with batch.committing():
-                results = iter(await transaction.run_to_end(*flat) if flat else ())
-            changed = [[next(results).matched for _ in some] for some in statements]
-        batch.answer(
-            [
-                _settled(transaction.now, request, counts)
-                for request, counts in zip(batch.requests, changed, strict=True)
-            ]
-        )
-
-    async def lost(self, request: CheckpointRequest) -> tuple[JobDescriptor, ...]:
-        """Return which jobs are not held as their checkpoints said, but for those that went back.
-
-        To be asked where some were stale: a statement for many jobs tells how many it has changed, and not which.
-        """
-        items = [item for item in request.checkpoints if not item.move_to_pending]
-        ids = sorted({item.job.local_id for item in items})
-        if not ids:
-            return ()
-        bound = self._database.queries.bind("claims_of_jobs", ids=ids, queue=request.queue.id)
-        held = dict(await self._database.rows(bound))
-        return tuple(item.job for item in items if _claim_of(item, held) != held.get(item.job.local_id, b""))
-
-    async def release(self, queue: Queue, source: str) -> int:
-        """Give back all claims of a source, no attempt spent; return how many."""
-
-        async def work(transaction: Transaction) -> int:
-            held: defaultdict[bytes, list[int]] = defaultdict(list)
-            for local_id, claim in await transaction.rows("claims_of_queue", queue=queue.id):
-                if source_of(claim.decode()) == source:
-                    held[claim].append(local_id)
-            statements = [
-                transaction.bind("release_jobs", ids=sorted(ids), queue=queue.id, claim=claim, now=transaction.now)
-                for claim, ids in held.items()
-            ]
-            return sum(result.matched for result in await transaction.run_to_end(*statements))
-
-        return await self._database.change(work, is_repeatable=True)
+    items = [item for item in call.checkpoints if not item.move_to_pending]
+    ids = sorted({item.job.local_id for item in items})
+    if not ids:
+        return ()
+    held = dict(await database.rows(database.queries.bind("claims_of_jobs", ids=ids, queue=call.queue.id)))
+    return tuple(item.job for item in items if _claim_of(item, held) != held.get(item.job.local_id, b""))
 
 
-def _ids(requests: Sequence[CheckpointRequest]) -> list[int]:
-    """Return which jobs they are about, in the order in which all who change jobs take them."""
-    return sorted({item.job.local_id for request in requests for item in request.checkpoints})
+async def release_claims(database: Database, queue: Queue, source: str) -> int:
+    """Release all claims of a source: IN_PROGRESS -> PENDING, no attempt spent. Return how many jobs."""
+
+    async def change(transaction: MysqlTransaction) -> int:
+        held: defaultdict[bytes, list[int]] = defaultdict(list)
+        for local_id, claim in await transaction.rows("claims_of_queue", queue=queue.id):
+            if source_of(claim.decode()) == source:
+                held[claim].append(local_id)
+        statements = [
+            transaction.bind("release_jobs", ids=sorted(ids), queue=queue.id, claim=claim, now=transaction.now)
+            for claim, ids in held.items()
+        ]
+        return sum(result.matched for result in await transaction.run_and_commit(*statements))
+
+    return await database.change(change, is_repeatable=True)
 
 
-async def _claims_by_source(transaction: Transaction, request: CheckpointRequest) -> dict[int, bytes]:
-    """Return who holds the jobs of checkpoints without a claim."""
-    ids = sorted(item.job.local_id for item in request.checkpoints if item.claim is None)
-    return dict(await transaction.rows("claims_of_jobs", ids=ids, queue=request.queue.id)) if ids else {}
+def _ids(calls: Sequence[CheckpointCall]) -> list[int]:
+    """Return the ids of all jobs in the order in which transactions lock them."""
+    return sorted({item.job.local_id for call in calls for item in call.checkpoints})
+
+
+async def _claims_by_source(transaction: MysqlTransaction, call: CheckpointCall) -> dict[int, bytes]:
+    """Return the claims that hold the jobs of checkpoints without a claim."""
+    ids = sorted(item.job.local_id for item in call.checkpoints if item.claim is None)
+    return dict(await transaction.rows("claims_of_jobs", ids=ids, queue=call.queue.id)) if ids else {}
 
 
 def _claim_of(item: Checkpoint, held: Mapping[int, bytes]) -> bytes | None:
-    """Return the claim under which the job has to be; None if another source holds it, or nobody."""
+    """Return the claim that has to hold the job; None: another source holds it, or nobody."""
     if item.claim is not None:
         return item.claim.encode()
     claim = held.get(item.job.local_id)
     return claim if claim is not None and source_of(claim.decode()) == item.source else None
 
 
-def _statements(transaction: Transaction, request: CheckpointRequest, held: Mapping[int, bytes]) -> Iterator[bytes]:
-    """Yield one statement for each checkpoint that changes something, in their order, then those that only renew."""
+def _statements(transaction: MysqlTransaction, call: CheckpointCall, held: Mapping[int, bytes]) -> Iterator[bytes]:
+    """Yield one statement per checkpoint that changes something, in their order, then those that only renew."""
     renewals: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
-    for item in request.checkpoints:
+    for item in call.checkpoints:
         claim = _claim_of(item, held)
         if claim is None:
             continue
         if item.is_renewal and item.claim is not None:
             renewals[claim, item.job.priority].append(item.job.local_id)
         else:
-            yield _changing(transaction, request.queue, item, claim)
+            yield _bind(transaction, call.queue, item, claim)
     for (claim, priority), ids in renewals.items():
         yield transaction.bind(
-            "renew_jobs", ids=sorted(ids), queue=request.queue.id, priority=priority, claim=claim, now=transaction.now
+            "renew_jobs", ids=sorted(ids), queue=call.queue.id, priority=priority, claim=claim, now=transaction.now
         )
 
 
-def _changing(transaction: Transaction, queue: Queue, item: Checkpoint, claim: bytes) -> bytes:
+def _bind(transaction: MysqlTransaction, queue: Queue, item: Checkpoint, claim: bytes) -> bytes:
     return transaction.bind(
         "checkpoint_job",
         id=item.job.local_id,
@@ -150,9 +134,9 @@ def _changing(transaction: Transaction, queue: Queue, item: Checkpoint, claim: b
     )
 
 
-def _settled(now: int, request: CheckpointRequest, counts: Sequence[int]) -> Settled:
+def _settled(now: int, call: CheckpointCall, counts: Sequence[int]) -> Settled:
     changed = sum(counts)
     dues = [
-        now if item.run_after_ms is None else item.run_after_ms for item in request.checkpoints if item.move_to_pending
+        now if item.run_after_ms is None else item.run_after_ms for item in call.checkpoints if item.move_to_pending
     ]
-    return Settled(changed, len(request.checkpoints) - changed, min(dues, default=None) if changed else None)
+    return Settled(changed, len(call.checkpoints) - changed, min(dues, default=None) if changed else None)

@@ -1,4 +1,4 @@
-"""One connection: several statements in one packet, and closed as soon as nobody knows what it would say next."""
+"""A connection: sends several statements in one packet, and is closed once its next answer is not certain."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import asyncmy
 from asyncmy.constants.CLIENT import FOUND_ROWS
 from asyncmy.errors import MySQLError
 
-from pinlater.server.backends.mysql.endpoint import Place, tls_context
-from pinlater.server.backends.mysql.errors import Lost, Refused, Unreached, fault_of
-from pinlater.server.backends.mysql.session import GREETING, Server
+from pinlater.server.backends.mysql.endpoint import MysqlEndpoint, tls_context
+from pinlater.server.backends.mysql.errors import ConnectFailed, ConnectionLost, StatementRejected, classify
+from pinlater.server.backends.mysql.session import SERVER_INFO_QUERIES, ServerInfo
 
 CONNECT_SECONDS = 2.0
-"""A server that has not greeted us after this time is not there."""
+"""Timeout for opening a connection, session settings included."""
 
 _PACKET_MARGIN = 1024
 _IDLE_MARGIN_SECONDS = 2.0
 
 
-class Result(NamedTuple):
-    """What one statement returned: its rows, how many it matched, the last id that it made."""
+class StatementResult(NamedTuple):
+    """The result of one statement: its rows, how many rows it matched, the last id that it generated."""
 
     rows: Sequence[tuple[Any, ...]]
     matched: int
     insert_id: int
 
 
-class Connection:
-    """An open connection; use ``Connection.open``.
+class MysqlConnection:
+    """An open connection; use ``MysqlConnection.open``.
 
     Attributes:
-        max_packet_bytes: what fits into one packet to the server.
-        idle_seconds: not to be used again after so long: the server may have closed it by then.
+        max_packet_bytes: largest packet that the server accepts.
+        idle_seconds: when it has been idle for so long, the server may have closed it.
     """
 
     def __init__(self, raw: asyncmy.Connection) -> None:
@@ -44,108 +44,107 @@ class Connection:
         self.idle_seconds = 0.0
 
     @classmethod
-    async def open(cls, place: Place) -> Self:
-        """Connect.
+    async def open(cls, endpoint: MysqlEndpoint) -> Self:
+        """Open a connection and configure the session.
 
         Raises:
-            Unreached: it was not possible, within ``CONNECT_SECONDS``.
+            ConnectFailed: it failed, or took longer than ``CONNECT_SECONDS``.
         """
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                connection = cls(await _connect(place))
+                connection = cls(await _connect(endpoint))
                 try:
-                    await connection._begin()
+                    await connection._start_session()
                 except BaseException:
                     connection.close()
                     raise
         except TimeoutError:
-            raise Unreached(f"{place!r} did not answer within {CONNECT_SECONDS:g} s") from None
-        except (MySQLError, OSError, Lost, Refused, RuntimeError) as error:  # RuntimeError: the log-in needs a package
-            raise Unreached(f"{place!r}: {error}") from error
+            raise ConnectFailed(f"{endpoint!r} did not answer within {CONNECT_SECONDS:g} s") from None
+        except (MySQLError, OSError, ConnectionLost, StatementRejected, RuntimeError) as error:
+            raise ConnectFailed(f"{endpoint!r}: {error}") from error  # RuntimeError: the log-in needs a package
         return connection
 
-    async def _begin(self) -> None:
-        server = Server.of([result.rows for result in await self.run(*GREETING)])
-        if server.objection:
-            raise Lost(f"this server ({server.version}) cannot be a shard: {server.objection}")
+    async def _start_session(self) -> None:
+        server = ServerInfo.parse([result.rows for result in await self.run(*SERVER_INFO_QUERIES)])
+        if server.incompatibility:
+            raise ConnectionLost(f"this server ({server.version}) cannot be a shard: {server.incompatibility}")
         self.max_packet_bytes = server.max_packet - _PACKET_MARGIN
         self.idle_seconds = server.idle_seconds - _IDLE_MARGIN_SECONDS
         await self.run(*server.settings)
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be used again."""
+        """Whether it can be used."""
         return self._is_open
 
-    async def run(self, *statements: bytes) -> list[Result]:
-        """Execute statements one after the other, in as few packets as they fit into; return what each returned.
+    async def run(self, *statements: bytes) -> list[StatementResult]:
+        """Execute statements in order, in as few packets as possible, and return their results.
 
-        If one fails, those behind it are not executed; there is a transaction to be rolled back then, if there was
-        one. When the connection breaks, or the caller is cancelled, it is closed: its next answer would be another
-        call's.
+        If one fails, those after it are not executed, and an open transaction has to be rolled back. If the connection
+        breaks, or the caller is cancelled, it is closed: otherwise, the next caller would read this answer.
 
         Raises:
-            Lost, Conflict, UnknownError: see ``faults``.
+            ConnectionLost, TransactionConflict, UnknownError: see ``errors``.
         """
-        results: list[Result] = []
+        results: list[StatementResult] = []
         try:
             for packet in self._packets(statements):
                 await self._send(packet, results)
         except MySQLError as error:
-            fault = fault_of(error)
-            if isinstance(fault, Lost):
+            classified = classify(error)
+            if isinstance(classified, ConnectionLost):
                 self.close()
-            raise fault from error
-        except Refused:
+            raise classified from error
+        except StatementRejected:
             raise
         except BaseException as error:
             self.close()
             if isinstance(error, OSError | EOFError):
-                raise Lost(str(error)) from error
+                raise ConnectionLost(str(error)) from error
             raise
         return results
 
-    async def _send(self, packet: bytes, results: list[Result]) -> None:
+    async def _send(self, packet: bytes, results: list[StatementResult]) -> None:
         async with self._raw.cursor() as cursor:
-            await cursor.execute(packet)  # bytes go out as they are
+            await cursor.execute(packet)  # bytes are sent unchanged
             while True:
                 matched: Any = cursor.rowcount
-                results.append(Result(await cursor.fetchall(), matched, cursor.lastrowid))
+                results.append(StatementResult(await cursor.fetchall(), matched, cursor.lastrowid))
                 if not await cursor.nextset():
                     return
 
     def _packets(self, statements: Sequence[bytes]) -> list[bytes]:
         packets: list[list[bytes]] = []
-        room = 0
+        bytes_left = 0
         for statement in statements:
             size = len(statement) + 1
             if size > self.max_packet_bytes:
-                raise Refused(
-                    f"a statement of {size} bytes is more than the database takes, nothing was changed; raise "
-                    f"max_allowed_packet there (now {self.max_packet_bytes + _PACKET_MARGIN}), or lower MAX_BODY_BYTES"
+                raise StatementRejected(
+                    f"a statement of {size} bytes is too large for the database, nothing was changed; raise its "
+                    f"max_allowed_packet (now {self.max_packet_bytes + _PACKET_MARGIN}), or lower MAX_BODY_BYTES"
                 )
-            if size > room:
+            if size > bytes_left:
                 packets.append([])
-                room = self.max_packet_bytes
+                bytes_left = self.max_packet_bytes
             packets[-1].append(statement)
-            room -= size
+            bytes_left -= size
         return [b";".join(packet) for packet in packets]
 
     def close(self) -> None:
-        """Cut the connection; the server rolls back what was not committed."""
+        """Close the connection; the server rolls back what was not committed."""
         self._is_open = False
         self._raw.close()
 
 
-async def _connect(place: Place) -> asyncmy.Connection:
+async def _connect(endpoint: MysqlEndpoint) -> asyncmy.Connection:
     return await asyncmy.connect(
-        host=place.host,
-        port=place.port,
-        user=place.user,
-        password=place.password,
+        host=endpoint.host,
+        port=endpoint.port,
+        user=endpoint.user,
+        password=endpoint.password,
         charset="utf8mb4",
         autocommit=True,
         client_flag=FOUND_ROWS,
         connect_timeout=CONNECT_SECONDS,
-        ssl=tls_context(place.tls) if place.tls else None,
+        ssl=tls_context(endpoint.tls) if endpoint.tls else None,
     )

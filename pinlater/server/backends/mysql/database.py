@@ -1,4 +1,4 @@
-"""One shard's database: brought to the present schema, then lent out connection by connection."""
+"""The database of one shard: upgrades its schema, lends connections and transactions, and retries."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from pinlater.errors import UnknownError
-from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.errors import (
-    Conflict,
-    Lost,
-    Refused,
-    Unreached,
+    ConnectFailed,
+    ConnectionLost,
+    StatementRejected,
+    TransactionConflict,
+    conflict_backoff,
     connection_failed,
-    pause_seconds,
+    too_many_conflicts,
     unreachable,
 )
-from pinlater.server.backends.mysql.pool import Pool
+from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.row_locks import check_row_locks
-from pinlater.server.backends.mysql.transaction import Transaction, transaction
+from pinlater.server.backends.mysql.transaction import MysqlTransaction, begin
 from pinlater.server.backends.sharded import ClockRecord, ShardClock
 
 _T = TypeVar("_T")
@@ -29,115 +29,113 @@ _T = TypeVar("_T")
 SCHEMA_VERSION = 3
 
 CALL_SECONDS = 8.0
-"""A call that is not part of a lane gets no longer than this, whatever the server does."""
+"""Timeout for a call outside a group commit, retries included."""
 
 CONFLICT_SECONDS = 4.5
-"""What other transactions are in the way of is tried again for so long."""
+"""A transaction that meets conflicts is retried for so long."""
 
-_MOST_TRIES = 5
+_MAX_TRIES = 5
 
 
 class Database:
-    """What the parts of a shard work on.
+    """The database of one shard.
 
     Args:
-        shard: its name, for errors.
+        shard: name of the shard, for errors.
         pool: of its server.
         queries: for its database.
-        now_ms: the time, for tests; None: the database's own.
+        now_ms: a clock for tests; None: the database's own.
     """
 
-    def __init__(self, shard: str, pool: Pool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, shard: str, pool: MysqlPool, queries: Queries, now_ms: Callable[[], int] | None = None) -> None:
         self.shard = shard
         self._clock = ShardClock()
         self.now_ms = now_ms or self._clock.now_ms
         self.queries = queries
         self._pool = pool
         self._is_ready = False
-        self._making = asyncio.Lock()
+        self._upgrading = asyncio.Lock()
 
     @property
     def seconds_since_failure(self) -> float:
-        """How long the server has answered whenever it was asked."""
+        """See ``MysqlPool``."""
         return self._pool.seconds_since_failure
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """Lend a connection to a database that has its tables.
+    async def connection(self) -> AsyncIterator[MysqlConnection]:
+        """Lend a connection; the first one creates or upgrades the schema.
 
         Raises:
-            Lost: and the others of ``faults``.
+            ConnectionLost: or another one of ``errors``.
         """
         async with self._pool.connection() as connection:
             if not self._is_ready:
-                await self._make_ready(connection)
+                await self._upgrade_schema(connection)
             yield connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Transaction]:
+    async def transaction(self) -> AsyncIterator[MysqlTransaction]:
         """Lend a transaction; see ``connection``."""
-        async with self.connection() as connection, transaction(connection, self.queries, self.now_ms()) as work:
-            yield work
+        async with self.connection() as connection, begin(connection, self.queries, self.now_ms()) as transaction:
+            yield transaction
 
-    async def read_clock(self, connection: Connection) -> float:
+    async def read_clock(self, connection: MysqlConnection) -> float:
         """Read the database's clock; see ``Shard``."""
-        own_ms, left = 0.0, {}
+        own_ms, stored = 0.0, {}
 
         async def shown_ms() -> float:
-            nonlocal own_ms, left
-            shown, last = await connection.run(self.queries.bind("clock"), self.queries.bind("last_visit"))
-            own_ms, left = float(shown.rows[0][0]), dict(last.rows)
+            nonlocal own_ms, stored
+            shown, last = await connection.run(self.queries.bind("clock"), self.queries.bind("last_clock_record"))
+            own_ms, stored = float(shown.rows[0][0]), dict(last.rows)
             return own_ms
 
         await self._clock.read(shown_ms)
-        visit = self._clock.meet(own_ms, ClockRecord(left["time_ahead"], left["time_seen"]) if len(left) == 2 else None)
-        if visit is not None:
-            with suppress(
-                Conflict, Refused
-            ):  # others leave theirs; or there is no room, and the time is told all the same
-                await connection.run(
-                    self.queries.bind("keep_visit", ahead=round(visit.ahead_ms), seen=round(visit.seen_ms))
-                )
+        last = ClockRecord(stored["time_ahead"], stored["time_seen"]) if len(stored) == 2 else None
+        record = self._clock.meet(own_ms, last)
+        if record is not None:
+            store = self.queries.bind("store_clock_record", ahead=round(record.ahead_ms), seen=round(record.seen_ms))
+            with suppress(TransactionConflict, StatementRejected):  # another server stores its own, or the disk is full
+                await connection.run(store)
         return self._clock.ahead_ms
 
-    async def read(self, look: Callable[[Connection], Awaitable[_T]]) -> _T:
-        """Return what ``look`` finds on a connection; tried again when the connection breaks.
+    async def read(self, query: Callable[[MysqlConnection], Awaitable[_T]]) -> _T:
+        """Return the result of ``query`` on a connection; it is retried if the connection breaks.
 
         Raises:
-            ShardUnreachable, ShardConnectionFailed, UnknownError: it could not be done.
+            ShardUnreachable, ShardConnectionFailed, UnknownError: it failed.
         """
 
         async def attempt() -> _T:
             async with self.connection() as connection:
-                return await look(connection)
+                return await query(connection)
 
-        return await self._within_time(attempt, is_repeatable=True)
+        return await self._retry(attempt, is_repeatable=True)
 
     async def rows(self, statement: bytes) -> list[tuple[Any, ...]]:
-        """Return the rows of one statement; see ``read``."""
+        """Execute one statement and return its rows; see ``read``."""
         [(rows, _, _)] = await self.read(lambda connection: connection.run(statement))
         return list(rows)
 
-    async def change(self, work: Callable[[Transaction], Awaitable[_T]], *, is_repeatable: bool) -> _T:
-        """Return what ``work`` does in a transaction; tried again after a conflict.
+    async def change(self, change: Callable[[MysqlTransaction], Awaitable[_T]], *, is_repeatable: bool) -> _T:
+        """Return the result of ``change`` in a transaction; it is retried after a conflict.
 
         Args:
-            work: may be called several times.
-            is_repeatable: doing it twice does no harm, so that it is tried again also when the connection breaks.
+            change: may be called several times.
+            is_repeatable: committing it twice does no harm, so it is also retried if the connection breaks.
 
         Raises:
-            ShardUnreachable, ShardConnectionFailed, UnknownError: it could not be done.
+            ShardUnreachable, ShardConnectionFailed, UnknownError: it failed.
         """
 
         async def attempt() -> _T:
             async with self.transaction() as transaction:
-                return await work(transaction)
+                return await change(transaction)
 
-        return await self._within_time(attempt, is_repeatable=is_repeatable)
+        return await self._retry(attempt, is_repeatable=is_repeatable)
 
     @asynccontextmanager
-    async def within_time(self) -> AsyncIterator[None]:
-        """Bound what is done within, waiting for others who do the same included.
+    async def time_limit(self) -> AsyncIterator[None]:
+        """Limit the time of the block, waiting for locks of this process included.
 
         Raises:
             ShardConnectionFailed: the time is up.
@@ -148,7 +146,7 @@ class Database:
         except TimeoutError as error:
             raise connection_failed(self.shard, error) from error
 
-    async def _within_time(self, attempt: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
+    async def _retry(self, attempt: Callable[[], Awaitable[_T]], *, is_repeatable: bool) -> _T:
         give_up_at = asyncio.get_running_loop().time() + CONFLICT_SECONDS
         tries = 0
         try:
@@ -157,41 +155,41 @@ class Database:
                     tries += 1
                     try:
                         return await attempt()
-                    except Unreached:
+                    except ConnectFailed:
                         raise
-                    except Lost:
-                        if not is_repeatable or tries >= _MOST_TRIES:
+                    except ConnectionLost:
+                        if not is_repeatable or tries >= _MAX_TRIES:
                             raise
-                    except Conflict:
+                    except TransactionConflict:
                         if asyncio.get_running_loop().time() >= give_up_at:
                             raise
-                        await asyncio.sleep(pause_seconds(tries))
-        except Unreached as error:
+                        await asyncio.sleep(conflict_backoff(tries))
+        except ConnectFailed as error:
             raise unreachable(self.shard, error) from error
-        except (Lost, TimeoutError) as error:
+        except (ConnectionLost, TimeoutError) as error:
             raise connection_failed(self.shard, error) from error
-        except Conflict as error:
-            raise UnknownError(f"other transactions are in the way, nothing was changed: {error}") from error
+        except TransactionConflict as error:
+            raise too_many_conflicts(error) from error
 
-    async def _make_ready(self, connection: Connection) -> None:
-        """Make the database and its tables as far as they are missing; several servers may do so at once."""
-        async with self._making:
+    async def _upgrade_schema(self, connection: MysqlConnection) -> None:
+        """Create or upgrade the schema; several servers may do so at once."""
+        async with self._upgrading:
             if self._is_ready:
                 return
-            version = await self._version(connection)
+            version = await self._schema_version(connection)
             if version > SCHEMA_VERSION:
-                raise Refused(
-                    f"database {self.queries.database} has version {version}, this program knows {SCHEMA_VERSION}; "
-                    "install a newer one"
+                raise StatementRejected(
+                    f"database {self.queries.database} has schema version {version}, this server supports up to "
+                    f"{SCHEMA_VERSION}; install a newer version of pinlater"
                 )
             for step in range(version + 1, SCHEMA_VERSION + 1):
                 for statement in self.queries.schema(step):
                     await connection.run(statement)
-            await check_row_locks(connection, self._pool.place, self.queries)
-            await self.read_clock(connection)  # before anybody goes by it
+            await check_row_locks(connection, self._pool.endpoint, self.queries)
+            await self.read_clock(connection)  # before the first use of ``now_ms``
             self._is_ready = True
 
-    async def _version(self, connection: Connection) -> int:
+    async def _schema_version(self, connection: MysqlConnection) -> int:
         name = self.queries.database.encode()
         found = await connection.run(b"SELECT 1 FROM information_schema.schemata WHERE schema_name = '%b'" % name)
         if not found[0].rows:

@@ -1,4 +1,4 @@
-"""Where a database is, and how to get in."""
+"""The address of a database server and its credentials."""
 
 from __future__ import annotations
 
@@ -6,34 +6,28 @@ import ssl
 from functools import lru_cache
 from typing import NamedTuple
 
-
-class Tls(NamedTuple):
-    """Files for a connection by TLS: who signed the server's certificate (None: the system's authorities), and ours."""
-
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
+from pinlater.server.backends.tls_files import TlsFiles
 
 
-class Place(NamedTuple):
-    """One MySQL or MariaDB server, and the user on it."""
+class MysqlEndpoint(NamedTuple):
+    """A MySQL or MariaDB server and the user to log in as."""
 
     host: str
     port: int
     user: str
     password: str
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
 
     def __repr__(self) -> str:
-        return f"{self.user}@{self.host}:{self.port}"  # it gets into logs, where no password belongs
+        return f"{self.user}@{self.host}:{self.port}"  # logs show it, and must not show the password
 
 
 @lru_cache(maxsize=32)
-def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Return what the driver needs; the server has to prove that it is the host of its certificate.
+def tls_context(tls: TlsFiles) -> ssl.SSLContext:
+    """Return the TLS context for the driver; it checks that the server's certificate is valid for its host name.
 
     Raises:
-        OSError: a file is missing, or not what it should be.
+        OSError: a file is missing or invalid.
     """
     context = ssl.create_default_context(cafile=tls.ca)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -1,4 +1,4 @@
-"""Enqueue and import: nothing -> a job. Many calls' jobs in one statement and one commit."""
+"""Enqueue and import: nothing -> a job. The jobs of many calls share statements and a commit."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
-from pinlater.server.backends.mysql.call_results import keep_new, recall
+from pinlater.server.backends.mysql.call_results import find_results, insert_results
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.group_commit import Batch
-from pinlater.server.backends.mysql.ids import Ids
+from pinlater.server.backends.mysql.group_commit import CommitBatch
+from pinlater.server.backends.mysql.ids import IdAllocator
 from pinlater.server.backends.mysql.queries import blob, text
 from pinlater.server.backends.mysql.queues import not_found
-from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import IdempotencyKey, JobRecord, NewJob
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sharded import CallResult
 
 STATEMENT_BYTES = 1_000_000
-"""An insertion is closed when it is larger than this; the server parses it as a whole."""
+"""Largest INSERT statement of several jobs; the server parses a statement as a whole."""
 
 _JOB_BYTES = 100
-"""What a row is beside its body."""
+"""Size of a row in addition to its body."""
 
-Writer = Callable[[Any, int, int, int], bytes]
-"""Returns a job's row: job, id, queue id, now."""
+RowWriter = Callable[[Any, int, int, int], bytes]
+"""Returns the row of a job, given job, id, queue id and time."""
 
 
 @dataclass(slots=True)
-class StoreRequest:
-    """Jobs for one queue; all are stored, or none.
+class EnqueueCall:
+    """The jobs of one call, all for one queue; all are stored, or none.
 
     Attributes:
-        queue: this queue.
-        jobs: new ones, or records of another store.
+        queue: of the jobs.
+        jobs: new jobs, or records of another store.
         priorities: of each job.
-        keys: unique key of each job; None when no job has one.
-        write: makes their rows.
-        once: what the call is known by when it is sent again.
-        first_id: job number n gets the id ``first_id + n``, whatever number of attempts it takes. 0: not known yet.
-        weight: what it adds to a transaction, in bytes.
+        keys: unique key of each job; None: no job has one.
+        write_row: returns the row of a job.
+        once: idempotency key of the call.
+        first_id: job number n has the id ``first_id + n`` in every attempt; 0: none is allocated yet.
+        weight: bytes that it adds to a transaction.
     """
 
     queue: Queue
     jobs: Sequence[Any]
     priorities: Sequence[int]
     keys: Sequence[str | None] | None
-    write: Writer
+    write_row: RowWriter
     once: IdempotencyKey | None = None
     first_id: int = 0
     weight: int = field(init=False)
@@ -57,24 +57,24 @@ class StoreRequest:
     def __post_init__(self) -> None:
         self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
 
-    def name(self, place: int) -> str:
-        """Return the descriptor of a job."""
+    def descriptor(self, place: int) -> str:
+        """Return the descriptor of the job with that index."""
         return f"{self.queue.prefixes[self.priorities[place] - 1]}{self.first_id + place}"
 
 
-def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> StoreRequest:
-    """Return the request to store new jobs."""
+def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> EnqueueCall:
+    """Return the call that stores new jobs: nothing -> PENDING."""
     keys = [job.unique_key for job in jobs]
-    return StoreRequest(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row, once)
+    return EnqueueCall(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row, once)
 
 
-def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> StoreRequest:
-    """Return the request to store jobs with a past; nobody here holds their claims."""
-    there = [job._replace(state=PENDING) if job.state == IN_PROGRESS else job for job in jobs]
-    keys = [job.unique_key if job.state == PENDING else None for job in there]
-    priorities = [JobDescriptor.parse(job.descriptor).priority for job in there]
-    there = [job._replace(unique_key=key) for job, key in zip(there, keys, strict=True)]
-    return StoreRequest(queue, there, priorities, keys if any(keys) else None, _old_row, once)
+def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> EnqueueCall:
+    """Return the call that imports jobs with their history; claimed jobs become PENDING."""
+    records = [job._replace(state=PENDING) if job.state == IN_PROGRESS else job for job in jobs]
+    keys = [job.unique_key if job.state == PENDING else None for job in records]
+    priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
+    records = [job._replace(unique_key=key) for job, key in zip(records, keys, strict=True)]
+    return EnqueueCall(queue, records, priorities, keys if any(keys) else None, _imported_row, once)
 
 
 def _new_row(job: NewJob, local_id: int, queue_id: int, now: int) -> bytes:
@@ -85,7 +85,7 @@ def _new_row(job: NewJob, local_id: int, queue_id: int, now: int) -> bytes:
     return b"(%d,%d,0,%d,%d,NULL,%d,%d,%d,%d,%d,%b,%b,%b)" % (*numbers, *texts)
 
 
-def _old_row(job: JobRecord, local_id: int, queue_id: int, _: int) -> bytes:
+def _imported_row(job: JobRecord, local_id: int, queue_id: int, _: int) -> bytes:
     body, key = job.body or b"", job.unique_key
     priority = JobDescriptor.parse(job.descriptor).priority
     moment = b"NULL" if job.state == PENDING else b"%d" % job.updated_at_ms
@@ -96,17 +96,17 @@ def _old_row(job: JobRecord, local_id: int, queue_id: int, _: int) -> bytes:
     return b"(%d,%d,%d,%d,%d,%b,%d,%d,%d,%d,%d,%b,%b,%b)" % (*head, *times, *attempts, *texts)
 
 
-StoreBatch = Batch[StoreRequest, list[str]]
+EnqueueBatch = CommitBatch[EnqueueCall, list[str]]
 
-Row = tuple[StoreRequest, int]
-"""A job of a request, by its place."""
+Row = tuple[EnqueueCall, int]
+"""A job: its call and its index there."""
 
-_Twins = dict[tuple[int, int], str]
-"""Jobs that are not stored, by identity of their request and place -> descriptor of the job that has their key."""
+_Duplicates = dict[tuple[int, int], str]
+"""Identity of a call and index of a job -> descriptor of the job that has the same unique key."""
 
 
-class Storer:
-    """Stores jobs.
+class JobInserter:
+    """Inserts the jobs of calls.
 
     Args:
         database: of the shard.
@@ -114,161 +114,155 @@ class Storer:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._ids = Ids(database)
+        self._ids = IdAllocator(database)
 
-    async def store(self, batch: StoreBatch) -> None:
-        """Make one attempt at a batch; the result of a request is its jobs' descriptors."""
-        for request in batch.requests:
-            if not request.first_id:
-                request.first_id = await self._ids.take(len(request.jobs))
+    async def insert(self, batch: EnqueueBatch) -> None:
+        """Attempt the calls of a batch; the result of each is its jobs' descriptors."""
+        for call in batch.requests:
+            if not call.first_id:
+                call.first_id = await self._ids.allocate(len(call.jobs))
         missing: set[int] = set()
         while True:
-            there = [request for request in batch.requests if request.queue.id not in missing]
+            calls = [call for call in batch.requests if call.queue.id not in missing]
             try:
                 async with self._database.transaction() as transaction:
-                    names = await _store(transaction, there, batch)
+                    descriptors = await _insert(transaction, calls, batch)
                 break
-            except _QueuesGone as error:  # nothing was stored: the others' jobs once more
+            except _QueuesMissing as error:  # it was rolled back: insert the jobs of the other queues
                 missing |= error.queue_ids
         batch.answer(
             [
-                not_found(request.queue.name) if request.queue.id in missing else names[id(request)]
-                for request in batch.requests
+                not_found(call.queue.name) if call.queue.id in missing else descriptors[id(call)]
+                for call in batch.requests
             ]
         )
 
 
-class _QueuesGone(Exception):
+class _QueuesMissing(Exception):
     """Queues were deleted by another server."""
 
     def __init__(self, queue_ids: set[int]) -> None:
-        super().__init__(f"queues {queue_ids} are gone")
+        super().__init__(f"queues {queue_ids} were deleted")
         self.queue_ids = queue_ids
 
 
-Names = dict[int, list[str]]
-"""By identity of a request, the descriptors of its jobs."""
+Descriptors = dict[int, list[str]]
+"""Identity of a call -> descriptors of its jobs."""
 
 
-async def _store(transaction: Transaction, requests: Sequence[StoreRequest], batch: StoreBatch) -> Names:
-    """Store and commit; return the jobs' descriptors."""
-    wanted = sorted({request.queue.id for request in requests})
-    if batch.conflicts:  # over a key: with the others' attempts out of the way, this one succeeds
-        await transaction.rows("enter_alone", queues=wanted)
-    known = await _known(transaction, requests, is_doubtful=batch.is_uncertain or batch.conflicts > 0)
-    fresh = _first_ones(request for request in requests if id(request) not in known)
-    # An attempt whose connection broke at its end may have been committed. The ids tell, as none is used twice.
-    stored = await _stored(transaction, fresh) if batch.is_uncertain else set()
-    twins = await _twins(transaction, fresh, stored)
+async def _insert(transaction: MysqlTransaction, calls: Sequence[EnqueueCall], batch: EnqueueBatch) -> Descriptors:
+    """Insert and commit the jobs of calls. Return their descriptors."""
+    queue_ids = sorted({call.queue.id for call in calls})
+    if batch.conflicts:  # over a unique key: without concurrent inserts into these queues, this attempt succeeds
+        await transaction.rows("lock_queues", queues=queue_ids)
+    known = await _known(transaction, calls, is_doubtful=batch.is_uncertain or batch.conflicts > 0)
+    new = _without_repeats(call for call in calls if id(call) not in known)
+    # An attempt whose connection broke at the commit may have been committed. The ids tell, as none is used twice.
+    stored = await _stored_ids(transaction, new) if batch.is_uncertain else set()
+    duplicates = await _duplicates(transaction, new, stored)
     rows = [
-        (request, place)
-        for request in fresh
-        if request.keys is not None or request.first_id not in stored
-        for place in range(len(request.jobs))
-        if (id(request), place) not in twins and request.first_id + place not in stored
+        (call, place)
+        for call in new
+        if call.keys is not None or call.first_id not in stored
+        for place in range(len(call.jobs))
+        if (id(call), place) not in duplicates and call.first_id + place not in stored
     ]
-    if any(request.keys is not None for request in fresh):
-        rows.sort(key=_place_in_index)
+    if any(call.keys is not None for call in new):
+        rows.sort(key=_unique_index_order)
     held, *_ = await transaction.run(
-        transaction.bind("hold_queues", queues=wanted),
+        transaction.bind("share_queues", queues=queue_ids),
         *(_insertions(transaction, rows) if rows else ()),
-        *keep_new(transaction, _results(fresh, twins)),
+        *insert_results(transaction, _results(new, duplicates)),
     )
-    missing = set(wanted) - {queue_id for (queue_id,) in held.rows}
+    missing = set(queue_ids) - {queue_id for (queue_id,) in held.rows}
     if missing:
-        raise _QueuesGone(missing)
+        raise _QueuesMissing(missing)
     with batch.committing():
         await transaction.commit()
-    return _with_repeats(requests, known | {id(request): _names(request, twins) for request in fresh})
+    return _with_repeats(calls, known | {id(call): _descriptors(call, duplicates) for call in new})
 
 
-async def _known(transaction: Transaction, requests: Sequence[StoreRequest], *, is_doubtful: bool) -> Names:
-    """Return what was carried out before. A first try is not looked up: should it be a second one, its key is there."""
-    asked = [request for request in requests if request.once is not None and (is_doubtful or request.once.is_repeat)]
-    results = await recall(transaction, {request.once.value for request in asked if request.once})
+async def _known(transaction: MysqlTransaction, calls: Sequence[EnqueueCall], *, is_doubtful: bool) -> Descriptors:
+    """Return what earlier executions stored. First executions are not looked up: a duplicate would be a conflict."""
+    keyed = [call for call in calls if call.once is not None and (is_doubtful or call.once.is_repeat)]
+    results = await find_results(transaction, {call.once.value for call in keyed if call.once})
     return {
-        id(request): results[request.once.value].names(request.queue.head, request.priorities)
-        for request in asked
-        if request.once and request.once.value in results
+        id(call): results[call.once.value].names(call.queue.head, call.priorities)
+        for call in keyed
+        if call.once and call.once.value in results
     }
 
 
-def _first_ones(requests: Iterable[StoreRequest]) -> list[StoreRequest]:
-    """Return the requests without those that repeat another one of them."""
-    firsts: dict[object, StoreRequest] = {}
-    for request in requests:
-        firsts.setdefault(id(request) if request.once is None else request.once.value, request)
+def _without_repeats(calls: Iterable[EnqueueCall]) -> list[EnqueueCall]:
+    """Return the calls without those that repeat another one of them."""
+    firsts: dict[object, EnqueueCall] = {}
+    for call in calls:
+        firsts.setdefault(id(call) if call.once is None else call.once.value, call)
     return list(firsts.values())
 
 
-def _with_repeats(requests: Sequence[StoreRequest], names: Names) -> Names:
-    """Add those that repeat another request of the same transaction."""
-    if len(names) == len(requests):
-        return names
-    firsts = {request.once.value: names[id(request)] for request in requests if request.once and id(request) in names}
-    return {id(request): firsts[request.once.value] for request in requests if request.once} | names
+def _with_repeats(calls: Sequence[EnqueueCall], descriptors: Descriptors) -> Descriptors:
+    """Add the calls that repeat another one of the same transaction."""
+    if len(descriptors) == len(calls):
+        return descriptors
+    firsts = {call.once.value: descriptors[id(call)] for call in calls if call.once and id(call) in descriptors}
+    return {id(call): firsts[call.once.value] for call in calls if call.once} | descriptors
 
 
-def _results(requests: Iterable[StoreRequest], twins: _Twins) -> Iterator[tuple[IdempotencyKey, CallResult]]:
-    """Yield what calls with keys are remembered by."""
+def _results(calls: Iterable[EnqueueCall], duplicates: _Duplicates) -> Iterator[tuple[IdempotencyKey, CallResult]]:
+    """Yield the results to store, of calls with an idempotency key."""
     elsewhere: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    for (request_id, place), name in twins.items():
-        job = JobDescriptor.parse(name)
-        elsewhere[request_id].append((place, job.priority, job.local_id))
-    for request in requests:
-        if request.once is not None:
-            yield request.once, CallResult(request.first_id, elsewhere.get(id(request), ()))
+    for (call_id, place), descriptor in duplicates.items():
+        job = JobDescriptor.parse(descriptor)
+        elsewhere[call_id].append((place, job.priority, job.local_id))
+    for call in calls:
+        if call.once is not None:
+            yield call.once, CallResult(call.first_id, elsewhere.get(id(call), ()))
 
 
-def _place_in_index(row: Row) -> tuple[int, str]:
-    """Return where the unique index has a job; servers that stored the same keys in other orders would deadlock."""
-    request, place = row
-    return request.queue.id, (request.keys[place] if request.keys is not None else None) or ""
+def _unique_index_order(row: Row) -> tuple[int, str]:
+    """Return the sort key in the unique index; servers that inserted keys in different orders would deadlock."""
+    call, place = row
+    return call.queue.id, (call.keys[place] if call.keys is not None else None) or ""
 
 
-def _names(request: StoreRequest, twins: _Twins) -> list[str]:
-    if request.keys is not None:
-        return [twins.get((id(request), place)) or request.name(place) for place in range(len(request.jobs))]
-    prefixes = request.queue.prefixes
-    return [
-        f"{prefixes[priority - 1]}{local_id}" for local_id, priority in enumerate(request.priorities, request.first_id)
-    ]
+def _descriptors(call: EnqueueCall, duplicates: _Duplicates) -> list[str]:
+    if call.keys is not None:
+        return [duplicates.get((id(call), place)) or call.descriptor(place) for place in range(len(call.jobs))]
+    prefixes = call.queue.prefixes
+    return [f"{prefixes[priority - 1]}{local_id}" for local_id, priority in enumerate(call.priorities, call.first_id)]
 
 
-async def _stored(transaction: Transaction, requests: Sequence[StoreRequest]) -> set[int]:
-    """Return which jobs are there: of a request without keys the first speaks for all."""
-    ids = [
-        request.first_id + place
-        for request in requests
-        for place in range(1 if request.keys is None else len(request.jobs))
-    ]
+async def _stored_ids(transaction: MysqlTransaction, calls: Sequence[EnqueueCall]) -> set[int]:
+    """Return the ids that were stored: of a call without unique keys, the first stands for all."""
+    ids = [call.first_id + place for call in calls for place in range(1 if call.keys is None else len(call.jobs))]
     return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
 
 
-async def _twins(transaction: Transaction, requests: Sequence[StoreRequest], stored: set[int]) -> _Twins:
-    """Return the jobs whose keys others have, stored already or earlier in this batch, with the names of those."""
-    keyed = [request for request in requests if request.keys is not None]
+async def _duplicates(transaction: MysqlTransaction, calls: Sequence[EnqueueCall], stored: set[int]) -> _Duplicates:
+    """Return the jobs whose unique key another job has, stored already or earlier in this batch."""
+    keyed = [call for call in calls if call.keys is not None]
     holders: dict[tuple[int, str], str] = {}
-    for queue in {request.queue for request in keyed}:
-        keys = {key for request in keyed if request.queue == queue for key in request.keys or () if key is not None}
+    for queue in {call.queue for call in keyed}:
+        keys = {key for call in keyed if call.queue == queue for key in call.keys or () if key is not None}
         rows = await transaction.rows("unique_jobs", queue=queue.id, keys=sorted(key.encode() for key in keys))
         holders |= {(queue.id, key.decode()): f"{queue.prefixes[priority - 1]}{at}" for key, priority, at in rows}
-    twins: _Twins = {}
-    for request in keyed:
-        for place, key in enumerate(request.keys or ()):
-            if key is not None and request.first_id + place not in stored:
-                holder = holders.setdefault((request.queue.id, key), request.name(place))
-                if holder != request.name(place):
-                    twins[id(request), place] = holder
-    return twins
+    duplicates: _Duplicates = {}
+    for call in keyed:
+        for place, key in enumerate(call.keys or ()):
+            if key is not None and call.first_id + place not in stored:
+                holder = holders.setdefault((call.queue.id, key), call.descriptor(place))
+                if holder != call.descriptor(place):
+                    duplicates[id(call), place] = holder
+    return duplicates
 
 
-def _insertions(transaction: Transaction, rows: Sequence[Row]) -> Iterator[bytes]:
+def _insertions(transaction: MysqlTransaction, rows: Sequence[Row]) -> Iterator[bytes]:
     head = transaction.bind("insert_jobs")
     written: list[bytes] = []
     size = 0
-    for request, place in rows:
-        row = request.write(request.jobs[place], request.first_id + place, request.queue.id, transaction.now)
+    for call, place in rows:
+        row = call.write_row(call.jobs[place], call.first_id + place, call.queue.id, transaction.now)
         if written and size + len(row) > STATEMENT_BYTES:
             yield head + b",".join(written)
             written, size = [], 0

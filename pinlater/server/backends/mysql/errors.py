@@ -1,4 +1,4 @@
-"""What can go wrong between us and a database, as far as it makes a difference to what is done next."""
+"""The errors of a database, classified by what can be done about them."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ from pinlater.server.backends.sharded import ShardUnreachable
 
 DEADLOCK, LOCK_WAIT_TIMEOUT = 1213, 1205
 DUPLICATE_KEY = 1062
-"""Of a unique key, since ids are never given out twice: another server was quicker; the next look finds its job."""
+"""Of a unique key, since ids are never used twice: another server was faster, and the retry finds its job."""
 ROLLED_BACK_AT_COMMIT = 3101
-"""By the group that the server is in; Galera calls it a deadlock."""
-TOO_SLOW = frozenset({1969, 3024})
-"""The statement's time was up (MariaDB, MySQL)."""
+"""By the server's replication group; Galera reports a deadlock instead."""
+STATEMENT_TIMEOUT = frozenset({1969, 3024})
+"""MariaDB's and MySQL's."""
 
-_SHUTTING_DOWN = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 1290, 1836, 3169, 4031})
-"""The server stops, has cut the connection, has become read-only, or (1047) is a node of Galera that has lost the
-others: it cannot serve, but another try may."""
-
-
-class Lost(Exception):
-    """The connection broke or took too long: nobody knows what became of what was sent last."""
+_UNAVAILABLE = frozenset({1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 1290, 1836, 3169, 4031})
+"""The server shuts down, has closed the connection, has become read-only, or (1047) is a Galera node without a quorum:
+it cannot serve now, but may later."""
 
 
-class Unreached(Lost):
-    """No connection could be made: nothing was sent."""
+class ConnectionLost(Exception):
+    """The connection broke or timed out: the outcome of the last statements is unknown."""
 
 
-class Conflict(Exception):
-    """Another transaction was in the way; this one was rolled back, and may be tried again."""
+class ConnectFailed(ConnectionLost):
+    """No connection could be opened: nothing was sent."""
 
 
-class Blocked(Conflict):
-    """Somebody held on to what this one needs, and perhaps still does."""
+class TransactionConflict(Exception):
+    """Another transaction was in the way; this one was rolled back, and may be retried."""
 
 
-def pause_seconds(conflicts: int) -> float:
-    """Return how long to wait after so many conflicts, at random: those who met must not meet again and again."""
+class LockTimeout(TransactionConflict):
+    """Another transaction holds a lock that this one needs, and may still hold it."""
+
+
+class StatementRejected(UnknownError):
+    """The database rejected a statement; nothing was changed."""
+
+
+def conflict_backoff(conflicts: int) -> float:
+    """Return random seconds to wait after so many conflicts, so that the same transactions do not meet again."""
     return random.uniform(0, min(0.001 * 2 ** min(conflicts, 10), 0.1))  # noqa: S311 - no secret
 
 
-class Refused(UnknownError):
-    """The database does not take a statement; nothing was changed."""
-
-
-def fault_of(error: MySQLError) -> Exception:
-    """Return what a driver's error means."""
+def classify(error: MySQLError) -> Exception:
+    """Return the error that a driver's error stands for."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     if number == LOCK_WAIT_TIMEOUT:
-        return Blocked(str(error))
+        return LockTimeout(str(error))
     if number in {DEADLOCK, DUPLICATE_KEY, ROLLED_BACK_AT_COMMIT}:
-        return Conflict(str(error))
-    if number == 0 or 2000 <= number < 3000 or number in _SHUTTING_DOWN:
-        return Lost(str(error))
-    if number in TOO_SLOW:
-        return UnknownError("the database took too long and was stopped; nothing was changed")
-    return Refused(f"the store could not carry this out, nothing was changed: {error}")
+        return TransactionConflict(str(error))
+    if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:
+        return ConnectionLost(str(error))
+    if number in STATEMENT_TIMEOUT:
+        return UnknownError("the database stopped a statement that took too long; nothing was changed")
+    return StatementRejected(f"the store rejected the call, nothing was changed: {error}")
 
 
 def unreachable(shard: str, error: BaseException) -> ShardUnreachable:
@@ -67,7 +67,12 @@ def unreachable(shard: str, error: BaseException) -> ShardUnreachable:
 
 
 def connection_failed(shard: str, error: BaseException) -> ShardConnectionFailed:
-    """Return the error for a shard that did not answer what was sent."""
+    """Return the error for a shard that did not answer."""
     return ShardConnectionFailed(
-        f"shard {shard} did not answer ({str(error) or 'in time'}); what was asked may or may not have been done"
+        f"shard {shard} did not answer ({str(error) or 'in time'}); the call may or may not have been executed"
     )
+
+
+def too_many_conflicts(error: TransactionConflict) -> UnknownError:
+    """Return the error for a call that met conflicts until it was given up."""
+    return UnknownError(f"other transactions kept this one from committing, nothing was changed: {error}")

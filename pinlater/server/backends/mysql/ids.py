@@ -1,15 +1,15 @@
-"""Job ids: never given out twice on a shard, and known before a job is stored, so that storing can be repeated."""
+"""Job ids: never used twice on a shard, and known before a job is stored, so that storing it can be repeated."""
 
 from __future__ import annotations
 
 from pinlater.server.backends.mysql.database import Database
 
 BLOCK = 100_000
-"""How many ids are reserved at once; what the end of a server leaves of a block is never used."""
+"""Ids that a server reserves at once; those left over when it stops are never used."""
 
 
-class Ids:
-    """A server's ids on one shard.
+class IdAllocator:
+    """Allocates the ids of one server on one shard.
 
     Args:
         database: of the shard.
@@ -20,8 +20,8 @@ class Ids:
         self._next = 0
         self._end = 0
 
-    async def take(self, count: int) -> int:
-        """Return the first of ``count`` consecutive ids. Not to be called twice at once."""
+    async def allocate(self, count: int) -> int:
+        """Allocate ``count`` consecutive ids and return the first. Must not run twice at once."""
         if self._next + count > self._end:
             size = count + BLOCK
             async with self._database.connection() as connection:

@@ -1,192 +1,187 @@
-"""What happens to jobs without a worker: retries and deletions by hand, expiry, collection.
+"""Changes of jobs without a worker: retries, deletions, expiry and collection.
 
-Several servers look after one shard: what one is working on, the others skip.
+Several servers may do this on one shard: each skips the jobs that another one is changing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
-from pinlater.server.backends.mysql.call_results import Count, count_once
+from pinlater.server.backends.mysql.call_results import ChangeLimit, change_once
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.queues import Queues
-from pinlater.server.backends.mysql.transaction import Transaction
+from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.search import Queue
 
-_IDS_AT_ONCE = 5000
+_MAX_IDS = 5000
+"""Ids in one statement."""
+
 _FIRST = -(2**63)
 
 
-class Upkeep:
-    """Changes many jobs at once.
+class RetryOptions(NamedTuple):
+    """How failed jobs are retried: with so many attempts, at this time (None: now)."""
 
-    Args:
-        database: of the shard.
-        queues: of the shard.
-    """
+    attempts: int
+    run_after_ms: int | None
+    once: IdempotencyKey | None
 
-    def __init__(self, database: Database, queues: Queues) -> None:
-        self._database = database
-        self._queues = queues
 
-    async def retry(
-        self,
-        queue: Queue,
-        priority: int,
-        attempts: int,
-        run_after_ms: int | None,
-        limit: int,
-        *,
-        once: IdempotencyKey | None,
-    ) -> int:
-        """FAILED -> PENDING; return how many."""
+async def retry_failed(database: Database, queue: Queue, priority: int, options: RetryOptions, limit: int) -> int:
+    """Retry failed jobs, the oldest first: FAILED -> PENDING. Return how many."""
 
-        async def move(ids: Sequence[int], so_far: int) -> int:
-            return await self._retry(queue, {priority: ids}, attempts, run_after_ms, Count(once, limit, so_far))
+    async def retry(ids: Sequence[int], so_far: int) -> int:
+        return await _retry(database, queue, {priority: ids}, options, ChangeLimit(options.once, limit, so_far))
 
-        return await change_in_steps(self._failed(queue, priority, limit), move, limit, nothing=())
+    return await change_in_steps(_failed_pages(database, queue, priority, limit), retry, limit, nothing=())
 
-    async def _failed(self, queue: Queue, priority: int, limit: int) -> AsyncIterator[Sequence[int]]:
-        """Yield ids of FAILED jobs, the oldest first, some at a time."""
-        at_once = min(limit, STEP_JOBS)
-        local_id = run_after = _FIRST
-        while at_once:
-            find = self._database.queries.bind(
-                "failed_jobs",
-                queue=queue.id,
-                priority=priority,
-                after_run_after=run_after,
-                after_id=local_id,
-                limit=at_once,
+
+async def _failed_pages(database: Database, queue: Queue, priority: int, limit: int) -> AsyncIterator[Sequence[int]]:
+    """Yield pages of ids of FAILED jobs, the oldest first."""
+    page_size = min(limit, STEP_JOBS)
+    local_id = run_after = _FIRST
+    while page_size:
+        find = database.queries.bind(
+            "failed_jobs",
+            queue=queue.id,
+            priority=priority,
+            after_run_after=run_after,
+            after_id=local_id,
+            limit=page_size,
+        )
+        rows = await database.rows(find)
+        if rows:
+            yield [row[0] for row in rows]
+        if len(rows) < page_size:
+            return
+        local_id, run_after = rows[-1]
+
+
+async def retry_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescriptor], options: RetryOptions) -> int:
+    """Retry those of the jobs that are failed: FAILED -> PENDING. Return how many."""
+    return await _retry(database, queue, _by_priority(jobs), options, ChangeLimit(options.once))
+
+
+async def _retry(
+    database: Database,
+    queue: Queue,
+    ids_by_priority: Mapping[int, Sequence[int]],
+    options: RetryOptions,
+    limits: ChangeLimit,
+) -> int:
+    async def change(transaction: MysqlTransaction, left: int | None) -> int:
+        run_after = transaction.now if options.run_after_ms is None else options.run_after_ms
+        values = {"attempts": options.attempts, "run_after": run_after, "now": transaction.now, "queue": queue.id}
+        changed = 0
+        for priority, ids in ids_by_priority.items():
+            changed += await _change(transaction, ids, "retry_jobs", most=left, priority=priority, **values)
+        return changed
+
+    return await change_once(database, limits, change)
+
+
+async def run_jobs_now(
+    database: Database, queue: Queue, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
+) -> int:
+    """Make those of the jobs due that are PENDING and not due. Return how many."""
+
+    async def change(transaction: MysqlTransaction, _: int | None) -> int:
+        return await _change_by_priority(transaction, jobs, "run_jobs_now", now=transaction.now, queue=queue.id)
+
+    return await change_once(database, ChangeLimit(once), change)
+
+
+async def delete_ids(database: Database, queue: Queue, state: int, ids: Sequence[int], limits: ChangeLimit) -> int:
+    """Delete the jobs that are still in a state. Return how many the call has deleted in all."""
+    values = {"state": state, "queue": queue.id, "is_any": True, "priority": 0}
+
+    async def change(transaction: MysqlTransaction, left: int | None) -> int:
+        return await _change(transaction, ids, "delete_jobs", most=left, **values)
+
+    return await change_once(database, limits, change)
+
+
+async def delete_jobs(
+    database: Database, queue: Queue, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
+) -> int:
+    """Delete those of the jobs that are in a state. Return how many."""
+    values = {"state": state, "queue": queue.id, "is_any": False}
+
+    async def change(transaction: MysqlTransaction, _: int | None) -> int:
+        return await _change_by_priority(transaction, jobs, "delete_jobs", **values)
+
+    return await change_once(database, ChangeLimit(once), change)
+
+
+async def reap_expired(
+    database: Database, queues: MysqlQueues, asked_ms: int, limit: int, *, server_age_ms: int, quiet_ms: int
+) -> list[Expired]:
+    """End up to ``limit`` claims that had expired at ``asked_ms``: IN_PROGRESS -> PENDING or FAILED."""
+    # While the database was down, no claim could be renewed: its holders get time to, as after a start of the server.
+    age_ms = int(min(server_age_ms, database.seconds_since_failure * 1000))
+
+    async def change(transaction: MysqlTransaction) -> list[tuple[int, int]]:
+        now = min(asked_ms, transaction.now)
+        rows = await transaction.rows("expired_claims", now=now, age=age_ms, quiet=quiet_ms, limit=limit)
+        await _change(transaction, [row[0] for row in rows], "expire_jobs", now=transaction.now)
+        return [(queue_id, remaining) for _, queue_id, remaining in rows]
+
+    ended = await database.change(change, is_repeatable=True)
+    retried = Counter(queue_id for queue_id, remaining in ended if remaining > 1)
+    failed = Counter(queue_id for queue_id, remaining in ended if remaining <= 1)
+    names = await queues.names_by_id() if ended else {}
+    return [
+        Expired(names[queue_id], retried[queue_id], failed[queue_id])
+        for queue_id in retried.keys() | failed.keys()
+        if queue_id in names
+    ]
+
+
+async def collect_finished(
+    database: Database, queues: MysqlQueues, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int
+) -> list[Collected]:
+    """Delete up to ``limit`` succeeded and as many failed jobs past their time to live, and jobs of deleted queues."""
+    succeeded = await _collect(database, SUCCEEDED, succeeded_ttl_ms, limit)
+    failed = await _collect(database, FAILED, failed_ttl_ms, limit)
+    for (queue_id,) in await database.rows(database.queries.bind("deleted_queues")):
+        await _purge_deleted_queue(database, queue_id, limit)
+    names = await queues.names_by_id() if succeeded or failed else {}
+    return [
+        Collected(names[queue_id], succeeded[queue_id], failed[queue_id])
+        for queue_id in succeeded.keys() | failed.keys()
+        if queue_id in names
+    ]
+
+
+async def _collect(database: Database, state: int, ttl_ms: int, limit: int) -> Counter[int]:
+    async def change(transaction: MysqlTransaction) -> Counter[int]:
+        rows = await transaction.rows("finished_jobs", state=state, before=transaction.now - ttl_ms, limit=limit)
+        await _change(transaction, [row[0] for row in rows], "delete_ids")
+        return Counter(queue_id for _, queue_id in rows)
+
+    return await database.change(change, is_repeatable=True)
+
+
+async def _purge_deleted_queue(database: Database, queue_id: int, limit: int) -> None:
+    async def change(transaction: MysqlTransaction) -> None:
+        ids = [row[0] for row in await transaction.rows("jobs_of_queue", queue=queue_id, limit=limit)]
+        for some in _chunks(ids):
+            unlocked = [row[0] for row in await transaction.rows("unlocked_jobs", ids=some)]
+            await _change(transaction, unlocked, "delete_ids")
+        if not ids:
+            await transaction.run(
+                transaction.bind("delete_queue_settings", queue=queue_id),
+                transaction.bind("delete_queue_lock", queue=queue_id),
+                transaction.bind("purge_queue", queue=queue_id),
             )
-            rows = await self._database.rows(find)
-            if rows:
-                yield [row[0] for row in rows]
-            if len(rows) < at_once:
-                return
-            local_id, run_after = rows[-1]
 
-    async def retry_these(
-        self,
-        queue: Queue,
-        jobs: Sequence[JobDescriptor],
-        attempts: int,
-        run_after_ms: int | None,
-        once: IdempotencyKey | None,
-    ) -> int:
-        """Those of the jobs that are FAILED -> PENDING; return how many."""
-        return await self._retry(queue, _by_priority(jobs), attempts, run_after_ms, Count(once))
-
-    async def _retry(
-        self, queue: Queue, ids: Mapping[int, Sequence[int]], attempts: int, run_after_ms: int | None, count: Count
-    ) -> int:
-        """Move jobs, by priority, as far as they are FAILED; return how many the call has moved."""
-
-        async def work(transaction: Transaction, left: int | None) -> int:
-            run_after = transaction.now if run_after_ms is None else run_after_ms
-            values = {"attempts": attempts, "run_after": run_after, "now": transaction.now, "queue": queue.id}
-            changed = 0
-            for priority, some in ids.items():
-                changed += await _change(transaction, some, "retry_jobs", most=left, priority=priority, **values)
-            return changed
-
-        return await count_once(self._database, count, work)
-
-    async def run_now(self, queue: Queue, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None) -> int:
-        """Those of the jobs that are PENDING and not due -> due now; return how many."""
-
-        async def work(transaction: Transaction, _: int | None) -> int:
-            values = {"now": transaction.now, "queue": queue.id}
-            return await _change_by_priority(transaction, jobs, "run_jobs_now", **values)
-
-        return await count_once(self._database, Count(once), work)
-
-    async def delete(self, queue: Queue, state: int, ids: Sequence[int], count: Count) -> int:
-        """Remove the given jobs, as far as they are still in that state; return how many the call has removed."""
-
-        async def work(transaction: Transaction, left: int | None) -> int:
-            return await _change(
-                transaction, ids, "delete_jobs", most=left, state=state, queue=queue.id, is_any=True, priority=0
-            )
-
-        return await count_once(self._database, count, work)
-
-    async def delete_these(
-        self, queue: Queue, jobs: Sequence[JobDescriptor], state: int, once: IdempotencyKey | None
-    ) -> int:
-        """Remove those of the jobs that are in that state; return how many."""
-
-        async def work(transaction: Transaction, _: int | None) -> int:
-            values = {"state": state, "queue": queue.id, "is_any": False}
-            return await _change_by_priority(transaction, jobs, "delete_jobs", **values)
-
-        return await count_once(self._database, Count(once), work)
-
-    async def reap(self, asked_ms: int, limit: int, server_age_ms: int, quiet_ms: int) -> list[Expired]:
-        """End claims that had expired when that was asked for."""
-        # While the database was away, nobody could renew a claim: as after a start of the server, they get time to.
-        age_ms = int(min(server_age_ms, self._database.seconds_since_failure * 1000))
-
-        async def work(transaction: Transaction) -> list[tuple[int, int]]:
-            rows = await transaction.rows(
-                "expired_claims", now=min(asked_ms, transaction.now), age=age_ms, quiet=quiet_ms, limit=limit
-            )
-            await _change(transaction, [row[0] for row in rows], "expire_jobs", now=transaction.now)
-            return [(queue_id, remaining) for _, queue_id, remaining in rows]
-
-        ended = await self._database.change(work, is_repeatable=True)
-        retried = Counter(queue_id for queue_id, remaining in ended if remaining > 1)
-        failed = Counter(queue_id for queue_id, remaining in ended if remaining <= 1)
-        names = await self._queues.by_id() if ended else {}
-        return [
-            Expired(names[queue_id], retried[queue_id], failed[queue_id])
-            for queue_id in retried.keys() | failed.keys()
-            if queue_id in names
-        ]
-
-    async def collect(self, succeeded_ttl_ms: int, failed_ttl_ms: int, limit: int) -> list[Collected]:
-        """Remove what has been finished for long enough, and some jobs of deleted queues."""
-        succeeded = await self._collect(SUCCEEDED, succeeded_ttl_ms, limit)
-        failed = await self._collect(FAILED, failed_ttl_ms, limit)
-        await self._sweep(limit)
-        names = await self._queues.by_id() if succeeded or failed else {}
-        return [
-            Collected(names[queue_id], succeeded[queue_id], failed[queue_id])
-            for queue_id in succeeded.keys() | failed.keys()
-            if queue_id in names
-        ]
-
-    async def _collect(self, state: int, ttl_ms: int, limit: int) -> Counter[int]:
-        async def work(transaction: Transaction) -> Counter[int]:
-            rows = await transaction.rows("finished_jobs", state=state, before=transaction.now - ttl_ms, limit=limit)
-            await _change(transaction, [row[0] for row in rows], "remove_jobs")
-            return Counter(queue_id for _, queue_id in rows)
-
-        return await self._database.change(work, is_repeatable=True)
-
-    async def _sweep(self, limit: int) -> None:
-        for (queue_id,) in await self._database.rows(self._database.queries.bind("deleted_queues")):
-            await self._sweep_one(queue_id, limit)
-
-    async def _sweep_one(self, queue_id: int, limit: int) -> None:
-        async def work(transaction: Transaction) -> None:
-            ids = [row[0] for row in await transaction.rows("jobs_of_queue", queue=queue_id, limit=limit)]
-            for some in _portions(ids):
-                free = [row[0] for row in await transaction.rows("free_jobs", ids=some)]
-                await _change(transaction, free, "remove_jobs")
-            if not ids:
-                await transaction.run(
-                    transaction.bind("forget_settings", queue=queue_id),
-                    transaction.bind("forget_queue_lock", queue=queue_id),
-                    transaction.bind("forget_queue", queue=queue_id),
-                )
-
-        await self._database.change(work, is_repeatable=True)
+    await database.change(change, is_repeatable=True)
 
 
 def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:
@@ -196,8 +191,10 @@ def _by_priority(jobs: Sequence[JobDescriptor]) -> dict[int, list[int]]:
     return ids
 
 
-async def _change_by_priority(transaction: Transaction, jobs: Sequence[JobDescriptor], name: str, **values: int) -> int:
-    """Run a statement for jobs; return how many it matched."""
+async def _change_by_priority(
+    transaction: MysqlTransaction, jobs: Sequence[JobDescriptor], name: str, **values: int
+) -> int:
+    """Run a statement for jobs. Return how many it matched."""
     changed = 0
     for priority, ids in _by_priority(jobs).items():
         changed += await _change(transaction, ids, name, priority=priority, **values)
@@ -205,20 +202,20 @@ async def _change_by_priority(transaction: Transaction, jobs: Sequence[JobDescri
 
 
 async def _change(
-    transaction: Transaction, ids: Sequence[int], name: str, *, most: int | None = None, **values: int
+    transaction: MysqlTransaction, ids: Sequence[int], name: str, *, most: int | None = None, **values: int
 ) -> int:
-    """Run a statement for the ids until it has matched so many jobs, the first ones; return how many it matched.
+    """Run a statement for ids, in their order, until it has matched ``most`` jobs. Return how many it matched.
 
-    Others may have changed some of them. Jobs are locked in the order of their ids.
+    A statement may match fewer than its ids, since other transactions change jobs. It locks them in the order of ids.
     """
     left, changed = sorted(ids) if most is None else list(ids), 0
     while left and (most is None or changed < most):
-        at_once = _IDS_AT_ONCE if most is None else min(most - changed, _IDS_AT_ONCE)
-        some, left = left[:at_once], left[at_once:]
+        size = _MAX_IDS if most is None else min(most - changed, _MAX_IDS)
+        some, left = left[:size], left[size:]
         changed += (await transaction.run(transaction.bind(name, ids=sorted(some), **values)))[0].matched
     return changed
 
 
-def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(ids), _IDS_AT_ONCE):
-        yield ids[start : start + _IDS_AT_ONCE]
+def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(ids), _MAX_IDS):
+        yield ids[start : start + _MAX_IDS]

@@ -1,4 +1,4 @@
-"""The connections to one server, shared by all shards on it."""
+"""The connection pool of one server, shared by all shards on it."""
 
 from __future__ import annotations
 
@@ -7,93 +7,91 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from pinlater.server.backends.mysql.connection import Connection
-from pinlater.server.backends.mysql.endpoint import Place
-from pinlater.server.backends.mysql.errors import Lost
+from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.errors import ConnectionLost
 
 
-class Pool:
-    """Lends connections, the one that was used last first, and makes new ones up to a limit.
+class MysqlPool:
+    """Lends connections, the most recently used first, and opens new ones up to a limit.
 
     Args:
-        place: the server.
+        endpoint: of the server.
         size: most connections at once.
     """
 
-    def __init__(self, place: Place, size: int) -> None:
-        self.place = place
-        self._places = asyncio.Semaphore(size)
-        self._idle: list[tuple[float, Connection]] = []
-        self._lent: set[Connection] = set()
-        self._is_failing = False
-        self._back_at = -math.inf
+    def __init__(self, endpoint: MysqlEndpoint, size: int) -> None:
+        self.endpoint = endpoint
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[tuple[float, MysqlConnection]] = []
+        self._lent: set[MysqlConnection] = set()
+        self._has_failed = False
+        self._recovered_at = -math.inf
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """Lend a connection that has no transaction open; leave it so.
-
-        What is left in the middle of something (an error, a cancellation) is rolled back or closed.
+    async def connection(self) -> AsyncIterator[MysqlConnection]:
+        """Lend a connection without an open transaction; the borrower ends its own, or closes the connection.
 
         Raises:
-            Unreached: none could be made.
+            ConnectFailed: none could be opened.
         """
-        async with self._places:
-            connection = self._take() or await self._open()
+        async with self._free:
+            connection = self._pop_idle() or await self._open()
             self._lent.add(connection)
             try:
                 yield connection
-            except Lost:
-                self._is_failing = True
-                self.forget_idle()  # made before the same fault, most of them
+            except ConnectionLost:
+                self._has_failed = True
+                self.close_idle()  # most of them broke as well
                 raise
             finally:
                 self._lent.discard(connection)
                 if connection.is_open:
                     self._idle.append((self._now(), connection))
-                    self._drop_stale()
+                    self._close_stale()
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> MysqlConnection:
         try:
-            connection = await Connection.open(self.place)
-        except BaseException:  # also the caller's impatience
-            self._is_failing = True
+            connection = await MysqlConnection.open(self.endpoint)
+        except BaseException:  # the caller's timeout included
+            self._has_failed = True
             raise
-        if self._is_failing:
-            self._is_failing = False
-            self._back_at = self._now()
+        if self._has_failed:
+            self._has_failed = False
+            self._recovered_at = self._now()
         return connection
 
     @property
     def connections(self) -> int:
-        """How many there are, at work or idle."""
+        """Number of open connections, in use or idle."""
         return len(self._idle) + len(self._lent)
 
     @property
     def seconds_since_failure(self) -> float:
-        """How long the server has answered, since it was found again; infinite when it always has."""
-        return self._now() - self._back_at
+        """Seconds since the server answered again after its last failure; infinite if it never failed."""
+        return self._now() - self._recovered_at
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
-    def _take(self) -> Connection | None:
-        self._drop_stale()
+    def _pop_idle(self) -> MysqlConnection | None:
+        self._close_stale()
         return self._idle.pop()[1] if self._idle else None
 
-    def _drop_stale(self) -> None:
-        """Close those that firewalls and servers may have dropped; the first was not used for longest."""
+    def _close_stale(self) -> None:
+        """Close connections that servers or firewalls may have closed; the first has been idle for longest."""
         while self._idle and self._now() - self._idle[0][0] >= self._idle[0][1].idle_seconds:
             self._idle.pop(0)[1].close()
 
-    def forget_idle(self) -> None:
-        """Close the connections that nobody uses now."""
+    def close_idle(self) -> None:
+        """Close the connections that are not in use."""
         for _, connection in self._idle:
             connection.close()
         self._idle.clear()
 
     def close(self) -> None:
         """Close all connections."""
-        self.forget_idle()
+        self.close_idle()
         for connection in list(self._lent):
             connection.close()

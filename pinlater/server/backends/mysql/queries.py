@@ -1,8 +1,8 @@
-"""The named statements of ``queries.sql``, and how values get into them.
+"""The named statements of ``queries.sql``, and the binding of values.
 
-The driver has no bound parameters for several statements in one packet, which is how the store saves round trips. So
-values are written as literals here, and nowhere else; every connection has ``NO_BACKSLASH_ESCAPES``, under which
-a quote is the only character of a literal that means anything.
+The driver cannot bind parameters of several statements in one packet, which is how the store saves round trips. So
+values are written as literals, only here; every connection has ``NO_BACKSLASH_ESCAPES``, under which the quote is the
+only special character of a literal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 Value = int | float | str | bytes | Sequence[int] | Sequence[bytes] | None
-"""What a statement can take."""
+"""A value that a statement can take."""
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"--.*")
@@ -21,17 +21,17 @@ _DATABASE = re.compile(r"[A-Za-z0-9_]{1,64}")
 
 
 def blob(value: bytes) -> bytes:
-    """Return bytes as SQL has them."""
+    """Return the SQL literal of bytes."""
     return b"_binary'" + value.replace(b"'", b"''") + b"'"
 
 
 def text(value: str) -> bytes:
-    """Return a text as SQL has it; it is of the connection's character set, UTF-8."""
+    """Return the SQL literal of a string, in the connection's character set, UTF-8."""
     return b"'" + value.encode().replace(b"'", b"''") + b"'"
 
 
 def _list(values: Sequence[int] | Sequence[bytes]) -> bytes:
-    """Return the inside of a list, for numbers one of SQL or JSON; none at all matches nothing."""
+    """Return the items of a list: of numbers, for SQL or JSON; an empty list matches nothing."""
     if values and isinstance(values[0], bytes):
         return b",".join(map(blob, values))  # type: ignore[arg-type]
     return ",".join(map(str, values)).encode() or b"null"
@@ -58,7 +58,7 @@ class Queries:
 
     def __init__(self, database: str) -> None:
         if not _DATABASE.fullmatch(database):
-            raise ValueError(f"{database!r} is no database name; use letters, digits and underscores")
+            raise ValueError(f"{database!r} is not a valid database name; use letters, digits and underscores")
         self.database = database
         pieces = _NAME.split(_read("queries.sql"))
         self._pieces = {
@@ -72,7 +72,7 @@ class Queries:
         return list(self._pieces)
 
     def bind(self, name: str, /, **values: Value) -> bytes:
-        """Return a statement with its values in place; a value that is missing is a ``KeyError``."""
+        """Return a statement with its values; a missing value is a ``KeyError``."""
         pieces = self._pieces[name]
         if len(pieces) == 1:
             return pieces[0]
@@ -80,7 +80,7 @@ class Queries:
         return b"".join(literals[piece] if at % 2 else piece for at, piece in enumerate(pieces))
 
     def schema(self, version: int) -> list[bytes]:
-        """Return the statements that bring a database from ``version - 1`` to ``version``."""
+        """Return the statements that upgrade a database from ``version - 1`` to ``version``."""
         script = _sql(_read(f"schema_{version}.sql"), self.database)
         return [sql.strip().encode() for sql in script.split(";") if sql.strip()]
 

@@ -1,11 +1,11 @@
--- Every statement that a MySQL shard runs. `{db}` is its database, `:name` a value: a number, a text, bytes, or a list
--- of numbers. Jobs that are addressed by id are found by it (FORCE INDEX), never by a walk along another index; changes
--- are made in the order of ids, so that transactions wait for each other rather than deadlock. A DELETE heeds no
--- FORCE INDEX while the table is small, or thought so: it walks along all jobs, and waits for those that others hold.
--- So ids are joined to it, in that order. A SELECT heeds it, but walks if the id is all that it needs.
--- A walk that locks also locks the index entries of the jobs it skips, and with them those who work on these jobs. So of
--- the entries of one job, those of one index only may be locked that way: of a job that is PENDING, in jobs_in_order, by
--- claims; of all others in jobs_by_moment, by the monitor. Other walks lock nothing, and leave that to what they do next.
+-- Every statement that a MySQL shard runs. `{db}` is its database, `:name` a value: a number, a text, bytes, or a list.
+-- Jobs given by id are found by the primary key (FORCE INDEX), never by a scan of another index; they are changed in the
+-- order of ids, so that transactions wait for each other rather than deadlock. A DELETE ignores FORCE INDEX while the
+-- optimizer takes the table for small: it scans all jobs, and waits for those that others have locked. So a DELETE joins
+-- the ids, in that order. A SELECT obeys FORCE INDEX, but scans if it needs nothing but the id.
+-- A locking scan also locks the index entries of the jobs it skips, and so blocks transactions that change these jobs.
+-- So only one index of a job may be scanned with locks: jobs_in_order of PENDING jobs, by claims; jobs_by_moment of all
+-- others, by the monitor. Other scans lock nothing; the statement that follows them does.
 
 -- name: begin
 START TRANSACTION
@@ -17,14 +17,14 @@ COMMIT
 ROLLBACK
 
 -- name: clock
--- Sessions have no summer time (see connection.py), or this would be an hour off for an hour of each year.
+-- Sessions use UTC (see session.py): with daylight saving time, this would be off by an hour for an hour of each year.
 SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS DOUBLE)
 
--- name: last_visit
--- Which server read the clock last, and how far the time that it goes by was ahead: both in milliseconds.
+-- name: last_clock_record
+-- When a server last read the clock, and how far that server's time was ahead of it; both in milliseconds.
 SELECT name, value FROM {db}.settings WHERE name IN ('time_ahead', 'time_seen')
 
--- name: keep_visit
+-- name: store_clock_record
 INSERT INTO {db}.settings (name, value) VALUES ('time_ahead', :ahead), ('time_seen', :seen)
 ON DUPLICATE KEY UPDATE value = VALUES(value)
 
@@ -32,7 +32,7 @@ ON DUPLICATE KEY UPDATE value = VALUES(value)
 SELECT value FROM {db}.settings WHERE name = 'schema_version'
 
 -- name: lock_version
--- A row that nobody else locks for longer than a moment.
+-- A row that no transaction locks for longer than a moment.
 SELECT value FROM {db}.settings WHERE name = 'schema_version' FOR UPDATE SKIP LOCKED
 
 -- name: reserve_ids
@@ -46,79 +46,79 @@ SELECT id, name FROM {db}.queues WHERE name IS NOT NULL
 INSERT INTO {db}.queues (name, created_at) VALUES (:name, :now) ON DUPLICATE KEY UPDATE id = id
 
 -- name: delete_queue
--- Makes it nameless: nobody finds it any more, and the monitors remove its jobs bit by bit.
+-- Removes its name, so that nobody finds it; the monitor deletes its jobs in pages.
 UPDATE {db}.queues SET name = NULL WHERE name = :name
 
 -- name: queue_settings
 SELECT name, is_paused, jobs_per_second, max_running FROM {db}.queues WHERE name IS NOT NULL
 
 -- name: settings_of_queue
--- They are changed next.
+-- Locked, since they are changed next.
 SELECT is_paused, jobs_per_second, max_running FROM {db}.queues WHERE name = :name FOR UPDATE
 
 -- name: change_queue_settings
 UPDATE {db}.queues SET is_paused = :is_paused, jobs_per_second = :jobs_per_second, max_running = :max_running
 WHERE name = :name
 
--- name: hold_queues
--- Those that are still there, and stay so until the transaction ends.
+-- name: share_queues
+-- The queues that exist; they cannot be deleted until the transaction ends.
 SELECT id FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) AND name IS NOT NULL LOCK IN SHARE MODE
 
--- name: enter_alone
--- Until the transaction ends, nobody else stores anything in these queues.
+-- name: lock_queues
+-- No other transaction stores jobs in these queues until this one ends.
 SELECT name FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) FOR UPDATE
 
 -- name: insert_jobs
--- Completed by enqueue: rows follow.
+-- enqueue.py appends the rows.
 INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created_at, updated_at, attempts_allowed,
                        attempts_remaining, body_bytes, unique_key, custom_status, body) VALUES
 
 -- name: unique_jobs
--- The jobs that have these keys.
+-- The jobs that have these unique keys.
 SELECT unique_key, priority, id FROM {db}.jobs FORCE INDEX (jobs_by_key)
 WHERE queue_id = :queue AND unique_key IN (:keys)
 
 -- name: stored_ids
--- Which of the batches whose fate is unknown were stored.
+-- The jobs that an attempt with an unknown outcome has stored.
 SELECT id FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: bucket
--- A queue's tokens are spent up to this moment, in epoch microseconds.
+-- The moment up to which a queue's tokens are spent, in epoch microseconds.
 SELECT value FROM {db}.settings WHERE name = CONCAT('bucket of queue ', :queue)
 
--- name: make_bucket
--- A full one, if there is none.
+-- name: create_bucket
+-- Creates a full bucket, unless there is one.
 INSERT INTO {db}.settings (name, value) VALUES (CONCAT('bucket of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
 
--- name: spend
--- Unless somebody else was quicker.
+-- name: update_bucket
+-- Unless another server has changed it.
 UPDATE {db}.settings SET value = :spent_until WHERE name = CONCAT('bucket of queue ', :queue) AND value = :was
 
 -- name: queue_lock
--- Until when somebody has locked a queue, in epoch microseconds.
+-- The moment at which the lock of a queue expires, in epoch microseconds.
 SELECT value FROM {db}.settings WHERE name = CONCAT('lock of queue ', :queue)
 
--- name: make_queue_lock
--- Makes the row of a queue that was never locked; it is locked by nobody.
+-- name: create_queue_lock
+-- Creates an expired lock, unless there is one.
 INSERT INTO {db}.settings (name, value) VALUES (CONCAT('lock of queue ', :queue), 0) ON DUPLICATE KEY UPDATE value = value
 
--- name: change_queue_lock
--- Unless somebody else was quicker.
+-- name: update_queue_lock
+-- Unless another server has changed it.
 UPDATE {db}.settings SET value = :until WHERE name = CONCAT('lock of queue ', :queue) AND value = :was
 
--- name: forget_queue_lock
+-- name: delete_queue_lock
 DELETE FROM {db}.settings WHERE name = CONCAT('lock of queue ', :queue)
 
--- name: forget_settings
+-- name: delete_queue_settings
 DELETE FROM {db}.settings WHERE name IN (CONCAT('bucket of queue ', :queue), CONCAT('claims of queue ', :queue))
 
--- name: is_queue
+-- name: queue_exists
 SELECT 1 FROM {db}.queues WHERE id = :queue AND name IS NOT NULL
 
 -- name: lock_claims
--- One claim at a time, also of several servers, where the number of running jobs is limited. Not by the queue's own row:
--- a server that stood still with that would keep all others from storing jobs. The row is changed, so that a cluster
--- whose nodes do not see each other's locks finds at the commit that two have claimed.
+-- One claim at a time over all servers, for queues that limit running jobs. It does not lock the queue's own row: a
+-- server that is suspended while it holds that would block enqueues. The row is changed, so that a cluster whose nodes
+-- do not see each other's locks detects a second claim at the commit.
 INSERT INTO {db}.settings (name, value) VALUES (CONCAT('claims of queue ', :queue), 0)
 ON DUPLICATE KEY UPDATE value = value + 1
 
@@ -126,18 +126,18 @@ ON DUPLICATE KEY UPDATE value = value + 1
 SELECT COUNT(*) FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
 
 -- name: first_pending
--- When the first job of a priority, from a run_after on, is due, or was.
+-- When the first job of a priority falls due, from a run_after on.
 SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
-WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after >= :floor
+WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after >= :start
 ORDER BY run_after LIMIT 1
 
 -- name: size
--- What the tables of this shard take, as the database has it in memory. Its name is that in backticks, as text.
+-- The size of the shard's tables by the database's statistics.
 SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables
 WHERE table_schema = '{db}'
 
 -- name: first_due
--- When the first job of each priority is due, or was, in each of many queues.
+-- When the first job of each priority of each queue falls due.
 SELECT queues.name, levels.priority, (
     SELECT run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
     WHERE queue_id = queues.id AND state = 0 AND jobs.priority = levels.priority
@@ -153,10 +153,10 @@ WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after > :
 ORDER BY run_after LIMIT 1
 
 -- name: claimable_jobs
--- What a dequeue may claim, in order, from a run_after on, and nobody else may from now on.
+-- Locks due jobs, in order, from a run_after on; those that another claim has locked are skipped.
 SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
-WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :floor AND :now
+WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :start AND :now
 ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: peek_jobs
@@ -170,25 +170,25 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = 1, claim = :claim, moment = :expires, claim_lease = :lease, updated_at = :now
 WHERE id IN (:ids) AND state = 0
 
--- name: bodies_of_jobs
+-- name: job_bodies
 SELECT id, body FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: succeed_jobs
--- Success acks of one claim and priority.
+-- IN_PROGRESS -> SUCCEEDED, of one claim and priority.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET state = 2, moment = :now, updated_at = :now, unique_key = NULL
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
 -- name: succeed_job
--- One success ack with a status.
+-- IN_PROGRESS -> SUCCEEDED with a status, of one claim and priority.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY)
 SET state = 2, moment = :now, updated_at = :now, unique_key = NULL,
     custom_status = LEFT(CONCAT(custom_status, :status), 5000)
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim)
 
--- name: fail_jobs
--- Failure acks that are alike, of jobs with attempts left: PENDING at :retry_at, one attempt less, claim cleared.
+-- name: fail_attempts
+-- IN_PROGRESS -> PENDING at :retry_at, one attempt less; of jobs with attempts left.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     state = 0,
     run_after = :retry_at,
@@ -200,8 +200,8 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim) AND attempts_remaining > 1
 
--- name: end_jobs
--- Failure acks that are alike and the last of their jobs, if :is_final whatever attempts are left: FAILED, claim kept.
+-- name: fail_jobs
+-- IN_PROGRESS -> FAILED after the last attempt, or after any attempt if :is_final; the claim stays.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
     state = 3,
     moment = :now,
@@ -212,8 +212,8 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority
   AND (:is_any OR claim = :claim) AND (:is_final OR attempts_remaining <= 1)
 
--- name: hold_jobs
--- All of them in the order of ids, before several statements change them, each in an order of its own.
+-- name: lock_jobs
+-- Locks jobs in the order of ids, before several statements change them in other orders.
 SELECT state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE
 
 -- name: claims_of_jobs
@@ -234,16 +234,16 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id = :id AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
 -- name: renew_jobs
--- Checkpoints that only show life, of one claim and priority.
+-- Renews leases, of one claim and priority.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET moment = :now + claim_lease, updated_at = :now
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND priority = :priority AND claim = :claim
 
 -- name: claims_of_queue
--- Every claim now held in a queue.
+-- All claims of a queue.
 SELECT id, claim FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue AND state = 1
 
 -- name: release_jobs
--- What one claim holds of the jobs.
+-- IN_PROGRESS -> PENDING, no attempt spent; of one claim.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET state = 0, claim = NULL, moment = NULL, updated_at = :now
 WHERE id IN (:ids) AND state = 1 AND queue_id = :queue AND claim = :claim
 
@@ -253,7 +253,7 @@ SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status,
 FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids)
 
 -- name: count_jobs
--- Between two moments of run_after, both included, up to a cap.
+-- Jobs with a run_after from :first to :last, counted up to :cap.
 SELECT COUNT(*) FROM (
     SELECT 1 FROM {db}.jobs FORCE INDEX (jobs_in_order)
     WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after BETWEEN :first AND :last
@@ -261,7 +261,7 @@ SELECT COUNT(*) FROM (
 ) AS counted
 
 -- name: count_retried
--- PENDING jobs that were tried before, of the first :cap of a priority.
+-- PENDING jobs that were tried before, among the first :cap of a priority.
 SELECT COUNT(*) FROM (
     SELECT attempts_remaining < attempts_allowed AS is_retry FROM {db}.jobs FORCE INDEX (jobs_in_order)
     WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_after BETWEEN :first AND :last
@@ -269,8 +269,8 @@ SELECT COUNT(*) FROM (
 ) AS waiting WHERE is_retry
 
 -- name: scan_jobs
--- Latest run_after first, behind a position (:before_run_after, :before_id). Written so that the index narrows by it, also
--- among jobs of the same run_after: rows are not compared as a whole, since no index is used for that.
+-- Latest run_after first, after the position (:before_run_after, :before_id). The condition is spelled out, since no index
+-- is used to compare tuples; so jobs of the same run_after are also found by the index.
 SELECT id, state, priority, attempts_allowed, attempts_remaining, custom_status, created_at, run_after, updated_at,
        claim, IF(:has_body, body, NULL), unique_key, queue_id
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
@@ -279,7 +279,7 @@ WHERE queue_id = :queue AND state = :state AND priority = :priority AND run_afte
 ORDER BY run_after DESC, id DESC LIMIT :limit
 
 -- name: failed_jobs
--- Those to retry, the oldest first, behind a position; see scan_jobs.
+-- Jobs to retry, the oldest first, after a position; see scan_jobs.
 SELECT id, run_after FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 3 AND priority = :priority
   AND (run_after > :after_run_after OR (run_after = :after_run_after AND id > :after_id))
@@ -295,13 +295,13 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET run_after = :now, updated_at = :now
 WHERE id IN (:ids) AND state = 0 AND run_after > :now AND queue_id = :queue AND priority = :priority
 
 -- name: delete_jobs
-DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS doomed
-STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = doomed.id
+DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = deletion.id
 WHERE state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
 
 -- name: expired_claims
--- Which nobody else is ending. While a server is younger than :quiet, claims whose lease is longer than its age are
--- spared.
+-- Skips those that another server is ending. While this server's :age is below :quiet, claims whose lease is longer than
+-- its age are spared.
 SELECT id, queue_id, attempts_remaining FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = 1 AND moment <= :now AND (:age >= :quiet OR LEAST(claim_lease, :quiet) <= :age)
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -318,46 +318,46 @@ UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
 WHERE id IN (:ids) AND state = 1
 
 -- name: finished_jobs
--- Finished before a moment, and not being removed by somebody else.
+-- Jobs that finished before a moment; skips those that another server is deleting.
 SELECT id, queue_id FROM {db}.jobs FORCE INDEX (jobs_by_moment)
 WHERE state = :state AND moment < :before
 ORDER BY moment LIMIT :limit FOR UPDATE SKIP LOCKED
 
--- name: remove_jobs
-DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS doomed
-STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = doomed.id
+-- name: delete_ids
+DELETE FROM {db}.jobs USING JSON_TABLE('[:ids]', '$[*]' COLUMNS (id BIGINT PATH '$')) AS deletion
+STRAIGHT_JOIN {db}.jobs FORCE INDEX (PRIMARY) ON jobs.id = deletion.id
 
 -- name: deleted_queues
 SELECT id FROM {db}.queues WHERE name IS NULL
 
 -- name: jobs_of_queue
--- None, when all are gone for good; nobody adds to a queue without a name.
+-- Empty once all are deleted: no jobs are added to a queue without a name.
 SELECT id FROM {db}.jobs FORCE INDEX (jobs_in_order) WHERE queue_id = :queue LIMIT :limit
 
--- name: free_jobs
--- Which nobody else is changing, or may from now on.
+-- name: unlocked_jobs
+-- Locks jobs; skips those that another transaction has locked.
 SELECT id, state FROM {db}.jobs FORCE INDEX (PRIMARY) WHERE id IN (:ids) FOR UPDATE SKIP LOCKED
 
--- name: forget_queue
+-- name: purge_queue
 DELETE FROM {db}.queues WHERE id = :queue
 
--- name: keep_report
+-- name: store_report
 INSERT INTO {db}.reports (worker_id, reported_at, expires_at, report_bytes, report)
 VALUES (:worker, :now, :expires_at, :bytes, :report)
 ON DUPLICATE KEY UPDATE reported_at = :now, expires_at = :expires_at, report_bytes = :bytes, report = :report
 
--- name: forget_report
+-- name: delete_report
 DELETE FROM {db}.reports WHERE worker_id = :worker
 
 -- name: expired_reports
--- Not all at once, should there be many.
+-- Limited, as there may be many.
 SELECT worker_id FROM {db}.reports FORCE INDEX (reports_expiring) WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
 
--- name: forget_expired_reports
--- Along the primary key, as those that keep reports lock them: along the other index, both would wait for each other.
+-- name: delete_expired_reports
+-- By the primary key, in which order store_report locks them: by the other index, both might deadlock.
 DELETE FROM {db}.reports WHERE worker_id IN (:workers) AND expires_at <= :now
 
--- name: sizes_of_reports
+-- name: report_sizes
 SELECT worker_id, report_bytes FROM {db}.reports FORCE INDEX (reports_expiring)
 WHERE expires_at > :now ORDER BY expires_at DESC LIMIT :limit
 
@@ -365,24 +365,24 @@ WHERE expires_at > :now ORDER BY expires_at DESC LIMIT :limit
 SELECT worker_id, report, reported_at FROM {db}.reports FORCE INDEX (PRIMARY) WHERE worker_id IN (:workers)
 
 -- name: insert_results
--- Completed by call_results: rows follow. A key that is there already is a conflict.
+-- call_results.py appends the rows. A key that exists is a conflict.
 INSERT INTO {db}.call_results (call_key, number, elsewhere, expires_at) VALUES
 
 -- name: call_results
 SELECT call_key, number, elsewhere, expires_at FROM {db}.call_results FORCE INDEX (PRIMARY) WHERE call_key IN (:keys)
 
--- name: hold_result
--- A number below 0 is none yet: the call is being carried out for the first time.
+-- name: lock_result
+-- A number below 0 means that there is no result yet: the call is executed for the first time.
 INSERT INTO {db}.call_results (call_key, number, expires_at) VALUES (:key, -1, :expires_at)
 ON DUPLICATE KEY UPDATE number = number
 
--- name: count_result
+-- name: update_result
 UPDATE {db}.call_results SET number = :number WHERE call_key = :key
 
--- name: old_results
+-- name: expired_results
 SELECT call_key FROM {db}.call_results FORCE INDEX (call_results_expiring)
 WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
 
--- name: forget_old_results_of
--- Along the primary key, as those that keep results lock them.
+-- name: delete_expired_results
+-- By the primary key, in which order insert_results locks them.
 DELETE FROM {db}.call_results WHERE call_key IN (:keys) AND expires_at <= :now

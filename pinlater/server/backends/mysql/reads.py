@@ -1,4 +1,4 @@
-"""Reading: peek, lookup, count, scan, on what is committed."""
+"""Reads of committed jobs: peek, lookup, count, scan."""
 
 from __future__ import annotations
 
@@ -9,213 +9,192 @@ from typing import Any
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.mysql.claim import Candidate, ClaimRequest, share_out
-from pinlater.server.backends.mysql.connection import Connection
+from pinlater.server.backends.mysql.claim import Candidate, DequeueCall, share_out
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.records import RETRIES_LOOKED_AT, ClaimedJob, JobRecord, Page, Position, StoreSize
 from pinlater.server.backends.search import JobSearch, Queue
 
 _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_BODIES = 50
-"""Bodies may be large: so many at once, until a page has shown that they are not."""
+"""Bodies may be large: a page has so many, until one has shown that they are small."""
 
 _SMALL_PAGE_BYTES = 100_000
 
-_QUEUES_AT_ONCE = 500
+_QUEUES_PAGE = 500
 
 
-class Looker:
-    """Looks at jobs.
+async def peek(database: Database, queue: Queue, limit: int, max_bytes: int) -> list[ClaimedJob]:
+    """Return the jobs that a dequeue would claim."""
+    bind = database.queries.bind
 
-    Args:
-        database: of the shard.
-    """
+    async def read(connection: MysqlConnection) -> list[ClaimedJob]:
+        found: list[Candidate] = []
+        for priority, prefix in enumerate(queue.prefixes, 1):
+            left = limit - len(found)
+            query = bind("peek_jobs", queue=queue.id, priority=priority, now=database.now_ms(), limit=left)
+            found += [Candidate(prefix, *row) for row in (await connection.run(query))[0].rows]
+        [share] = share_out(found, [DequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)])
+        ids = sorted(job.id for job in share.jobs)
+        bodies = dict((await connection.run(bind("job_bodies", ids=ids)))[0].rows) if ids else {}
+        return [job.with_body(bodies[job.id]) for job in share.jobs if job.id in bodies]
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    return await database.read(read)
 
-    async def peek(self, queue: Queue, limit: int, max_bytes: int) -> list[ClaimedJob]:
-        """Return what a dequeue would hand out."""
 
-        async def look(connection: Connection) -> list[ClaimedJob]:
-            found: list[Candidate] = []
-            for priority, prefix in enumerate(queue.prefixes, 1):
-                rows = await self._rows(
-                    connection,
-                    "peek_jobs",
-                    queue=queue.id,
-                    priority=priority,
-                    now=self._database.now_ms(),
-                    limit=limit - len(found),
-                )
-                found += [Candidate(prefix, *row) for row in rows]
-            [share] = share_out(found, [ClaimRequest(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)])
-            ids = sorted(job.id for job in share.jobs)
-            bodies = dict(await self._rows(connection, "bodies_of_jobs", ids=ids)) if ids else {}
-            return [job.with_body(bodies[job.id]) for job in share.jobs if job.id in bodies]
+async def lookup(
+    database: Database, queues: Mapping[str, Queue], jobs: Sequence[JobDescriptor], *, include_body: bool
+) -> list[JobRecord | None]:
+    """Return the records in the order of ``jobs``; None for those that do not exist."""
+    ids = sorted({job.local_id for job in jobs if job.queue in queues})
+    page_size = _PAGE_BODIES if include_body else STEP_JOBS
+    found: dict[int, Any] = {}
 
-        return await self._database.read(look)
+    async def read(connection: MysqlConnection) -> None:
+        for start in range(0, len(ids), page_size):
+            page = ids[start : start + page_size]
+            [(rows, _, _)] = await connection.run(database.queries.bind("lookup_jobs", ids=page, has_body=include_body))
+            found.update((row[0], row) for row in rows)
 
-    async def lookup(
-        self, queues: Mapping[str, Queue], jobs: Sequence[JobDescriptor], *, include_body: bool
-    ) -> list[JobRecord | None]:
-        """Return the records in the order of ``jobs``; None for those not there."""
-        ids = sorted({job.local_id for job in jobs if job.queue in queues})
-        at_once = _PAGE_BODIES if include_body else STEP_JOBS
-        found: dict[int, Any] = {}
+    if ids:
+        await database.read(read)
+    return [_matching_record(database, queues.get(job.queue), job, found.get(job.local_id)) for job in jobs]
 
-        async def look(connection: Connection) -> None:
-            for start in range(0, len(ids), at_once):
-                rows = await self._rows(
-                    connection, "lookup_jobs", ids=ids[start : start + at_once], has_body=include_body
-                )
-                found.update((row[0], row) for row in rows)
 
-        if ids:
-            await self._database.read(look)
-        return [self._looked_up(queues.get(job.queue), job, found.get(job.local_id)) for job in jobs]
+def _matching_record(database: Database, queue: Queue | None, job: JobDescriptor, row: Any) -> JobRecord | None:
+    if row is None or queue is None or (row[2], row[12]) != (job.priority, queue.id):
+        return None
+    return _record(database, queue, row)
 
-    def _looked_up(self, queue: Queue | None, job: JobDescriptor, row: Any) -> JobRecord | None:
-        if row is None or queue is None or (row[2], row[12]) != (job.priority, queue.id):
-            return None
-        return self._record(queue, row)
 
-    def _record(self, queue: Queue, row: Any) -> JobRecord:
-        local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, *rest = row
-        body, key, _ = rest
-        return JobRecord(
-            f"{queue.name}:s{self._database.shard}:p{priority}:{local_id}",
-            state,
-            allowed,
-            remaining,
-            status,
-            created_at,
-            run_after,
-            updated_at,
-            None if claim is None else claim.decode(),
-            body,
-            None if key is None else key.decode(),
+def _record(database: Database, queue: Queue, row: Any) -> JobRecord:
+    local_id, state, priority, allowed, remaining, status, created_at, run_after, updated_at, claim, *rest = row
+    body, key, _ = rest
+    return JobRecord(
+        f"{queue.name}:s{database.shard}:p{priority}:{local_id}",
+        state,
+        allowed,
+        remaining,
+        status,
+        created_at,
+        run_after,
+        updated_at,
+        None if claim is None else claim.decode(),
+        body,
+        None if key is None else key.decode(),
+    )
+
+
+async def count(database: Database, search: JobSearch, cap: int) -> int:
+    """Return how many jobs match, at most ``cap`` per priority."""
+    if search.which.body_regex:
+        return len(await _matching(database, search, cap))
+    first, last = search.bounds
+    name = "count_retried" if search.which.is_retry else "count_jobs"
+    values = {
+        "queue": search.queue.id,
+        "state": search.which.state,
+        "first": first,
+        "last": last,
+        "cap": min(cap, RETRIES_LOOKED_AT) if search.which.is_retry else cap,
+    }
+    queries = [database.queries.bind(name, priority=priority, **values) for priority in search.priorities]
+    results = await database.read(lambda connection: connection.run(*queries))
+    return sum(int(result.rows[0][0]) for result in results)
+
+
+async def size(database: Database) -> StoreSize:
+    """Return the size of the shard's tables by the database's statistics; the free space of its disk is unknown."""
+    [(used,)] = await database.rows(database.queries.bind("size"))
+    return StoreSize(int(used))
+
+
+async def oldest_due(database: Database, search: JobSearch) -> int | None:
+    """Return when the oldest due job fell due; None: no job is due."""
+    queries = [
+        database.queries.bind("first_pending", queue=search.queue.id, priority=priority, start=_BEGIN)
+        for priority in search.priorities
+    ]
+    results = await database.read(lambda connection: connection.run(*queries))
+    first = [int(result.rows[0][0]) for result in results if result.rows]
+    return min((due_ms for due_ms in first if due_ms <= search.now), default=None)
+
+
+async def first_due(database: Database, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
+    """Return when the first PENDING job of each priority falls due, by queue."""
+    found: dict[str, list[int | None]] = {}
+    for start in range(0, len(queues), _QUEUES_PAGE):
+        names = [queue.encode() for queue in queues[start : start + _QUEUES_PAGE]]
+        statement = database.queries.bind("first_due", levels=range(1, levels + 1), names=names)
+        for name, priority, due_ms in await database.rows(statement):
+            found.setdefault(name, [None] * levels)[priority - 1] = due_ms
+    return found
+
+
+async def scan(database: Database, search: JobSearch, limit: int, position: Position | None) -> Page:
+    """Return the next page of matching jobs, latest run_after first, without their bodies."""
+    found = [
+        (Position(row[7], row[0]), _record(database, search.queue, row)._replace(body=None))
+        for row in await _matching(database, search, limit + 1, position)
+    ]
+    found.sort(key=lambda entry: entry[0], reverse=True)
+    last = found[limit - 1][0] if 0 < limit < len(found) else None
+    return Page([record for _, record in found[:limit]], last)
+
+
+async def matching_ids(
+    database: Database, search: JobSearch, pattern: BodyPattern | None, limit: int
+) -> AsyncIterator[list[int]]:
+    """Yield pages of ids of matching jobs."""
+    for priority in search.priorities:
+        async for rows in _pages(database, search, priority, limit, None, has_body=pattern is not None):
+            found = rows if pattern is None else await asyncio.to_thread(_matching_rows, pattern, rows)
+            if found:
+                yield [row[0] for row in found]
+
+
+async def _matching(database: Database, search: JobSearch, limit: int, position: Position | None = None) -> list[Any]:
+    """Return the rows of up to ``limit`` matching jobs of each priority, latest run_after first."""
+    pattern = await asyncio.to_thread(search.pattern)
+    found: list[Any] = []
+    for priority in search.priorities:
+        of_priority: list[Any] = []
+        async for rows in _pages(database, search, priority, limit, position, has_body=pattern is not None):
+            of_priority += rows if pattern is None else await asyncio.to_thread(_matching_rows, pattern, rows)
+            if len(of_priority) >= limit:
+                break
+        found += of_priority[:limit]
+    return found
+
+
+async def _pages(
+    database: Database, search: JobSearch, priority: int, limit: int, position: Position | None, *, has_body: bool
+) -> AsyncIterator[list[Any]]:
+    """Yield pages of rows; each page borrows a connection of its own, so that others get their turn."""
+    page_size = _PAGE_BODIES if has_body else min(limit, STEP_JOBS)
+    first, last = search.bounds
+    run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
+    while page_size:
+        statement = database.queries.bind(
+            "scan_jobs",
+            queue=search.queue.id,
+            state=search.which.state,
+            priority=priority,
+            first=first,
+            before_run_after=run_after,
+            before_id=local_id,
+            has_body=has_body,
+            limit=page_size,
         )
-
-    async def count(self, search: JobSearch, cap: int) -> int:
-        """Return how many jobs match, at most ``cap`` per priority."""
-        if search.which.body_regex:
-            return len(await self._matching(search, cap))
-        first, last = search.bounds
-        name = "count_retried" if search.which.is_retry else "count_jobs"
-        cap = min(cap, RETRIES_LOOKED_AT) if search.which.is_retry else cap
-
-        async def look(connection: Connection) -> int:
-            results = await connection.run(
-                *(
-                    self._database.queries.bind(
-                        name,
-                        queue=search.queue.id,
-                        state=search.which.state,
-                        priority=priority,
-                        first=first,
-                        last=last,
-                        cap=cap,
-                    )
-                    for priority in search.priorities
-                )
-            )
-            return sum(int(result.rows[0][0]) for result in results)
-
-        return await self._database.read(look)
-
-    async def size(self) -> StoreSize:
-        """Return what the tables of the shard take by the database's own statistics; it does not tell of its disk."""
-        [(used,)] = await self._database.rows(self._database.queries.bind("size"))
-        return StoreSize(int(used))
-
-    async def oldest_due(self, search: JobSearch) -> int | None:
-        """Return since when the job is due that has been so for longest; None if none is."""
-
-        async def look(connection: Connection) -> int | None:
-            results = await connection.run(
-                *(
-                    self._database.queries.bind("first_pending", queue=search.queue.id, priority=priority, floor=_BEGIN)
-                    for priority in search.priorities
-                )
-            )
-            first = [int(result.rows[0][0]) for result in results if result.rows]
-            return min((due_ms for due_ms in first if due_ms <= search.now), default=None)
-
-        return await self._database.read(look)
-
-    async def first_due(self, queues: Sequence[str], levels: int) -> dict[str, list[int | None]]:
-        """Return when the first PENDING job of each priority falls due, or did, by queue."""
-        found: dict[str, list[int | None]] = {}
-        for start in range(0, len(queues), _QUEUES_AT_ONCE):
-            names = [queue.encode() for queue in queues[start : start + _QUEUES_AT_ONCE]]
-            statement = self._database.queries.bind("first_due", levels=range(1, levels + 1), names=names)
-            for name, priority, due_ms in await self._database.rows(statement):
-                found.setdefault(name, [None] * levels)[priority - 1] = due_ms
-        return found
-
-    async def scan(self, search: JobSearch, limit: int, position: Position | None) -> Page:
-        """Return the next jobs that match, latest run_after first, without their bodies."""
-        found = [
-            (Position(row[7], row[0]), self._record(search.queue, row)._replace(body=None))
-            for row in await self._matching(search, limit + 1, position)
-        ]
-        found.sort(key=lambda entry: entry[0], reverse=True)
-        last = found[limit - 1][0] if 0 < limit < len(found) else None
-        return Page([record for _, record in found[:limit]], last)
-
-    async def ids_of(self, search: JobSearch, pattern: BodyPattern | None, limit: int) -> AsyncIterator[list[int]]:
-        """Yield ids of jobs that match, some at a time, until nobody wants more."""
-        for priority in search.priorities:
-            async for rows in self._pages(search, priority, limit, None, has_body=pattern is not None):
-                found = rows if pattern is None else await asyncio.to_thread(_only_matching, pattern, rows)
-                if found:
-                    yield [row[0] for row in found]
-
-    async def _matching(self, search: JobSearch, wanted: int, position: Position | None = None) -> list[Any]:
-        """Return rows of up to ``wanted`` jobs of each priority, latest run_after first."""
-        pattern = await asyncio.to_thread(search.pattern)
-        found: list[Any] = []
-        for priority in search.priorities:
-            mine: list[Any] = []
-            async for rows in self._pages(search, priority, wanted, position, has_body=pattern is not None):
-                mine += rows if pattern is None else await asyncio.to_thread(_only_matching, pattern, rows)
-                if len(mine) >= wanted:
-                    break
-            found += mine[:wanted]
-        return found
-
-    async def _pages(
-        self, search: JobSearch, priority: int, wanted: int, position: Position | None, *, has_body: bool
-    ) -> AsyncIterator[list[Any]]:
-        """Yield rows page by page; between two pages the connection is free for others."""
-        at_once = _PAGE_BODIES if has_body else min(wanted, STEP_JOBS)
-        first, last = search.bounds
-        run_after, local_id, _ = min(position or Position(last, _END), Position(last, _END))
-        while at_once:
-            statement = self._database.queries.bind(
-                "scan_jobs",
-                queue=search.queue.id,
-                state=search.which.state,
-                priority=priority,
-                first=first,
-                before_run_after=run_after,
-                before_id=local_id,
-                has_body=has_body,
-                limit=at_once,
-            )
-            rows = await self._database.rows(statement)
-            yield rows
-            if len(rows) < at_once:
-                return
-            local_id, run_after = rows[-1][0], rows[-1][7]
-            if has_body:
-                is_small = sum(len(row[10]) for row in rows) < _SMALL_PAGE_BYTES
-                at_once = STEP_JOBS if is_small else _PAGE_BODIES
-
-    async def _rows(self, connection: Connection, name: str, **values: Any) -> Sequence[tuple[Any, ...]]:
-        return (await connection.run(self._database.queries.bind(name, **values)))[0].rows
+        rows = await database.rows(statement)
+        yield rows
+        if len(rows) < page_size:
+            return
+        local_id, run_after = rows[-1][0], rows[-1][7]
+        if has_body:
+            is_small = sum(len(row[10]) for row in rows) < _SMALL_PAGE_BYTES
+            page_size = STEP_JOBS if is_small else _PAGE_BODIES
 
 
-def _only_matching(pattern: BodyPattern, rows: Sequence[Any]) -> list[Any]:
+def _matching_rows(pattern: BodyPattern, rows: Sequence[Any]) -> list[Any]:
     return [row for row in rows if pattern.matches(row[10])]

@@ -1,9 +1,9 @@
-"""From where on to look for due jobs, while a backlog is worked off.
+"""The position from which claims scan for due jobs while a backlog is worked off.
 
-What was claimed stays in the index, marked as deleted, until the database gets round to purging it, and under load it
-does not for long. Each look from the beginning wades through all of that: 20 µs a job instead of 5. So while claims
-come back full, the next one starts where the last one ended; from the beginning only now and then, when there is less
-than was wanted, and when this server itself has put a job further ahead.
+A claimed job leaves a deleted entry in the index until the database purges it, which takes long under load. A scan from
+the start reads all of these: 20 µs per job instead of 5. So while claims come back full, the next scan starts where the
+last one ended; one from the start follows only now and then, when there are fewer jobs than wanted, and when this
+server itself has put a job before the cursor.
 """
 
 from __future__ import annotations
@@ -12,34 +12,35 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-SHORTEST_SECONDS = 0.1
-SHARE = 0.1
-"""Looks from the beginning take no more than this share of the time."""
+MIN_SECONDS = 0.1
+FULL_SCAN_SHARE = 0.1
+"""Scans from the start take no more than this share of the time."""
 
-NONE: Mapping[str, int] = MappingProxyType({})
+FROM_START: Mapping[str, int] = MappingProxyType({})
 
 
-class Floors:
-    """For each priority, by the head of its descriptors: the run_after below which nothing is expected."""
+class ScanCursor:
+    """The run_after from which each priority is scanned, by the prefix of its descriptors."""
 
     def __init__(self) -> None:
-        self._floors: dict[str, int] = {}
-        self._until = 0.0
+        self._run_after: dict[str, int] = {}
+        self._valid_until = 0.0
 
     @property
-    def now(self) -> Mapping[str, int]:
-        """The floors that hold at the moment."""
-        return self._floors if asyncio.get_running_loop().time() < self._until else NONE
+    def positions(self) -> Mapping[str, int]:
+        """The positions that are valid now."""
+        return self._run_after if asyncio.get_running_loop().time() < self._valid_until else FROM_START
 
-    def looked_at_all(self, seconds: float) -> None:
-        """Take note of a look from the beginning, and of how long it took."""
-        self._until = asyncio.get_running_loop().time() + max(SHORTEST_SECONDS, seconds / SHARE)
-        self._floors.clear()
+    def restart(self, scan_seconds: float) -> None:
+        """Forget the positions after a scan from the start, which took so long."""
+        now = asyncio.get_running_loop().time()
+        self._valid_until = now + max(MIN_SECONDS, scan_seconds / FULL_SCAN_SHARE)
+        self._run_after.clear()
 
-    def taken(self, jobs: Iterable[tuple[str, int]]) -> None:
-        """Take note of claimed jobs, in their order."""
-        self._floors.update(jobs)
+    def advance(self, jobs: Iterable[tuple[str, int]]) -> None:
+        """Move behind claimed jobs, given their prefix and run_after in their order."""
+        self._run_after.update(jobs)
 
-    def forget(self) -> None:
-        """Look from the beginning next time."""
-        self._until = 0.0
+    def invalidate(self) -> None:
+        """Let the next scan begin at the start."""
+        self._valid_until = 0.0

@@ -1,5 +1,5 @@
 -- Version 1 of a shard, in a database of its own. One row is one job; all times are epoch milliseconds.
--- Every statement can be repeated, because DDL is not part of a transaction: what a crash left half done is completed.
+-- DDL is not transactional, so every statement is repeatable: an upgrade that a crash interrupted is completed.
 
 CREATE TABLE IF NOT EXISTS {db}.settings (
     name VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS {db}.settings (
 
 CREATE TABLE IF NOT EXISTS {db}.queues (
     id INT NOT NULL AUTO_INCREMENT PRIMARY KEY,
-    name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL,  -- NULL: deleted, its jobs are being removed
+    name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NULL,  -- NULL: deleted, the monitor deletes its jobs
     created_at BIGINT NOT NULL,
     is_paused TINYINT NOT NULL DEFAULT 0,
     jobs_per_second DOUBLE NULL,  -- NULL: no limit
@@ -16,10 +16,10 @@ CREATE TABLE IF NOT EXISTS {db}.queues (
     UNIQUE KEY queues_by_name (name)
 ) ENGINE = InnoDB;
 
--- No partial indexes here, so one index has all states. It covers filter and order of claims, counts, scans and
+-- MySQL has no partial indexes, so one index has all states. It covers filter and order of claims, counts, scans and
 -- retries; the primary key is its last part. `moment` is when a claim expires (IN_PROGRESS) or when a job finished
 -- (SUCCEEDED, FAILED), for the monitor; PENDING jobs have none.
--- Binary types where text is compared, since MySQL takes 'a' and 'a ' for equal.
+-- Text that is compared has a binary type, since MySQL takes 'a' and 'a ' for equal.
 CREATE TABLE IF NOT EXISTS {db}.jobs (
     id BIGINT NOT NULL PRIMARY KEY,
     queue_id INT NOT NULL,
@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS {db}.jobs (
     UNIQUE KEY jobs_by_key (queue_id, unique_key)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
--- All job ids below `next_job_id` may have been given out, in blocks: what is left of a server's block when it ends
--- is never used.
+-- Servers reserve blocks of job ids: all below `next_job_id` are reserved. Ids left over when a server stops are never
+-- used.
 INSERT INTO {db}.settings (name, value) VALUES ('next_job_id', 1), ('schema_version', 1)
 ON DUPLICATE KEY UPDATE value = value;

@@ -1,6 +1,6 @@
--- Version 2: what workers have reported of themselves.
+-- Version 2: worker reports.
 
--- The index tells also how large the reports are, so that no more are read than are wanted.
+-- The index has the size of reports, so that no more are read than fit into an answer.
 CREATE TABLE IF NOT EXISTS {db}.reports (
     worker_id VARBINARY(800) NOT NULL PRIMARY KEY,
     reported_at BIGINT NOT NULL,

@@ -1,7 +1,7 @@
--- Version 3: what calls with an idempotency key have answered, for when they are sent again.
+-- Version 3: results of calls with an idempotency key, for when a call is repeated.
 
--- number: first id of new jobs, or how many jobs were changed. elsewhere: of new jobs whose unique key others had, these
--- others, as JSON: [[place in the call, priority, id], ...].
+-- number: first id of new jobs, or number of jobs changed. elsewhere: the existing jobs that had the unique keys of new
+-- ones, as JSON: [[index in the call, priority, id], ...].
 CREATE TABLE IF NOT EXISTS {db}.call_results (
     call_key BINARY(16) NOT NULL PRIMARY KEY,
     number BIGINT NOT NULL,

@@ -1,4 +1,4 @@
-"""What a connection asks its server first, what it sets there, and which servers it will not work with."""
+"""The start of a session: what a connection reads from its server, which servers it rejects, and what it sets."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any, NamedTuple
 
 LOCK_WAIT_SECONDS = 2
 STATEMENT_SECONDS = 4
-"""The server itself gives a statement up after this time, so that what nobody waits for any more ends."""
+"""The server itself stops a statement after this time, so that statements nobody waits for end."""
 
 IDLE_IN_TRANSACTION_SECONDS = 5
-"""MariaDB ends a transaction that stood still for so long: its locks are free although nobody has told the database
-that our machine is gone, or hangs. No call of ours lasts longer than a few seconds."""
+"""MariaDB rolls back a transaction that is idle for so long: this frees its locks even if this machine has crashed or
+hangs. No call takes longer than a few seconds."""
 
 IDLE_SECONDS = 300
 IDLE_SECONDS_MYSQL = 10
-"""A connection that stands still for so long is closed by the server. MySQL has no limit for transactions, so that its
-connections have to do with little."""
+"""The server closes a connection that is idle for so long. MySQL has no limit for idle transactions, so the limit for
+its connections has to be low."""
 
 NETWORK_SECONDS = 10
-"""So long the server waits for the rest of a statement, or for us to read on, before it gives the connection up."""
+"""The server closes a connection that blocks for so long in the middle of a statement or an answer."""
 
 _VARIABLES = "'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode'"
-GREETING = (
+SERVER_INFO_QUERIES = (
     b"SELECT @@max_allowed_packet, VERSION()",
     f"SHOW VARIABLES WHERE Variable_name IN ({_VARIABLES})".encode(),
 )
@@ -38,16 +38,16 @@ _MARIADB = (
 )
 _MYSQL = f"wait_timeout = {IDLE_SECONDS_MYSQL}, max_execution_time = {STATEMENT_SECONDS * 1000}"
 _GALERA = "wsrep_sync_wait = 7"
-"""Nodes of Galera are up to date before they read or change anything, as another one may have been written to."""
+"""Before it reads or changes anything, a Galera node waits for the changes that other nodes have committed."""
 
 
-class Server(NamedTuple):
-    """What a server says of itself.
+class ServerInfo(NamedTuple):
+    """The properties of a database server.
 
     Attributes:
-        version: as it has it.
-        max_packet: bytes.
-        variables: those that ``GREETING`` asks for, as far as it has them.
+        version: version string.
+        max_packet: ``max_allowed_packet``, in bytes.
+        variables: those of ``_VARIABLES`` that the server has.
     """
 
     version: str
@@ -55,8 +55,8 @@ class Server(NamedTuple):
     variables: Mapping[str, str]
 
     @classmethod
-    def of(cls, answers: Sequence[Sequence[tuple[Any, ...]]]) -> Server:
-        """Return what the rows of the answers to ``GREETING`` say."""
+    def parse(cls, answers: Sequence[Sequence[tuple[Any, ...]]]) -> ServerInfo:
+        """Parse the rows that ``SERVER_INFO_QUERIES`` return."""
         [(max_packet, version)], variables = answers
         return cls(str(version), int(max_packet), {str(name).lower(): str(value) for name, value in variables})
 
@@ -70,28 +70,28 @@ class Server(NamedTuple):
 
     @property
     def idle_seconds(self) -> float:
-        """After what time it may have closed a connection that nobody used."""
+        """Seconds after which it may close an idle connection."""
         return IDLE_SECONDS if self.is_mariadb else IDLE_SECONDS_MYSQL
 
     @property
-    def objection(self) -> str:
-        """Why it cannot be a shard, and what to do; empty: it can."""
+    def incompatibility(self) -> str:
+        """Why it cannot be a shard, and what to use instead; empty: it can."""
         if "tidb" in self.version.lower():
             return (
-                "TiDB does not lock the jobs that a server claims (it reads SKIP LOCKED and ignores it), so that jobs "
-                "would be handed out twice; use MariaDB 10.6 or newer, or MySQL 8.0 or newer"
+                "TiDB accepts SKIP LOCKED but ignores it, so two servers would claim the same job; use MariaDB 10.6 or "
+                "newer, or MySQL 8.0 or newer"
             )
         is_group = self.variables.get("group_replication_group_name", "") != ""
         if is_group and self.variables.get("group_replication_single_primary_mode") == "OFF":
             return (
-                "it is in a group whose members all take changes, and which finds out at the commit who was in whose "
-                "way; run the group with one primary (group_replication_single_primary_mode=ON)"
+                "its replication group has several primaries, which detect conflicts only at the commit; run the group "
+                "with one primary (group_replication_single_primary_mode=ON)"
             )
         return ""
 
     @property
     def settings(self) -> Sequence[bytes]:
-        """The statements that set up a session."""
+        """The statements that configure a session."""
         kind = _MARIADB if self.is_mariadb else _MYSQL
         cluster = f", {_GALERA}" if self.is_galera else ""
         return (

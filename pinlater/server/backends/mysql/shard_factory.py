@@ -1,21 +1,21 @@
-"""Makes shards: those on one server share its connections."""
+"""Creates MySQL shards; those on one server share its connection pool."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
 
-from pinlater.server.backends.mysql.endpoint import Place
-from pinlater.server.backends.mysql.pool import Pool
-from pinlater.server.backends.mysql.shard import MysqlShard, Options
+from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
+from pinlater.server.backends.mysql.pool import MysqlPool
+from pinlater.server.backends.mysql.shard import MysqlOptions, MysqlShard
 from pinlater.server.backends.sharded import ShardSpec
 
 DATABASE_PREFIX = "pinlater_"
-"""In front of a shard's name: the name of its database."""
+"""The name of a shard's database is this and the shard's name."""
 
 
-class ShardMaker:
-    """Makes the shards of one store.
+class MysqlShardFactory:
+    """Creates the shards of one store.
 
     Args:
         options: of all shards.
@@ -23,29 +23,29 @@ class ShardMaker:
         database_prefix: see ``DATABASE_PREFIX``.
     """
 
-    def __init__(self, options: Options, *, connections: int, database_prefix: str = DATABASE_PREFIX) -> None:
+    def __init__(self, options: MysqlOptions, *, connections: int, database_prefix: str = DATABASE_PREFIX) -> None:
         self._options = options
         self._connections = connections
         self._database_prefix = database_prefix
-        self._pools: dict[Place, Pool] = {}
-        self._users: Counter[Place] = Counter()
+        self._pools: dict[MysqlEndpoint, MysqlPool] = {}
+        self._users: Counter[MysqlEndpoint] = Counter()
 
     @property
-    def pools(self) -> Collection[Pool]:
-        """The pools of connections, one for each server."""
+    def pools(self) -> Collection[MysqlPool]:
+        """The connection pools, one per server."""
         return self._pools.values()
 
     def __call__(self, spec: ShardSpec) -> MysqlShard:
-        """Make a shard; it connects when it is asked for something."""
-        place = spec.place
-        assert isinstance(place, Place)
-        if place not in self._pools:
-            self._pools[place] = Pool(place, self._connections)
-        self._users[place] += 1
+        """Create a shard; it connects at its first call."""
+        endpoint = spec.place
+        assert isinstance(endpoint, MysqlEndpoint)
+        if endpoint not in self._pools:
+            self._pools[endpoint] = MysqlPool(endpoint, self._connections)
+        self._users[endpoint] += 1
         database = f"{self._database_prefix}{spec.name}"
-        return MysqlShard(spec.name, self._pools[place], database, self._options, lambda: self._let_go(place))
+        return MysqlShard(spec.name, self._pools[endpoint], database, self._options, lambda: self._release(endpoint))
 
-    def _let_go(self, place: Place) -> None:
-        self._users[place] -= 1
-        if not self._users[place]:
-            self._pools.pop(place).close()
+    def _release(self, endpoint: MysqlEndpoint) -> None:
+        self._users[endpoint] -= 1
+        if not self._users[endpoint]:
+            self._pools.pop(endpoint).close()

@@ -1,4 +1,4 @@
-"""A lane: what is gathered, what is tried again, and who gets which error."""
+"""Group commit: what shares a transaction, what is tried again, and who gets which error."""
 
 import asyncio
 import functools
@@ -6,9 +6,15 @@ import functools
 import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
-from pinlater.server.backends.mysql import group_commit as lanes
-from pinlater.server.backends.mysql.errors import Blocked, Conflict, Lost, Refused, Unreached
-from pinlater.server.backends.mysql.group_commit import Lane
+from pinlater.server.backends.mysql import group_commit
+from pinlater.server.backends.mysql.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    LockTimeout,
+    StatementRejected,
+    TransactionConflict,
+)
+from pinlater.server.backends.mysql.group_commit import GroupCommit
 from pinlater.server.backends.sharded import ShardUnreachable
 
 
@@ -37,57 +43,57 @@ class Work:
         batch.answer([request * 2 for request in batch.requests])
 
 
-async def gather(lane, *requests):
-    return await asyncio.gather(*(lane.submit(request) for request in requests), return_exceptions=True)
+async def gather(commits, *requests):
+    return await asyncio.gather(*(commits.submit(request) for request in requests), return_exceptions=True)
 
 
 @in_loop
 async def test_what_is_submitted_at_once_goes_together():
     work = Work()
-    assert await gather(Lane("1", work), 1, 2, 3) == [2, 4, 6]
+    assert await gather(GroupCommit("1", work), 1, 2, 3) == [2, 4, 6]
     assert work.batches == [[1, 2, 3]]
 
 
 @in_loop
 async def test_what_comes_meanwhile_is_gathered():
     work = Work()
-    lane = Lane("1", work)
+    commits = GroupCommit("1", work)
     work.gate.clear()
-    first = lane.submit(1)
+    first = commits.submit(1)
     await asyncio.sleep(0)
-    rest = [lane.submit(number) for number in (2, 3)]
-    assert lane.waiting == 3
+    rest = [commits.submit(number) for number in (2, 3)]
+    assert commits.waiting == 3
     work.gate.set()
     assert await asyncio.gather(first, *rest) == [2, 4, 6]
     assert work.batches == [[1], [2, 3]]
-    await lane.finish()
-    assert lane.waiting == 0
+    await commits.finish()
+    assert commits.waiting == 0
 
 
 @in_loop
 async def test_a_batch_has_bounds():
     work = Work()
-    lane = Lane("1", work, most=2, most_weight=10)
-    await asyncio.gather(*(lane.submit(number, weight) for number, weight in enumerate((1, 1, 1, 9, 1, 99))))
+    commits = GroupCommit("1", work, max_requests=2, max_weight=10)
+    await asyncio.gather(*(commits.submit(number, weight) for number, weight in enumerate((1, 1, 1, 9, 1, 99))))
     assert work.batches == [[0, 1], [2, 3], [4], [5]]
 
 
 @in_loop
 async def test_a_conflict_is_tried_again_but_not_for_ever(monkeypatch):
-    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 60.0)
-    work = Work(*[Conflict("deadlock")] * 10)
-    assert await gather(Lane("1", work), 1) == [2]
-    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.05)
-    [error] = await gather(Lane("1", Work(*[Conflict("deadlock")] * 10**6)), 1)
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 60.0)
+    work = Work(*[TransactionConflict("deadlock")] * 10)
+    assert await gather(GroupCommit("1", work), 1) == [2]
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.05)
+    [error] = await gather(GroupCommit("1", Work(*[TransactionConflict("deadlock")] * 10**6)), 1)
     assert isinstance(error, UnknownError)
     assert "nothing was changed" in str(error)
 
 
 @in_loop
 async def test_only_who_meets_others_again_and_again_takes_everything_first(monkeypatch):
-    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 60.0)
     seen = []
-    faults = [Conflict("deadlock"), Blocked("a lock"), Conflict("deadlock")]
+    faults = [TransactionConflict("deadlock"), LockTimeout("a lock"), TransactionConflict("deadlock")]
 
     async def work(batch):
         seen.append(batch.conflicts)
@@ -95,21 +101,21 @@ async def test_only_who_meets_others_again_and_again_takes_everything_first(monk
             raise faults[len(seen) - 1]
         batch.answer([0])
 
-    await gather(Lane("1", work), 1)
+    await gather(GroupCommit("1", work), 1)
     assert seen == [0, 1, 1, 2]
 
 
 @in_loop
 async def test_a_broken_connection_is_tried_again():
-    work = Work(Lost("gone"), Lost("gone"))
-    assert await gather(Lane("1", work), 1, 2) == [2, 4]
+    work = Work(ConnectionLost("gone"), ConnectionLost("gone"))
+    assert await gather(GroupCommit("1", work), 1, 2) == [2, 4]
     assert work.batches == [[1, 2]] * 3
 
 
 @in_loop
 async def test_patience_ends(monkeypatch):
-    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.05)
-    [error] = await gather(Lane("7", Work(*[Lost("gone")] * 10**6)), 1)
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.05)
+    [error] = await gather(GroupCommit("7", Work(*[ConnectionLost("gone")] * 10**6)), 1)
     assert isinstance(error, ShardConnectionFailed)
     assert not isinstance(error, ShardUnreachable)
     assert "shard 7" in str(error)
@@ -117,72 +123,72 @@ async def test_patience_ends(monkeypatch):
 
 @in_loop
 async def test_an_attempt_that_hangs_is_cut_off(monkeypatch):
-    monkeypatch.setattr(lanes, "ATTEMPT_SECONDS", 0.05)
-    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(group_commit, "ATTEMPT_SECONDS", 0.05)
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 60.0)
     attempts = []
 
     async def work(batch):
         attempts.append(batch)
         if len(attempts) == 2:
-            monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.0)
+            monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.0)
         await asyncio.Event().wait()
 
-    [error] = await gather(Lane("7", work), 1)
+    [error] = await gather(GroupCommit("7", work), 1)
     assert isinstance(error, ShardConnectionFailed)
     assert len(attempts) == 2
 
 
 @in_loop
 async def test_what_was_never_sent_may_go_elsewhere():
-    [error] = await gather(Lane("1", Work(Unreached("refused"))), 1)
+    [error] = await gather(GroupCommit("1", Work(ConnectFailed("refused"))), 1)
     assert isinstance(error, ShardUnreachable)
 
 
-@pytest.mark.parametrize("then", [Unreached("refused"), Conflict("deadlock")])
+@pytest.mark.parametrize("then", [ConnectFailed("refused"), TransactionConflict("deadlock")])
 @in_loop
 async def test_what_may_have_been_committed_may_not_go_elsewhere(monkeypatch, then):
-    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.05)
     tries = []
 
     async def work(batch):
         tries.append(batch)
         if len(tries) == 1:
             batch.is_uncertain = True
-            raise Lost("gone")
+            raise ConnectionLost("gone")
         raise then
 
-    [error] = await gather(Lane("1", work), 1)
+    [error] = await gather(GroupCommit("1", work), 1)
     assert isinstance(error, ShardConnectionFailed)
     assert not isinstance(error, ShardUnreachable)
 
 
 @in_loop
 async def test_who_has_waited_through_a_failure_is_let_go(monkeypatch):
-    monkeypatch.setattr(lanes, "ATTEMPT_SECONDS", 0.2)
-    monkeypatch.setattr(lanes, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(group_commit, "ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.1)
     work = Work()
     work.gate.clear()
-    lane = Lane("1", work)
-    first = lane.submit(1)
+    commits = GroupCommit("1", work)
+    first = commits.submit(1)
     await asyncio.sleep(0.05)
-    second = lane.submit(2)
+    second = commits.submit(2)
     errors = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(error) for error in errors] == [ShardConnectionFailed, ShardUnreachable]
     assert work.batches == [[1]], "the second was never sent"
     work.gate.set()
-    assert await gather(lane, 3) == [6]
+    assert await gather(commits, 3) == [6]
 
 
 @in_loop
 async def test_one_bad_request_does_not_hurt_the_others():
     async def work(batch):
         if 13 in batch.requests:
-            raise Refused("out of range, nothing was changed")
+            raise StatementRejected("out of range, nothing was changed")
         batch.answer(batch.requests)
 
-    first, bad, last = await gather(Lane("1", work), 1, 13, 2)
+    first, bad, last = await gather(GroupCommit("1", work), 1, 13, 2)
     assert (first, last) == (1, 2)
-    assert isinstance(bad, Refused)
+    assert isinstance(bad, StatementRejected)
 
 
 @in_loop
@@ -192,15 +198,17 @@ async def test_what_was_answered_with_an_error_is_not_tried_again():
     async def work(batch):
         tries.append(batch)
         batch.fail(ShardConnectionFailed("nobody knows"))
-        raise Lost("at the commit")
+        raise ConnectionLost("at the commit")
 
-    [error] = await gather(Lane("1", work), 1)
+    [error] = await gather(GroupCommit("1", work), 1)
     assert str(error) == "nobody knows"
     assert len(tries) == 1
 
 
 @pytest.mark.parametrize("requests", [[1], [1, 2]])
-@pytest.mark.parametrize("then", [Refused("full, nothing was changed"), UnknownError("too slow, nothing was changed")])
+@pytest.mark.parametrize(
+    "then", [StatementRejected("full, nothing was changed"), UnknownError("too slow, nothing was changed")]
+)
 @in_loop
 async def test_nobody_is_told_that_nothing_was_changed_when_an_earlier_attempt_may_have_changed_it(requests, then):
     seen = []
@@ -209,10 +217,10 @@ async def test_nobody_is_told_that_nothing_was_changed_when_an_earlier_attempt_m
         seen.append((list(batch.requests), batch.is_uncertain))
         if len(seen) == 1:
             with batch.committing():
-                raise Lost("at the commit")
+                raise ConnectionLost("at the commit")
         raise then
 
-    errors = await gather(Lane("1", work), *requests)
+    errors = await gather(GroupCommit("1", work), *requests)
     assert [type(error) for error in errors] == [ShardConnectionFailed] * len(requests)
     assert [is_uncertain for _, is_uncertain in seen] == [False] + [True] * (len(seen) - 1)
 
@@ -224,18 +232,20 @@ async def test_an_attempt_that_broke_before_its_commit_leaves_nothing_uncertain(
     async def work(batch):
         seen.append(batch.is_uncertain)
         if len(seen) == 1:
-            raise Lost("before the commit")
-        raise Refused("full, nothing was changed")
+            raise ConnectionLost("before the commit")
+        raise StatementRejected("full, nothing was changed")
 
-    [error] = await gather(Lane("1", work), 1)
+    [error] = await gather(GroupCommit("1", work), 1)
     assert seen == [False, False]
-    assert isinstance(error, Refused)
+    assert isinstance(error, StatementRejected)
 
 
 @in_loop
 async def test_commits_that_fail_are_told_apart_from_those_that_are_done():
     commits = []
-    await gather(Lane("1", Work(Lost("gone"), Conflict("deadlock")), on_commit=commits.append), 1, 2)
+    await gather(
+        GroupCommit("1", Work(ConnectionLost("gone"), TransactionConflict("deadlock")), on_commit=commits.append), 1, 2
+    )
     assert [(stats.requests, stats.is_failed) for stats in commits] == [(2, True), (2, False)]
 
 
@@ -244,7 +254,7 @@ async def test_errors_of_single_requests_are_theirs():
     async def work(batch):
         batch.answer([QueueNotFound("gone"), 5])
 
-    error, result = await gather(Lane("1", work), 1, 2)
+    error, result = await gather(GroupCommit("1", work), 1, 2)
     assert isinstance(error, QueueNotFound)
     assert result == 5
 
@@ -252,8 +262,8 @@ async def test_errors_of_single_requests_are_theirs():
 @in_loop
 async def test_who_goes_away_does_not_stop_the_work():
     work = Work()
-    lane = Lane("1", work)
-    gone, kept = lane.submit(1), lane.submit(2)
+    commits = GroupCommit("1", work)
+    gone, kept = commits.submit(1), commits.submit(2)
     gone.cancel()
     assert await kept == 4
     assert work.batches == [[1, 2]]
@@ -262,7 +272,7 @@ async def test_who_goes_away_does_not_stop_the_work():
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), TypeError("another")])
 @in_loop
 async def test_a_bug_is_an_answer_too(error, caplog):
-    [found] = await gather(Lane("1", Work(error)), 1)
+    [found] = await gather(GroupCommit("1", Work(error)), 1)
     assert isinstance(found, UnknownError)
     assert str(error) in caplog.text
 
@@ -270,7 +280,7 @@ async def test_a_bug_is_an_answer_too(error, caplog):
 @in_loop
 async def test_what_may_have_been_done_and_must_not_be_done_twice_is_not_tried_again():
     work = Work()
-    losing = [Lost("cut"), Lost("cut again")]
+    losing = [ConnectionLost("cut"), ConnectionLost("cut again")]
 
     async def commit(batch):
         if losing:
@@ -279,7 +289,7 @@ async def test_what_may_have_been_done_and_must_not_be_done_twice_is_not_tried_a
                 raise losing.pop(0)
         await work(batch)
 
-    first, *others = await gather(Lane("1", commit, is_repeatable=lambda request: request != 1), 1, 2, 3)
+    first, *others = await gather(GroupCommit("1", commit, is_repeatable=lambda request: request != 1), 1, 2, 3)
     assert isinstance(first, ShardConnectionFailed)
     assert not isinstance(first, ShardUnreachable)
     assert others == [4, 6]
@@ -287,18 +297,20 @@ async def test_what_may_have_been_done_and_must_not_be_done_twice_is_not_tried_a
 
 
 @in_loop
-@pytest.mark.parametrize("fault", [Lost("before the commit"), Conflict("deadlock"), Blocked("held")])
+@pytest.mark.parametrize(
+    "fault", [ConnectionLost("before the commit"), TransactionConflict("deadlock"), LockTimeout("held")]
+)
 async def test_what_was_not_done_is_tried_again_whatever_it_is(fault):
     work = Work(fault)
 
     async def commit(batch):
-        if isinstance(fault, Conflict):
+        if isinstance(fault, TransactionConflict):
             with batch.committing():
                 await work(batch)
         else:
             await work(batch)
 
-    assert await gather(Lane("1", commit, is_repeatable=lambda _: False), 1) == [2]
+    assert await gather(GroupCommit("1", commit, is_repeatable=lambda _: False), 1) == [2]
 
 
 @in_loop
@@ -309,10 +321,10 @@ async def test_a_batch_that_falls_apart_remembers_that_it_may_have_been_done():
         uncertain.append(batch.is_uncertain)
         if len(uncertain) == 1:
             with batch.committing():
-                raise Lost("cut")
+                raise ConnectionLost("cut")
         if len(batch.requests) > 1:
-            raise Refused("one of them")
+            raise StatementRejected("one of them")
         batch.answer(batch.requests)
 
-    assert await gather(Lane("1", refuse), 1, 2) == [1, 2]
+    assert await gather(GroupCommit("1", refuse), 1, 2) == [1, 2]
     assert uncertain == [False, True, True, True]

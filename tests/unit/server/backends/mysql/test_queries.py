@@ -46,21 +46,21 @@ def test_each_kind_of_value_has_its_literal(queries):
 
 
 def test_a_list_that_is_empty_matches_nothing(queries):
-    assert b"IN (null)" in queries.bind("bodies_of_jobs", ids=[])
-    assert b"IN (1,2)" in queries.bind("bodies_of_jobs", ids=[1, 2])
-    assert b"'[null]'" in queries.bind("remove_jobs", ids=[])
-    assert b"'[1,2]'" in queries.bind("remove_jobs", ids=[1, 2])
+    assert b"IN (null)" in queries.bind("job_bodies", ids=[])
+    assert b"IN (1,2)" in queries.bind("job_bodies", ids=[1, 2])
+    assert b"'[null]'" in queries.bind("delete_ids", ids=[])
+    assert b"'[1,2]'" in queries.bind("delete_ids", ids=[1, 2])
     assert b"IN (_binary'a',_binary'''')" in queries.bind("unique_jobs", queue=1, keys=[b"a", b"'"])
 
 
 def test_a_value_that_is_missing_is_an_error(queries):
     with pytest.raises(KeyError):
-        queries.bind("remove_jobs", other=[1])
+        queries.bind("delete_ids", other=[1])
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a`b", "a;b", "ä", "x" * 65])
 def test_only_plain_names_of_databases(name):
-    with pytest.raises(ValueError, match="no database name"):
+    with pytest.raises(ValueError, match="not a valid database name"):
         Queries(name)
 
 

@@ -2,34 +2,34 @@
 
 import pytest
 
-from pinlater.server.backends.mysql.session import Server
+from pinlater.server.backends.mysql.session import ServerInfo
 
 
 def server(version, **variables):
-    return Server.of([[(16_777_216, version)], list(variables.items())])
+    return ServerInfo.parse([[(16_777_216, version)], list(variables.items())])
 
 
 @pytest.mark.parametrize(
     "version", ["10.11.6-MariaDB-0+deb12u1-log", "5.5.5-10.6.18-MariaDB", "8.0.39", "9.7.0", "8.0.35-azure"]
 )
 def test_the_usual_ones_are_welcome(version):
-    assert server(version).objection == ""
+    assert server(version).incompatibility == ""
 
 
 @pytest.mark.parametrize("version", ["5.7.25-TiDB-v7.1.0", "8.0.11-TiDB-v8.5.0"])
 def test_tidb_is_refused(version):
-    assert "TiDB does not lock the jobs" in server(version).objection
+    assert "TiDB accepts SKIP LOCKED but ignores it" in server(version).incompatibility
 
 
 def test_a_group_whose_members_all_take_changes_is_refused():
     member = {"group_replication_group_name": "6f9d", "group_replication_single_primary_mode": "OFF"}
-    assert "group_replication_single_primary_mode=ON" in server("8.0.39", **member).objection
+    assert "group_replication_single_primary_mode=ON" in server("8.0.39", **member).incompatibility
 
 
 @pytest.mark.parametrize(("name", "mode"), [("6f9d", "ON"), ("", "OFF")])
 def test_a_group_with_one_primary_and_no_group_at_all_are_welcome(name, mode):
     variables = {"group_replication_group_name": name, "group_replication_single_primary_mode": mode}
-    assert server("8.0.39", **variables).objection == ""
+    assert server("8.0.39", **variables).incompatibility == ""
 
 
 def settings(*arguments, **variables):

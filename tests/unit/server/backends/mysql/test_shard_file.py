@@ -7,8 +7,9 @@ import pytest
 
 from pinlater.errors import ConfigError
 from pinlater.server.backends.mysql import read_shards
-from pinlater.server.backends.mysql.endpoint import Place, Tls
+from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.sharded import ShardSpec
+from pinlater.server.backends.tls_files import TlsFiles
 
 FILE = Path("shards.json")
 ENTRY = {"master": {"host": "db1", "port": 3307}, "user": "pin", "passwd": "secret"}
@@ -21,7 +22,7 @@ def read(content, *, prefix="", databases=1):
 
 def test_the_form_of_the_original():
     full = {**ENTRY, "slave": {"host": "db2", "port": 3306}, "dequeueOnly": True}
-    place = Place("db1", 3307, "pin", "secret")
+    place = MysqlEndpoint("db1", 3307, "pin", "secret")
     assert read({"pinlaterlocaldb001": ENTRY, "pinlaterlocaldb012": full}) == [
         ShardSpec("1", place, is_dequeue_only=False),
         ShardSpec("12", place, is_dequeue_only=True),
@@ -44,7 +45,7 @@ def test_ways_of_encryption():
 
     assert tls_of() is None
     assert tls_of(tls=False) is None
-    assert tls_of(tls=True) == Tls(ca=None)
+    assert tls_of(tls=True) == TlsFiles(ca=None)
 
 
 def test_no_password_in_what_is_logged():
@@ -55,15 +56,15 @@ def test_no_password_in_what_is_logged():
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"{", "not a file of MySQL shards"),
-        ([], "not a file of MySQL shards"),
-        ({}, "has no shard"),
-        ({"other1": ENTRY}, "begins with 'pin'"),
+        (b"{", "not a valid MySQL shard file"),
+        ([], "not a valid MySQL shard file"),
+        ({}, "has no key"),
+        ({"other1": ENTRY}, "starts with 'pin'"),
         ({"pin1": {**ENTRY, "hots": 1}}, "hots"),
         ({"pin1": {"user": "pin"}}, "master"),
         ({"pin1": {**ENTRY, "master": {"host": "db1", "port": "x"}}}, "port"),
-        ({"pin1": {**ENTRY, "master": {"host": "db1", "port": 0}}}, "no port"),
-        ({"pin1": ENTRY, "pin001": ENTRY}, "twice"),
+        ({"pin1": {**ENTRY, "master": {"host": "db1", "port": 0}}}, "not a valid port"),
+        ({"pin1": ENTRY, "pin001": ENTRY}, "two keys end with"),
         ({"pinx": ENTRY}, "does not end with the number"),
         ({"pin1x2": ENTRY}, "does not end with the number"),
         ({"pin1": {**ENTRY, "tls": {"ca": "/nowhere/ca.pem"}}}, "tls"),
