@@ -1,4 +1,4 @@
-"""The ``pinlater`` command: queues and jobs for people."""
+"""Command-line tool ``pinlater``."""
 
 from pinlater.cli.program import main
 

@@ -1,4 +1,4 @@
-"""How a backoff is written on a command line, and shown: ``exponential:first=2,cap=600``."""
+"""Backoffs on the command line, such as ``exponential:first=2,cap=600``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BACKOFF = "KIND:NAME=NUMBER,..."
 
 
 def parse_backoff(text: str) -> Backoff:
-    """Return a backoff by its text."""
+    """Parse a backoff."""
     import msgspec
 
     from pinlater.model.backoff import Constant, Exponential, Linear
@@ -35,7 +35,7 @@ def parse_backoff(text: str) -> Backoff:
 
 
 def policy_text(policy: Policy) -> str:
-    """Return what an enqueue said of a job's attempts, for people."""
+    """Format the policy of a job for people."""
     import msgspec
 
     parts = []

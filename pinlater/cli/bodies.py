@@ -1,4 +1,4 @@
-"""Bodies checked by their job classes, before they are enqueued as they are."""
+"""Validation of bodies against job classes before they are enqueued."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pinlater.jobs.loader import load_job_classes
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Bodies:
-    """Knows the job classes of some modules.
+class BodyChecker:
+    """Checks bodies against the job classes of some modules.
 
     Args:
-        modules: as a worker is given them.
-        queue: that the jobs go to; None is that of their classes.
+        modules: modules as given to a worker.
+        queue: queue of the jobs; None for that of their classes.
 
     Raises:
         ConfigError: a module cannot be loaded, or two classes share a name.
@@ -32,15 +32,15 @@ class Bodies:
         self._kinds: dict[type[Job], type[RawJob]] = {}
 
     def kind_of(self, body: bytes) -> type[RawJob]:
-        """Return a class for the bytes as they are, with the options of the class that they fit.
+        """Return a raw job class with the options of the class that the body fits.
 
         Raises:
-            BodyInvalid: they fit none; the message says why.
+            BodyInvalid: the body fits no class.
         """
         if self._queue is None and name_in(body) is None:
             names = ", ".join(self._codec.names)
             raise BodyInvalid(
-                f'the body has to name its class, such as {{"job": "{self._codec.names[0]}"}}, of {names}'
+                f'the body must name its class, such as {{"job": "{self._codec.names[0]}"}}; the classes are {names}'
             )
         job = self._codec.decode(self._queue or "", body)
         kind = type(job)
@@ -55,7 +55,7 @@ class Bodies:
 
 
 def _refuse_unknown_fields(kind: type[Job], body: bytes) -> None:
-    """Refuse what workers pass over: whoever writes a body by hand has mistyped it."""
+    """Refuse fields that workers would ignore: in a hand-written body they are typing errors."""
     known = kind.__struct_encode_fields__
     unknown = [name for name in _fields_of(body) if name not in known and name != "job" and not name.startswith("$")]
     if unknown:

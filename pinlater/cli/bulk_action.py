@@ -1,4 +1,4 @@
-"""What is done to many jobs: asked first, in batches, with a bar; and what is said of it, also after ^C."""
+"""Bulk actions: confirmed, run in batches with a progress bar, and reported, even after ^C."""
 
 from __future__ import annotations
 
@@ -16,69 +16,74 @@ from pinlater.cli.output import print_json, some_jobs
 from pinlater.errors import PinLaterError
 
 if TYPE_CHECKING:
-    from pinlater.cli.job_selection import Wanted
+    from pinlater.cli.job_selection import JobSelection
     from pinlater.client.client import Client
 
 T = TypeVar("T")
 
-AT_ONCE = 500
-"""Jobs in one call: few enough that a bar moves and nobody else waits for long."""
+BATCH_SIZE = 500
+"""Jobs of one call: few enough that the progress bar moves and other clients do not wait for long."""
 
 _MANY = 10_000
-"""A count of so many jobs may be where the server stopped counting."""
+"""A count this high may be where the server stopped counting."""
 
 
-class Deed(NamedTuple):
-    """What is done to jobs, in its three forms: ``delete``, ``deleting``, ``deleted``."""
+class BulkAction(NamedTuple):
+    """An action on many jobs, by the forms of its verb: ``delete``, ``deleting``, ``deleted``."""
 
     name: str
     present: str
     past: str
 
-    def confirmed(self, number: str, wanted: Wanted, to: str = "") -> bool:
-        """Ask whether it is to be done, to which queue; with an empty ``number``, say that there is nothing to do."""
-        level = "" if wanted.which.priority is None else f" of priority {wanted.which.priority}"
-        what = f"{wanted.state.name} jobs{level} in {wanted.queue}"
+    def confirm(self, number: str, selection: JobSelection, to: str = "") -> bool:
+        """Ask the user to confirm; print that there are no jobs if ``number`` is empty."""
+        level = "" if selection.job_filter.priority is None else f" of priority {selection.job_filter.priority}"
+        what = f"{selection.state.name} jobs{level} in {selection.queue}"
         if not number:
-            click.echo(f"there are no {what}{'' if wanted.which.is_for_server else ' that match'}", err=True)
+            click.echo(f"there are no {what}{'' if selection.job_filter.is_for_server else ' that match'}", err=True)
             return False
         return click.confirm(f"{self.name.capitalize()} {number} {what}{to and f' to {to}'}?", err=True)
 
     def report(self, number: int, *, dry_run: bool, as_json: bool, **more: int) -> None:
-        """Print to how many jobs it was done; ``more`` is for programs."""
+        """Print the number of affected jobs; ``more`` are further JSON fields."""
         if as_json:
             print_json({f"would_{self.name}" if dry_run else self.past: number, **more})
         else:
             click.echo(f"{some_jobs(number)} {'would be ' if dry_run else ''}{self.past}")
 
-    def do_in_batches(self, descriptors: Sequence[str], act: Callable[[list[str]], int]) -> int:
-        """Do it to these jobs, some hundred at a time; return to how many it was done."""
+    def run_in_batches(self, descriptors: Sequence[str], act: Callable[[list[str]], int]) -> int:
+        """Act on jobs by descriptor, batch by batch; return the number of affected jobs."""
         done = 0
-        with bar(len(descriptors), self.present) as progress, _Interrupt() as interrupt:
-            for part in batches(descriptors, AT_ONCE):
-                with self._noting(done):
+        with progress_bar(len(descriptors), self.present) as progress, _DeferredInterrupt() as interrupt:
+            for part in batches(descriptors, BATCH_SIZE):
+                with self._noting_progress(done):
                     interrupt.check()
                     done += act(part)
                 progress.update(len(part))
         return done
 
-    def do_by_server(self, client: Client, wanted: Wanted, limit: int | None, act: Callable[[int, int], int]) -> int:
-        """Let the server do it to the jobs that are there now, some hundred at a time; return to how many it did it.
+    def run_on_server(
+        self, client: Client, selection: JobSelection, limit: int | None, act: Callable[[int, int], int]
+    ) -> int:
+        """Let the server act on the jobs that exist now, batch by batch; return the number of affected jobs.
 
         Args:
-            client: counts the jobs.
-            wanted: which jobs; without a priority, one priority level after the other.
-            limit: at most so many; None: all.
-            act: does it to up to so many jobs of a priority, and returns to how many; fewer: there are no more.
+            client: client that counts the jobs.
+            selection: the jobs; without a priority, all priority levels one after the other.
+            limit: maximum number of jobs; None for all.
+            act: acts on up to a number of jobs of a priority, and returns how many; fewer means that none are left.
         """
-        counts = wanted.counts(client)
+        counts = selection.counts(client)
         done = 0
-        with bar(at_most(sum(counts.values()), limit), self.present) as progress, _Interrupt() as interrupt:
+        with (
+            progress_bar(capped(sum(counts.values()), limit), self.present) as progress,
+            _DeferredInterrupt() as interrupt,
+        ):
             for priority, there in counts.items():
                 left = there
                 while left and (limit is None or done < limit):
-                    number = min(AT_ONCE, at_most(left, None if limit is None else limit - done))
-                    with self._noting(done):
+                    number = min(BATCH_SIZE, capped(left, None if limit is None else limit - done))
+                    with self._noting_progress(done):
                         interrupt.check()
                         acted = act(priority, number)
                     done += acted
@@ -87,12 +92,12 @@ class Deed(NamedTuple):
                         break
                     left -= acted
                     if not left:
-                        left = _uncounted(wanted.count_at(client, priority))
+                        left = _uncounted(selection.count_at(client, priority))
         return done
 
     @contextlib.contextmanager
-    def _noting(self, done: int) -> Iterator[None]:
-        """Let an error say what was done before it."""
+    def _noting_progress(self, done: int) -> Iterator[None]:
+        """Add the number of jobs affected so far to an error."""
         try:
             yield
         except (PinLaterError, KeyboardInterrupt) as error:
@@ -101,18 +106,18 @@ class Deed(NamedTuple):
             raise
 
 
-class _Interrupt:
-    """Puts ^C off until the call under way has its answer, so that it is known what was done; a second one acts."""
+class _DeferredInterrupt:
+    """Defers ^C until the current call is answered, so that its result is known; a second ^C is not deferred."""
 
     def __init__(self) -> None:
-        self._is_heard = False
+        self._is_pending = False
 
     def __enter__(self) -> Self:
         self._before = signal.getsignal(signal.SIGINT)
-        # Of a program that was started in the background, the shell wants it to be ignored.
+        # The shell ignores SIGINT for programs in the background.
         self._is_ours = self._before is not signal.SIG_IGN and threading.current_thread() is threading.main_thread()
         if self._is_ours:
-            signal.signal(signal.SIGINT, self._hear)
+            signal.signal(signal.SIGINT, self._defer)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,19 +125,19 @@ class _Interrupt:
             signal.signal(signal.SIGINT, self._before)
 
     def check(self) -> None:
-        """End here if that is wanted.
+        """Raise the deferred interrupt, if any.
 
         Raises:
-            KeyboardInterrupt: it is.
+            KeyboardInterrupt: ^C was pressed.
         """
-        if self._is_heard:
+        if self._is_pending:
             raise KeyboardInterrupt
 
-    def _hear(self, *_: object) -> None:
+    def _defer(self, *_: object) -> None:
         self.check()
-        self._is_heard = True
+        self._is_pending = True
         if sys.stderr.isatty():
-            click.echo("\nending after this batch; ^C again does not wait for it", err=True)
+            click.echo("\nstopping after this batch; press ^C again to stop now", err=True)
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -142,30 +147,30 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield part
 
 
-def bar(length: int, label: str) -> Any:
-    """Return a progress bar for somebody who is watching."""
+def progress_bar(length: int, label: str) -> Any:
+    """Return a progress bar, hidden if stderr is not a terminal."""
     return click.progressbar(length=length, label=label, show_pos=True, file=sys.stderr, hidden=not sys.stderr.isatty())
 
 
 def _uncounted(left: int) -> int:
-    """Return how many jobs to go on with that are left after all that were counted.
+    """Return how many jobs are left to process after all counted ones.
 
-    A server counts up to a bound, so many may have been there from the start. Few have come back meanwhile, say because
-    they failed again: to go on with them could have no end.
+    A server counts up to a limit, so there may have been many more from the start. Few are jobs that have come back,
+    for example because they failed again; processing these could go on forever.
     """
     return left if left >= _MANY else 0
 
 
-def at_most(there: int, limit: int | None) -> int:
-    """Return how many of ``there`` jobs a limit lets pass; None lets all."""
-    return there if limit is None else min(there, limit)
+def capped(number: int, limit: int | None) -> int:
+    """Return ``number``, or the limit if that is lower; None is no limit."""
+    return number if limit is None else min(number, limit)
 
 
-def refuse_unasked(*, yes: bool, dry_run: bool) -> None:
-    """Refuse to do what somebody should be asked about, when nobody is there.
+def require_confirmation(*, yes: bool, dry_run: bool) -> None:
+    """Refuse a bulk action that nobody can confirm.
 
     Raises:
-        UsageError: nobody is.
+        UsageError: stdin is not a terminal, and --yes was not given.
     """
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Nobody is there to ask; add --yes.")
+        raise click.UsageError("Cannot ask for confirmation: stdin is not a terminal. Add --yes.")

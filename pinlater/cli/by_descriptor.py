@@ -1,4 +1,4 @@
-"""``pinlater cancel`` and ``run-now``: jobs that wait, by their descriptors."""
+"""``pinlater cancel`` and ``run-now``: pending jobs, by descriptor."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 @click.argument("descriptors", nargs=-1, required=True)
 @click.pass_obj
 def cancel(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
-    """Delete jobs that have not begun, by their descriptors.
+    """Delete pending jobs by descriptor.
 
-    These are the PENDING ones: not due yet, or waiting for a worker or for their next attempt. A job that runs or has
-    ended is left alone, also if a worker takes it at this very moment.
+    Pending jobs are those that are not due yet, or wait for a worker or their next attempt. Jobs that are running or
+    have ended are skipped, even if a worker claims them at this moment.
 
-    Exit status 1 when one of them was left alone, or is not there.
+    Exit status 1 if a job was skipped or does not exist.
     """
     return _change_each(session, descriptors, lambda handle: handle.cancel(), "cancelled")
 
@@ -46,18 +46,18 @@ def cancel(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
 @click.argument("descriptors", nargs=-1, required=True)
 @click.pass_obj
 def run_now(session: Session, /, *, descriptors: tuple[str, ...]) -> int:
-    """Run jobs now that wait for a later moment.
+    """Make scheduled jobs due now, by descriptor.
 
-    They are named by their descriptors: jobs that were enqueued for later, sleep, or wait for their next attempt. They
-    keep the attempts that they have left. Failed ones: see "pinlater retry-failed".
+    Scheduled jobs were enqueued for later, are sleeping, or wait for their next attempt. They keep their remaining
+    attempts. For failed jobs, see "pinlater retry-failed".
 
-    Exit status 1 when one of them was due already, runs, has ended, or is not there.
+    Exit status 1 if a job is already due, is running, has ended, or does not exist.
     """
     return _change_each(session, descriptors, lambda handle: handle.run_now(), "made due")
 
 
 def _change_each(session: Session, descriptors: Iterable[str], change: Callable[[JobHandle], bool], past: str) -> int:
-    """Change jobs one by one, and say of each that was left alone why; return the exit status."""
+    """Change jobs one by one, print why jobs were skipped, and return the exit status."""
     with session.client() as client:
         handles = [client.handle(descriptor) for descriptor in dict.fromkeys(descriptors)]
         changed = {handle.descriptor: change(handle) for handle in handles}
@@ -78,12 +78,12 @@ def _change_each(session: Session, descriptors: Iterable[str], change: Callable[
 
 
 def _reasons(client: Client, left: list[str]) -> dict[str, str]:
-    """Return why jobs were left alone."""
+    """Return why jobs were skipped, by descriptor."""
     found = client.lookup(left) if left else {}
     return {descriptor: _reason(found.get(descriptor)) for descriptor in left}
 
 
 def _reason(info: JobInfo | None) -> str:
     if info is None:
-        return "is not there"
-    return "is due already" if info.state is JobState.PENDING else f"is {info.state.name}"
+        return "does not exist"
+    return "is already due" if info.state is JobState.PENDING else f"is {info.state.name}"

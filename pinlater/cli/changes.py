@@ -1,4 +1,4 @@
-"""Which jobs changed between two looks, found out with a bounded number of calls."""
+"""Detection of job changes by polling, with a bounded number of calls."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pinlater.model.records import JobInfo
 
 FIRST_PAGE = 100
-"""Jobs of each state that a look at a queue begins with: those that are, or were, due latest."""
+"""Jobs of each state that a poll reads first: those due latest."""
 
 MOST_OF_A_STATE = 5000
-"""New jobs of one state that a look goes through."""
+"""New jobs of one state that a poll reads at most."""
 
 MOST_FOLLOWED = 3000
-"""Jobs of a queue whose end is waited for: those that run, then those that are due first."""
+"""Jobs of a queue that are followed until they end: running ones, then those due first."""
 
 _MOST_KNOWN = 20_000
 _AT_ONCE = 500
 _COUNT_SECONDS = 5.0
 _COUNT_REST = 20
-"""Counts are asked for every five seconds, at most, and no more than a twentieth of the time."""
+"""Jobs are counted every five seconds at most, for no more than a twentieth of the time."""
 
-_ALL_READ = frozenset({JobState.IN_PROGRESS})  # few, and those that end next
+_READ_COMPLETELY = frozenset({JobState.IN_PROGRESS})  # few, and those that end next
 _OPEN = frozenset({JobState.PENDING, JobState.IN_PROGRESS})
 _PLACES = (
     (JobState.PENDING, False),
@@ -41,18 +41,18 @@ _PLACES = (
     (JobState.SUCCEEDED, False),
     (JobState.FAILED, False),
 )
-_COUNTED = [place for place in _PLACES if place != (JobState.IN_PROGRESS, True)]  # counts of these know no future
+_COUNTED = [place for place in _PLACES if place != (JobState.IN_PROGRESS, True)]  # running jobs are counted together
 
 
 class Change(NamedTuple):
-    """A job that has another state than at the last look; ``before`` is None if it was not known."""
+    """A job whose state has changed since the last poll; ``before`` is None if the job was not known."""
 
     info: JobInfo
     before: JobState | None
 
 
 class _Known(NamedTuple):
-    """What is remembered of a job; the first two tell whether it has changed."""
+    """The known state of a job; the first two fields tell whether it has changed."""
 
     state: JobState
     attempts_remaining: int
@@ -60,17 +60,17 @@ class _Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Memory:
-    """What is known of one queue.
+class _QueueState:
+    """State of one queue between polls.
 
     Attributes:
-        jobs: by descriptor; those that changed latest stand last.
-        begun_ms: when the last of the jobs changed that were there from the beginning.
-        counted: jobs in all, and those that have ended, at the beginning.
-        came: jobs that were told of without having been known.
-        ended: ends that were told of.
-        unseen: how many have come, and ended, without having been told of, as far as that is known.
-        count_again: monotonic seconds.
+        jobs: descriptor -> known state; those that changed last come last.
+        begun_ms: epoch milliseconds of the last change before the first poll.
+        counted: number of all jobs and of ended jobs at the first poll.
+        came: number of new jobs reported.
+        ended: number of ended jobs reported.
+        unseen: number of new and of ended jobs known to have been missed.
+        count_again: monotonic seconds of the next count.
     """
 
     jobs: dict[str, _Known] = field(default_factory=dict)
@@ -82,70 +82,70 @@ class _Memory:
     count_again: float = 0.0
 
 
-class Changes:
-    """Looks at queues again and again.
+class ChangeTracker:
+    """Polls queues for changes of jobs.
 
-    New jobs are found by the first pages of each state. Those that have not ended are asked for by name until they
-    have. The server's counts tell whether more jobs came, or ended, than were found that way.
+    New jobs are found by scanning the first pages of each state. Jobs that have not ended are looked up by descriptor
+    until they have. The server's counts tell whether changes were missed.
 
     Args:
-        client: to ask with.
-        queues: where to look; none is all.
+        client: client of the server.
+        queues: queues to poll; empty for all.
 
     Attributes:
-        unseen: queue -> how many jobs the last look must have missed, at least; 0 if that is not known.
+        unseen: queue -> least number of jobs that the last poll has missed; 0 if unknown.
     """
 
     def __init__(self, client: Client, queues: Sequence[str]) -> None:
         self._client = client
         self._queues = queues
-        self._memories: dict[str, _Memory] = {}
+        self._states: dict[str, _QueueState] = {}
         self.unseen: dict[str, int] = {}
 
-    def look(self) -> Iterator[Change]:
-        """Yield what has changed since the last look, queue by queue; at the first one, nothing has."""
+    def poll(self) -> Iterator[Change]:
+        """Yield the changes since the last poll, queue by queue; the first poll yields none."""
         self.unseen = {}
         names = self._queues or sorted(self._client.queue_names())
         for queue in names:
             try:
-                if queue in self._memories:
-                    yield from self._look_again(queue, self._memories[queue])
+                if queue in self._states:
+                    yield from self._poll_queue(queue, self._states[queue])
                 else:
-                    self._memories[queue] = self._first_look(queue)
+                    self._states[queue] = self._start_queue(queue)
             except QueueNotFound:
                 if self._queues:
                     raise
 
-    def _first_look(self, queue: str) -> _Memory:
-        memory = _Memory()
+    def _start_queue(self, queue: str) -> _QueueState:
+        tracked = _QueueState()
         for state, future in _PLACES:
             for info in self._client.scan(queue, state, future=future, limit=FIRST_PAGE).jobs:
-                memory.jobs[info.descriptor] = _known(info)
-                memory.begun_ms = max(memory.begun_ms, info.updated_at_ms or 0)
-        # After the scans, and later counts before them: what comes in between is found, but not missed.
-        memory.counted = self._count(queue, memory)
-        return memory
+                tracked.jobs[info.descriptor] = _known(info)
+                tracked.begun_ms = max(tracked.begun_ms, info.updated_at_ms or 0)
+        # Counted after the scans here, and before them later: jobs that come in between are found, not missed.
+        tracked.counted = self._count(queue, tracked)
+        return tracked
 
-    def _look_again(self, queue: str, memory: _Memory) -> Iterator[Change]:
-        counted = self._count(queue, memory) if time.monotonic() >= memory.count_again else None
+    def _poll_queue(self, queue: str, tracked: _QueueState) -> Iterator[Change]:
+        counted = self._count(queue, tracked) if time.monotonic() >= tracked.count_again else None
         found: dict[str, JobInfo] = {}
         for state, future in _PLACES:
-            found |= {info.descriptor: info for info in self._newest(queue, state, memory.jobs, future=future)}
-        found |= self._asked_by_name(memory.jobs, found)
+            found |= {info.descriptor: info for info in self._newest(queue, state, tracked.jobs, future=future)}
+        found |= self._lookup_open(tracked.jobs, found)
         for info in sorted(found.values(), key=lambda info: info.updated_at_ms or 0):
-            before = memory.jobs.pop(info.descriptor, None)
-            memory.jobs[info.descriptor] = after = _known(info)
-            if _is_change(before, after) and not self._is_old(info, before, memory):
-                memory.came += before is None
-                memory.ended += info.state not in _OPEN
+            before = tracked.jobs.pop(info.descriptor, None)
+            tracked.jobs[info.descriptor] = after = _known(info)
+            if _is_change(before, after) and not self._is_old(info, before, tracked):
+                tracked.came += before is None
+                tracked.ended += info.state not in _OPEN
                 yield Change(info, None if before is None else before.state)
-        for name in list(memory.jobs)[:-_MOST_KNOWN]:
-            del memory.jobs[name]
+        for name in list(tracked.jobs)[:-_MOST_KNOWN]:
+            del tracked.jobs[name]
         if counted is not None:
-            self._note_unseen(queue, memory, counted)
+            self._count_unseen(queue, tracked, counted)
 
     def _newest(self, queue: str, state: JobState, known: dict[str, _Known], *, future: bool) -> Iterator[JobInfo]:
-        """Yield jobs of a state page by page, as long as all have come into it; of those that run, all."""
+        """Yield the jobs of a state page by page until one is known; for running jobs, all of them."""
         continuation = None
         seen, limit = 0, FIRST_PAGE
         while True:
@@ -154,14 +154,14 @@ class Changes:
             seen += len(page.jobs)
             continuation = page.continuation
             has_old = any(info.descriptor in known and known[info.descriptor].state is state for info in page.jobs)
-            if continuation is None or (has_old and state not in _ALL_READ):
+            if continuation is None or (has_old and state not in _READ_COMPLETELY):
                 return
             if seen >= MOST_OF_A_STATE:
                 self.unseen.setdefault(queue, 0)
                 return
             limit = _AT_ONCE
 
-    def _asked_by_name(self, known: dict[str, _Known], found: dict[str, JobInfo]) -> dict[str, JobInfo]:
+    def _lookup_open(self, known: dict[str, _Known], found: dict[str, JobInfo]) -> dict[str, JobInfo]:
         open_ones = [name for name, one in known.items() if one.state in _OPEN and name not in found]
         if len(open_ones) > MOST_FOLLOWED:
             open_ones.sort(key=lambda name: _turn(name, known[name]))
@@ -175,26 +175,26 @@ class Changes:
         return answers
 
     @staticmethod
-    def _is_old(info: JobInfo, before: _Known | None, memory: _Memory) -> bool:
-        """Whether a job had ended before the beginning, and shows only now that others have gone."""
-        return before is None and info.state not in _OPEN and (info.updated_at_ms or 0) <= memory.begun_ms
+    def _is_old(info: JobInfo, before: _Known | None, tracked: _QueueState) -> bool:
+        """Whether a job ended before the first poll, and shows up only because others are gone."""
+        return before is None and info.state not in _OPEN and (info.updated_at_ms or 0) <= tracked.begun_ms
 
-    def _count(self, queue: str, memory: _Memory) -> tuple[int, int]:
+    def _count(self, queue: str, tracked: _QueueState) -> tuple[int, int]:
         started = time.monotonic()
         counts = [self._client.count(queue, state, future=future) for state, future in _COUNTED]
         took = time.monotonic() - started
-        memory.count_again = started + max(_COUNT_SECONDS, _COUNT_REST * took)
+        tracked.count_again = started + max(_COUNT_SECONDS, _COUNT_REST * took)
         return sum(counts), sum(counts[-2:])
 
-    def _note_unseen(self, queue: str, memory: _Memory, counted: tuple[int, int]) -> None:
-        """Compare counts with what was told. Jobs that were collected or deleted meanwhile hide as many unseen ones."""
-        assert memory.counted is not None
-        told = memory.came, memory.ended
-        missed = tuple(now - before - one for now, before, one in zip(counted, memory.counted, told, strict=True))
-        more = max(now - before for now, before in zip(missed, memory.unseen, strict=True))
+    def _count_unseen(self, queue: str, tracked: _QueueState, counted: tuple[int, int]) -> None:
+        """Compare counts with reported changes. Jobs removed in the meantime hide as many missed ones."""
+        assert tracked.counted is not None
+        reported = tracked.came, tracked.ended
+        missed = tuple(now - before - one for now, before, one in zip(counted, tracked.counted, reported, strict=True))
+        more = max(now - before for now, before in zip(missed, tracked.unseen, strict=True))
         if more > 0:
             self.unseen[queue] = more
-        memory.unseen = max(missed[0], memory.unseen[0]), max(missed[1], memory.unseen[1])
+        tracked.unseen = max(missed[0], tracked.unseen[0]), max(missed[1], tracked.unseen[1])
 
 
 def _known(info: JobInfo) -> _Known:
@@ -208,5 +208,5 @@ def _is_change(before: _Known | None, after: _Known) -> bool:
 
 
 def _turn(name: str, known: _Known) -> tuple[bool, int, int]:
-    """Return what to sort by: those that run, then those that are handed out first."""
+    """Return the sort key: running jobs, then those that are handed out first."""
     return known.state is JobState.PENDING, JobDescriptor.parse(name).priority, known.run_after_ms

@@ -1,4 +1,4 @@
-"""``pinlater dequeue`` and ``pinlater ack``: take jobs by hand, and say how they ended."""
+"""``pinlater dequeue`` and ``pinlater ack``: claim and acknowledge jobs by hand."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     """,
 )
 @click.argument("queue", shell_complete=complete_queues)
-@click.option("--limit", type=click.IntRange(min=1), default=1, show_default=True, help="Take at most so many jobs.")
-@click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait for a job to come.")
-@click.option("--dry-run", is_flag=True, help="Look only; the jobs stay where they are.")
-@click.option("--ack", is_flag=True, help="Acknowledge the jobs as succeeded once they are printed.")
+@click.option("--limit", type=click.IntRange(min=1), default=1, show_default=True, help="Maximum number of jobs.")
+@click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait this long for a job.")
+@click.option("--dry-run", is_flag=True, help="Only show the jobs; do not claim them.")
+@click.option("--ack", is_flag=True, help="Acknowledge the jobs as succeeded after printing them.")
 @click.option("--raw", is_flag=True, help="Print only the bodies, byte for byte.")
 @click.pass_obj
 def dequeue(session: Session, /, *, queue: str, limit: int, wait: float, dry_run: bool, ack: bool, raw: bool) -> int:
-    """Take jobs out of a queue, as a worker does.
+    """Claim jobs of a queue, as a worker does.
 
-    Without --dry-run the jobs are claimed: acknowledge them with "pinlater ack", or the server gives them to somebody
-    else when the claim runs out. Exit status 1 when there is no job.
+    Acknowledge claimed jobs with "pinlater ack"; otherwise the server hands them out again when the claim expires. Exit
+    status 1 if no job is due.
     """
     if dry_run and ack:
-        raise click.UsageError("--ack has nothing to acknowledge after a --dry-run.")
+        raise click.UsageError("--ack cannot be combined with --dry-run.")
     from pinlater.model.records import Ack
 
     with session.client() as client:
@@ -86,17 +86,17 @@ def _claim_hint(jobs: Sequence[ClaimedJob]) -> str:
 )
 @click.argument("queue", shell_complete=complete_queues)
 @click.argument("descriptors", nargs=-1, required=True)
-@click.option("--failed", is_flag=True, help="The attempt failed; the job is tried again while attempts remain.")
-@click.option("--final", is_flag=True, help="With --failed: give the job up, whatever attempts remain.")
+@click.option("--failed", is_flag=True, help="Acknowledge as failed; the job is retried while attempts remain.")
+@click.option("--final", is_flag=True, help="With --failed: do not retry, even if attempts remain.")
 @click.option("--status", default="", help="Text to append to the job's status.")
 @click.option(
     "--retry-delay",
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="With --failed: not before this.",
+    help="With --failed: delay before the next attempt.",
 )
-@click.option("--claim", help="Only if the job is still claimed so; see dequeue.")
+@click.option("--claim", help="Acknowledge only if the job still has this claim; see dequeue.")
 @click.pass_obj
 def ack(
     session: Session,
@@ -110,12 +110,12 @@ def ack(
     retry_delay: float,
     claim: str | None,
 ) -> None:
-    """Say how claimed jobs ended: succeeded, or --failed.
+    """Acknowledge claimed jobs as succeeded, or as --failed.
 
-    Only jobs in progress change; the server does not say which did. See "pinlater lookup".
+    Only running jobs change. The server does not report which did; see "pinlater lookup".
     """
     if not failed and (final or retry_delay):
-        raise click.UsageError("--final and --retry-delay are about jobs that failed; add --failed.")
+        raise click.UsageError("--final and --retry-delay need --failed.")
     from pinlater.model.records import Ack
 
     acks = [Ack(descriptor, claim, status, retry_delay, final) for descriptor in descriptors]

@@ -1,4 +1,4 @@
-"""What all commands share: the options for server, time-out and output, and examples in the help."""
+"""Common parts of all commands: options for server, timeout and output, and examples in the help."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COMMON = ("servers", "tls_ca", "tls_cert", "tls_key", "timeout", "as_json")
 PATIENCE_SECONDS = 1.0
-"""A person waits: that no server is there is said soon, and not after the time for an answer."""
+"""A person waits: an unreachable server is reported soon, not after the timeout."""
 
 _HURRIED_SECONDS = 1.0
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -25,15 +25,15 @@ _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 @dataclass(slots=True)
 class Session:
-    """What the common options say.
+    """The common options of a command, and clients made from them.
 
     Attributes:
-        servers: addresses as given; none is the environment's.
-        tls_ca: file of those who vouch for the servers; this and the next two: None is the environment's.
-        tls_cert: file of a certificate.
-        tls_key: file of its key.
-        timeout: seconds for a call.
-        as_json: whether output is for programs.
+        servers: addresses of the servers; empty for those of the environment.
+        tls_ca: PEM file of trusted certificate authorities; None, here and below, for that of the environment.
+        tls_cert: PEM file of the client certificate.
+        tls_key: PEM file of its key.
+        timeout: timeout of a call in seconds.
+        as_json: whether to print JSON.
     """
 
     servers: tuple[str, ...] = ()
@@ -44,20 +44,20 @@ class Session:
     as_json: bool = False
 
     def client(self, servers: str | None = None) -> Client:
-        """Return a client of the servers that were named, or of others; only now is Thrift loaded: help is quick."""
+        """Return a client of the given servers, or of ``servers``. Thrift is loaded only here, so help stays fast."""
         from pinlater.client.client import Client
 
         return Client(self.server_set(servers), timeout=self.timeout, patience=PATIENCE_SECONDS)
 
     def hurried_client(self) -> Client:
-        """Return a client for what is of use within a second, or not at all."""
+        """Return a client that gives up after a second, for completions and suggestions."""
         from pinlater.client.client import Client
 
         servers = self.server_set()
         return Client(servers, timeout=_HURRIED_SECONDS, connect_timeout=_HURRIED_SECONDS / 2, retries=0, patience=0)
 
     def server_set(self, servers: str | None = None) -> ServerSet:
-        """Return the servers that were named, or others, with the files for TLS."""
+        """Return the given servers, or ``servers``, with the TLS files."""
         from pinlater.client.servers import ServerSet
         from pinlater.client.tls import TlsFiles
 
@@ -66,7 +66,7 @@ class Session:
 
 
 def _store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep an option in the session; a command's own wins over the one in front of the command."""
+    """Store an option in the session; an option after the command overrides one before it."""
     session = context.ensure_object(Session)
     if value not in {None, ()} and parameter.name is not None:
         setattr(session, parameter.name, value)
@@ -79,33 +79,34 @@ def _common_options() -> list[click.Option]:
             ["--server", "servers"],
             multiple=True,
             metavar="[tls://]HOST:PORT",
-            help="Server to use, or unix:/path; several, or separated by commas, stand in for each other.  "
+            help="Server address, or unix:/path; may be repeated or comma-separated for failover.  "
             "[env: PINLATER_SERVERS; default: 127.0.0.1:9010]",
             **shared,
         ),
         *(
             click.Option([option], type=click.Path(), metavar="FILE", help=text, **shared)
             for option, text in (
-                ("--tls-ca", "PEM file of those who vouch for tls:// servers.  [env: PINLATER_TLS_CA]"),
-                ("--tls-cert", "PEM file of our certificate, where they want one.  [env: PINLATER_TLS_CERT]"),
-                ("--tls-key", "PEM file of its key.  [env: PINLATER_TLS_KEY; default: the same file]"),
+                ("--tls-ca", "PEM file of trusted certificate authorities for tls:// servers.  [env: PINLATER_TLS_CA]"),
+                (
+                    "--tls-cert",
+                    "PEM file of the client certificate, if a server requires one.  [env: PINLATER_TLS_CERT]",
+                ),
+                ("--tls-key", "PEM file of its private key.  [env: PINLATER_TLS_KEY; default: the same file]"),
             )
         ),
         click.Option(
             ["--timeout"],
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
-            help="Time for one answer, retries included.  [default: 10]",
+            help="Timeout of a call, including retries.  [default: 10]",
             **shared,
         ),
-        click.Option(
-            ["--json", "as_json"], is_flag=True, default=None, help="Print JSON, for other programs.", **shared
-        ),
+        click.Option(["--json", "as_json"], is_flag=True, default=None, help="Print JSON.", **shared),
     ]
 
 
 class Command(click.Command):
-    """A command with the common options, in a section of their own, and examples at the end of its help."""
+    """A command with the common options in their own section, and examples at the end of its help."""
 
     def __init__(self, *args: Any, examples: str = "", common: Collection[str] = COMMON, **kwargs: Any) -> None:
         kwargs.setdefault("context_settings", _SETTINGS)
@@ -115,7 +116,7 @@ class Command(click.Command):
         self.params.extend(self._common)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of the command, then those that all have."""
+        """Write the options of the command, then the common ones."""
         for title, is_common in (("Options", False), ("Server and output", True)):
             parameters = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
             options = [each for each in parameters if (each in self._common) is is_common]
@@ -129,8 +130,8 @@ class Command(click.Command):
         write_examples(self._examples, formatter)
 
 
-class Group(click.Group):
-    """The program itself."""
+class CommandGroup(click.Group):
+    """The ``pinlater`` program with all its commands."""
 
     command_class = Command
 
@@ -141,7 +142,7 @@ class Group(click.Group):
         self.params.extend(_common_options())
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        """Return the commands in the order of their use, not of the alphabet."""
+        """Return the commands in the order of their definition instead of the alphabet."""
         return list(self.commands)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
@@ -150,7 +151,7 @@ class Group(click.Group):
 
 
 def write_examples(text: str, formatter: click.HelpFormatter) -> None:
-    """Write examples as they are, one a line."""
+    """Write examples as they are."""
     if text:
         with formatter.section("Examples"):
             formatter.write(textwrap.indent(textwrap.dedent(text).strip("\n"), "  ").rstrip() + "\n")
@@ -159,16 +160,16 @@ def write_examples(text: str, formatter: click.HelpFormatter) -> None:
 def command(
     name: str, *, examples: str, common: Collection[str] = COMMON
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a function a command; ``common`` are those of the options for server, time-out and JSON that it has."""
+    """Turn a function into a command; ``common`` names the common options it has."""
     return click.command(name, cls=Command, examples=examples, common=common)
 
 
 def parse_state(text: str) -> JobState:
-    """Return a job state by its name, in any case, with dash or underscore."""
+    """Parse the name of a job state, in any case, with dash or underscore."""
     try:
         return JobState[text.upper().replace("-", "_")]
     except KeyError:
-        raise click.BadParameter(f"{text!r} is no state; write pending, in-progress, succeeded or failed.") from None
+        raise click.BadParameter(f"{text!r} is not a state; write pending, in-progress, succeeded or failed.") from None
 
 
 STATES = "[pending|in-progress|succeeded|failed]"

@@ -1,4 +1,4 @@
-"""Completion in shells: ``pinlater completion``, and the names of queues."""
+"""Shell completion: ``pinlater completion``, and completion of queue names."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that lets a shell complete names.
+    """Print the completion script of a shell.
 
-    It completes commands, options, states and the names of queues. These are asked of the server of --server or
-    PINLATER_SERVERS; without an answer within a second there are none.
+    It completes commands, options, states and queue names. Queue names come from the server of --server or
+    PINLATER_SERVERS, if it answers within a second.
     """
     kind = get_completion_class(shell)
     assert kind is not None
@@ -33,7 +33,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def complete_queues(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the queues whose names begin so; none if that cannot be found out quickly."""
+    """Return queue names that begin with ``incomplete``; none if the server does not answer quickly."""
     from pinlater.errors import PinLaterError
 
     session = context.find_object(Session) or Session()
@@ -46,7 +46,7 @@ def complete_queues(context: click.Context, _: click.Parameter, incomplete: str)
 
 
 def complete_states(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the states whose names begin so."""
+    """Return state names that begin with ``incomplete``."""
     from pinlater.model.state import JobState
 
     names = (state.name.lower().replace("_", "-") for state in JobState)

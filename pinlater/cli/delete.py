@@ -1,4 +1,4 @@
-"""``pinlater delete-jobs``, which asks first."""
+"""``pinlater delete-jobs``."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinlater.cli.bulk_action import Deed, at_most, refuse_unasked
+from pinlater.cli.bulk_action import BulkAction, capped, require_confirmation
 from pinlater.cli.command import STATES, Session, command, parse_state
 from pinlater.cli.completion import complete_queues, complete_states
 from pinlater.cli.filters import Filter, with_filter
-from pinlater.cli.job_selection import Wanted
+from pinlater.cli.job_selection import JobSelection
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
 
-_DELETE = Deed("delete", "deleting", "deleted")
+_DELETE = BulkAction("delete", "deleting", "deleted")
 
 
 @command(
@@ -38,10 +38,10 @@ _DELETE = Deed("delete", "deleting", "deleted")
     help="State of the jobs.",
 )
 @with_filter
-@click.option("--regex", help="Only jobs with a match in their body; the server looks for it.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many jobs.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only say how many there are.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete_jobs(
     session: Session,
@@ -49,54 +49,58 @@ def delete_jobs(
     *,
     queue: str,
     state: JobState,
-    which: Filter,
+    job_filter: Filter,
     regex: str | None,
     limit: int | None,
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Delete jobs of one state.
+    """Delete the jobs of a queue in one state.
 
-    Shows how many there are, and asks, unless told --yes. All jobs are deleted, of all priorities, unless --priority,
-    --limit or a filter says less. With a filter other than --regex, the jobs are looked through here first. ^C ends it
-    after the batch that is under way, and says how many were deleted.
+    Shows the number of jobs and asks for confirmation, unless --yes is given. Deletes all jobs of all priorities,
+    unless limited by --priority, --limit or a filter. With a filter other than --regex, the tool reads and filters the
+    jobs first. ^C stops after the current batch and prints how many jobs were deleted.
 
-    Exit status 1 when the answer is no, or there is nothing to delete.
+    Exit status 1 if the answer is no, or there are no jobs to delete.
     """
-    refuse_unasked(yes=yes, dry_run=dry_run)
+    require_confirmation(yes=yes, dry_run=dry_run)
     with session.client() as client:
-        wanted = Wanted(queue, state, which, body_regex=regex)
-        delete = _delete_by_server if which.is_for_server else _delete_found
-        number = delete(client, wanted, limit=limit, dry_run=dry_run, yes=yes)
+        selection = JobSelection(queue, state, job_filter, body_regex=regex)
+        delete = _delete_by_server if job_filter.is_for_server else _delete_found
+        number = delete(client, selection, limit=limit, dry_run=dry_run, yes=yes)
     if number is None:
         return 1
     _DELETE.report(number, dry_run=dry_run, as_json=session.as_json)
     return 0
 
 
-def _delete_by_server(client: Client, wanted: Wanted, *, limit: int | None, dry_run: bool, yes: bool) -> int | None:
-    """Return how many were deleted; None if that was not wanted in the end."""
+def _delete_by_server(
+    client: Client, selection: JobSelection, *, limit: int | None, dry_run: bool, yes: bool
+) -> int | None:
+    """Let the server delete the jobs; return their number, or None if the user declined."""
     if dry_run or not yes:
-        there = wanted.count(client)
+        there = selection.count(client)
         if dry_run:
-            return at_most(there, limit)
-        if not _DELETE.confirmed(f"{at_most(there, limit)} of {there}" if there else "", wanted):
+            return capped(there, limit)
+        if not _DELETE.confirm(f"{capped(there, limit)} of {there}" if there else "", selection):
             return None
-    return _DELETE.do_by_server(
+    return _DELETE.run_on_server(
         client,
-        wanted,
+        selection,
         limit,
         lambda priority, some: client.delete_jobs(
-            wanted.queue, wanted.state, priority=priority, body_regex=wanted.body_regex, limit=some
+            selection.queue, selection.state, priority=priority, body_regex=selection.body_regex, limit=some
         ),
     )
 
 
-def _delete_found(client: Client, wanted: Wanted, *, limit: int | None, dry_run: bool, yes: bool) -> int | None:
-    """Delete those that match here; return as ``_delete_by_server``."""
-    found = wanted.find(client, limit)
+def _delete_found(
+    client: Client, selection: JobSelection, *, limit: int | None, dry_run: bool, yes: bool
+) -> int | None:
+    """Delete the jobs that the tool itself has found; return as ``_delete_by_server``."""
+    found = selection.find(client, limit)
     if dry_run:
         return len(found)
-    if not yes and not _DELETE.confirmed(str(len(found)) if found else "", wanted):
+    if not yes and not _DELETE.confirm(str(len(found)) if found else "", selection):
         return None
-    return _DELETE.do_in_batches(found, lambda part: client.delete_these(wanted.queue, part, wanted.state))
+    return _DELETE.run_in_batches(found, lambda part: client.delete_these(selection.queue, part, selection.state))

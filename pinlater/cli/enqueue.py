@@ -1,4 +1,4 @@
-"""``pinlater enqueue``: one job, or as many as a file has lines."""
+"""``pinlater enqueue``: one job, or one for each line of a file."""
 
 from __future__ import annotations
 
@@ -34,44 +34,48 @@ if TYPE_CHECKING:
 )
 @click.argument("queue", required=False, shell_complete=complete_queues)
 @click.argument("body", required=False)
-@click.option("--file", "file", type=click.File("rb"), help="The body is this file's content; - is stdin.")
-@click.option("--json-lines", type=click.File("rb"), help="Every line of this file is the body of a job; - is stdin.")
+@click.option("--file", "file", type=click.File("rb"), help="Read the body from this file; - is stdin.")
+@click.option("--json-lines", type=click.File("rb"), help="Enqueue a job for each line of this file; - is stdin.")
 @click.option(
     "--app",
     "modules",
     multiple=True,
     metavar="MODULE",
-    help="Module, package or .py file with the job classes, as a worker loads it; may be repeated.",
+    help="Module, package or .py file with job classes, as for pinlater-worker; may be repeated.",
 )
-@click.option("--priority", type=PRIORITY, help="1 is served first.  [default: 1; with --app, the class's]")
 @click.option(
-    "--delay", type=parse_duration, metavar=DURATION, help="Do not run before this time has passed, such as 90s or 2h."
+    "--priority", type=PRIORITY, help="Priority; 1 is served first.  [default: 1; with --app, that of the class]"
+)
+@click.option(
+    "--delay", type=parse_duration, metavar=DURATION, help="Run after this time at the earliest, such as 90s or 2h."
 )
 @click.option(
     "--attempts",
     type=click.IntRange(min=1),
-    help="Attempts in all, the first included.  [default: 20; with --app, the class's]",
+    help="Total number of attempts.  [default: 20; with --app, that of the class]",
 )
-@click.option("--backoff", type=parse_backoff, metavar=BACKOFF, help="Delay before further attempts.  [default: class]")
+@click.option("--backoff", type=parse_backoff, metavar=BACKOFF, help="Delay before the next attempt.  [default: class]")
 @click.option(
     "--job-timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Time that a run may take.  [default: class]",
+    help="Time limit of a run.  [default: class]",
 )
 @click.option(
     "--stall-after",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Time that a run may go without a sign of progress.  [default: class]",
+    help="Time limit without a sign of progress.  [default: class]",
 )
 @click.option(
     "--give-up-after",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Time from now after which no attempt begins any more.  [default: class]",
+    help="Time from now after which no attempt begins.  [default: class]",
 )
-@click.option("--unique", metavar="KEY", help="Store nothing while a job of the queue with this key waits or runs.")
+@click.option(
+    "--unique", metavar="KEY", help="Store nothing while a job with this key is pending or running in the queue."
+)
 @click.pass_obj
 def enqueue(
     session: Session,
@@ -89,29 +93,29 @@ def enqueue(
     give_up_after: float | None,
     **options: Any,
 ) -> None:
-    """Put jobs into a queue.
+    """Enqueue one or many jobs.
 
-    A job's body is the argument, a file, or each line of a JSON lines file. Prints the descriptor of a single job,
-    the number of many. With --unique it may be the descriptor of a job that is there already. Many are sent in batches
-    while the file is read; if that ends early, the message says how many were stored.
+    The body of a job is the argument, a file, or a line of a JSON Lines file. Prints the descriptor of a single job, or
+    the number of jobs. With --unique it may be the descriptor of an existing job. Lines are sent in batches while the
+    file is read; after an error, the message says how many jobs were stored.
 
-    With --app, each body has to fit its job class, with no field that the class does not have; queue, priority and
-    attempts are those of the class, unless given. Without it, any bytes are taken.
+    With --app, each body must fit its job class and have no other fields; queue, priority and attempts are those of the
+    class unless given. Without --app, a body is any bytes.
     """
     from pinlater.model.policy import make_policy
 
     if modules and body is None and file is None and json_lines is None:
         queue, body = None, queue
     if sum(given is not None for given in (body, file, json_lines)) != 1:
-        raise click.UsageError("Give the body as an argument, or with --file or --json-lines; one of them.")
+        raise click.UsageError("Give the body either as an argument, or with --file or --json-lines.")
     if queue is None and not modules:
-        raise click.UsageError("Missing argument 'QUEUE'; with --app, it is that of the job class.")
+        raise click.UsageError("Missing argument 'QUEUE'. It may be omitted only with --app.")
     if give_up_after is not None and give_up_after <= (options["delay"] or 0):
-        raise click.UsageError("--give-up-after has to be more than --delay: it counts from now, too.")
+        raise click.UsageError("--give-up-after must be longer than --delay; both count from now.")
     make = _maker(modules, queue, make_policy(backoff, job_timeout, stall_after, give_up_after))
     if json_lines is not None:
         if unique is not None:
-            raise click.UsageError("--unique is the key of one job; it does not go with --json-lines.")
+            raise click.UsageError("--unique is the key of a single job; it cannot be combined with --json-lines.")
         _enqueue_lines(session, queue, _of_lines(json_lines, make), options)
         return
     job = make(file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape"))
@@ -124,14 +128,14 @@ def enqueue(
 
 
 def _maker(modules: tuple[str, ...], queue: str | None, policy: Policy | None) -> Callable[[bytes], RawJob]:
-    """Return what makes jobs of bodies, with what is said of their attempts."""
-    from pinlater.cli.bodies import Bodies
+    """Return a function that makes a job of a body, with the given policy."""
+    from pinlater.cli.bodies import BodyChecker
     from pinlater.model.body_metadata import with_policy
 
-    bodies = Bodies(modules, queue) if modules else None
+    checker = BodyChecker(modules, queue) if modules else None
 
     def make(body: bytes) -> RawJob:
-        kind = RawJob if bodies is None else bodies.kind_of(body)
+        kind = RawJob if checker is None else checker.kind_of(body)
         return kind(body=body if policy is None else with_policy(body, policy))
 
     return make
@@ -149,7 +153,11 @@ def _enqueue_lines(session: Session, queue: str | None, jobs: Iterable[RawJob], 
 
 
 def _of_lines(lines: Iterable[bytes], make: Callable[[bytes], RawJob]) -> Iterator[RawJob]:
-    """Yield the jobs of the lines that are not blank; a broken one would fail in every attempt of a worker."""
+    """Yield a job for each line that is not blank.
+
+    Raises:
+        ClickException: a line is not JSON, or does not fit its class.
+    """
     import msgspec
 
     decode = msgspec.json.Decoder(msgspec.Raw).decode
@@ -160,13 +168,13 @@ def _of_lines(lines: Iterable[bytes], make: Callable[[bytes], RawJob]) -> Iterat
                 decode(content)
                 yield make(content)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise click.ClickException(f"line {number} is no JSON: {error}") from error
+                raise click.ClickException(f"line {number} is not JSON: {error}") from error
             except BodyInvalid as error:
                 raise click.ClickException(f"line {number}: {error}") from error
 
 
 def _progress() -> Callable[[int], None] | None:
-    """Return what shows progress to somebody who is watching."""
+    """Return a function that shows progress; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         return None
     return lambda stored: click.echo(f"\r{stored:,} jobs", err=True, nl=False)

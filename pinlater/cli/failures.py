@@ -1,4 +1,4 @@
-"""How the attempts that failed are shown: one block each."""
+"""Display of failed attempts, one block each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GAP = "  "
 
 
 def print_failures(info: JobInfo) -> None:
-    """Print the attempts of a job that failed, as far as its status tells of them."""
+    """Print the failed attempts of a job."""
     for failed in info.failed_attempts:
         click.echo()
         click.echo(
@@ -30,12 +30,12 @@ def print_failures(info: JobInfo) -> None:
 
 
 def failures_json(info: JobInfo) -> list[dict[str, Any]]:
-    """Return the attempts that failed, for programs."""
+    """Return the failed attempts as JSON values."""
     return [dataclasses.asdict(failed) for failed in info.failed_attempts]
 
 
 def _which(failed: FailedAttempt) -> str:
-    return f"attempt {failed.attempt} of {failed.attempts_allowed}" if failed.attempt else "its process ended"
+    return f"attempt {failed.attempt} of {failed.attempts_allowed}" if failed.attempt else "process died"
 
 
 def _length(failed: FailedAttempt) -> list[str]:
@@ -43,5 +43,5 @@ def _length(failed: FailedAttempt) -> list[str]:
 
 
 def status_line(info: JobInfo) -> str:
-    """Return a job's status for a line of a table: of attempts that failed, the last one's error."""
+    """Return the last error of a job, or else its status, as one line."""
     return visible(last_error(info))

@@ -1,4 +1,4 @@
-"""Which jobs of a queue: the options that commands about many jobs have in common, and whether a job is meant."""
+"""Job filters: options that the bulk commands have in common, and matching of jobs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What jobs have to be like; None is anything.
+    """Conditions that a job has to match; None matches any job.
 
     Attributes:
-        priority: their level.
-        where: is found in their status or body.
-        job: name of their class, in a body of ours.
-        error: is found in the first line of their last failure.
-        older_than: seconds; so long ago they ended, or, if they have not, were enqueued.
-        newer_than: the same, at most.
+        priority: priority level.
+        where: pattern to find in the status or body.
+        job: name of the job class in the body.
+        error: pattern to find in the first line of the last failure.
+        older_than: minimum age in seconds, since the end of the job, or since its enqueue if it has not ended.
+        newer_than: maximum age in seconds, likewise.
     """
 
     priority: int | None = None
@@ -42,11 +42,11 @@ class Filter:
 
     @property
     def is_for_server(self) -> bool:
-        """Whether the server can choose such jobs by itself."""
+        """Whether the server can filter the jobs itself."""
         return all(each is None for each in (self.where, self.job, self.error, self.older_than, self.newer_than))
 
-    def passes(self, job: JobInfo, now_ms: float) -> bool | None:
-        """Tell whether a job is meant; None if its body is needed to know that. The priority is taken for granted."""
+    def matches(self, job: JobInfo, now_ms: float) -> bool | None:
+        """Tell whether a job matches, apart from its priority; None if that depends on its body."""
         if not self._has_age(job, now_ms):
             return False
         if self.error is not None and not self.error.search(last_error(job)):
@@ -55,8 +55,8 @@ class Filter:
             return True
         return None
 
-    def passes_with_body(self, job: JobInfo) -> bool:
-        """Tell whether a job is meant for which ``passes`` needed the body."""
+    def matches_body(self, job: JobInfo) -> bool:
+        """Tell whether a job matches for which ``matches`` needed the body."""
         from pinlater.jobs.body_codec import name_in
 
         body = job.body or b""
@@ -75,18 +75,18 @@ class Filter:
 
 
 def last_error(job: JobInfo) -> str:
-    """Return what the last failed attempt of a job raised; of a status that others write, all of it."""
+    """Return the error of the last failed attempt; the whole status if it has another format."""
     failed = job.failed_attempts
     return failed[-1].error if failed else job.status
 
 
 def parse_pattern(text: str) -> re.Pattern[str]:
-    """Return what to look for; a text without special letters is a regular expression for itself."""
+    """Compile a regular expression; plain text without special characters matches itself."""
     try:
         return re.compile(text)
     except re.error as error:
         raise click.BadParameter(
-            f"{text!r} is no regular expression: {error}; put a backslash before . * + ? ( ) [ ] and the like"
+            f"{text!r} is not a regular expression: {error}; put a backslash before . * + ? ( ) [ ] and the like"
         ) from None
 
 
@@ -96,34 +96,34 @@ _OPTIONS = (
         "--where",
         type=parse_pattern,
         metavar="TEXT",
-        help="Only jobs with a match of this text or regular expression in their status or body.",
+        help="Only jobs whose status or body matches this text or regular expression.",
     ),
-    click.option("--job", metavar="CLASS", help='Only jobs of this class, which is their "job" in the body.'),
+    click.option("--job", metavar="CLASS", help='Only jobs of this class, the "job" in their body.'),
     click.option(
         "--error",
         type=parse_pattern,
         metavar="TEXT",
-        help="Only jobs with a match of this in the first line of their last failure.",
+        help="Only jobs whose last error, its first line, matches this text or regular expression.",
     ),
     click.option(
         "--older-than",
         type=parse_duration,
         metavar=DURATION,
-        help="Only jobs that failed or succeeded at least so long ago, such as 90s, 15m, 2h or 7d; others: that were "
-        "enqueued then.",
+        help="Only jobs that ended at least this long ago, such as 90s, 15m, 2h or 7d; for jobs that have not ended, "
+        "that were enqueued then.",
     ),
-    click.option("--newer-than", type=parse_duration, metavar=DURATION, help="The same, at most so long ago."),
+    click.option("--newer-than", type=parse_duration, metavar=DURATION, help="The same, at most this long ago."),
 )
 _NAMES = ("priority", "where", "job", "error", "older_than", "newer_than")
 
 
 def with_filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of a filter, as its argument ``which``."""
+    """Add the filter options to a command, passed as the argument ``job_filter``."""
 
     @functools.wraps(function)
     def collected(*args: Any, **options: Any) -> Any:
-        which = Filter(**{name: options.pop(name) for name in _NAMES})
-        return function(*args, which=which, **options)
+        job_filter = Filter(**{name: options.pop(name) for name in _NAMES})
+        return function(*args, job_filter=job_filter, **options)
 
     for option in reversed(_OPTIONS):
         collected = option(collected)

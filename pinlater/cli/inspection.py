@@ -1,4 +1,4 @@
-"""``pinlater lookup`` and ``scan``: what became of jobs."""
+"""``pinlater lookup`` and ``scan``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.cli.command import STATES, Session, command, parse_state
 from pinlater.cli.completion import complete_queues, complete_states
 from pinlater.cli.failures import failures_json, print_failures, status_line
 from pinlater.cli.filters import Filter, with_filter
-from pinlater.cli.job_selection import Wanted
+from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import (
     Table,
     body_text,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pinlater.model.records import JobInfo
 
 _MOST_WITH_BODIES = 16
-"""These stand in the bodies; those of many jobs can be more than anyone asked for."""
+"""Jobs whose bodies are read for progress and policy; the bodies of many jobs can be large."""
 
 _PAGE_SIZE = 100
 
@@ -47,16 +47,15 @@ _PAGE_SIZE = 100
     """,
 )
 @click.argument("descriptors", nargs=-1, required=True)
-@click.option("--body", is_flag=True, help="Show the bodies, too.")
+@click.option("--body", is_flag=True, help="Also show the bodies.")
 @click.option("--raw", is_flag=True, help="Print only the bodies, byte for byte.")
 @click.pass_obj
 def lookup(session: Session, /, *, descriptors: tuple[str, ...], body: bool, raw: bool) -> int:
-    """Show jobs by their descriptors.
+    """Show jobs by descriptor.
 
-    Of a single job, it shows each attempt that failed in a block of its own; of up to 16 jobs, how far they say they
-    are, and what their enqueue said of their attempts.
+    For a single job, it also shows each failed attempt. For up to 16 jobs, it also shows their progress and policy.
 
-    Exit status 1 when one of them is not there; finished jobs are collected after a while.
+    Exit status 1 if a job does not exist; ended jobs are removed after their retention time.
     """
     with_bodies = len(descriptors) <= _MOST_WITH_BODIES
     with session.client() as client:
@@ -74,7 +73,7 @@ def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: boo
         print_bytes(b"".join(info.body or b"" for info in infos))
     elif session.as_json:
         for info in infos:
-            print_json(job_json(info if body else info._replace(body=None)) | _kept_json(info))
+            print_json(job_json(info if body else info._replace(body=None)) | _metadata_json(info))
     elif len(infos) == 1:
         print_fields(_fields(infos[0], body=body))
         print_failures(infos[0])
@@ -82,11 +81,11 @@ def _print_infos(session: Session, infos: list[JobInfo], *, body: bool, raw: boo
         _table().print([_row(info) for info in infos])
 
 
-def _kept_json(info: JobInfo) -> dict[str, Any]:
-    kept: dict[str, Any] = {} if info.progress is None else {"progress": progress_json(info.progress)}
+def _metadata_json(info: JobInfo) -> dict[str, Any]:
+    found: dict[str, Any] = {} if info.progress is None else {"progress": progress_json(info.progress)}
     if info.policy is not None:
-        kept["policy"] = policy_json(info.policy)
-    return {**kept, "failed_attempts": failures_json(info)} if info.failed_attempts else kept
+        found["policy"] = policy_json(info.policy)
+    return {**found, "failed_attempts": failures_json(info)} if info.failed_attempts else found
 
 
 def _fields(info: JobInfo, *, body: bool) -> Iterable[tuple[str, str]]:
@@ -141,10 +140,10 @@ def _row(info: JobInfo) -> list[str]:
     help="State of the jobs.  [default: pending]",
 )
 @with_filter
-@click.option("--future", is_flag=True, help="Of pending: jobs that are not due yet, instead of those due.")
-@click.option("--regex", help="Only jobs with a match in their body; the server looks for it.")
-@click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show at most so many.")
-@click.option("--all", "everything", is_flag=True, help="Show all, however many there are.")
+@click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
+@click.option("--regex", help="Only jobs whose body matches this regular expression; the server searches.")
+@click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Maximum number of jobs.")
+@click.option("--all", "everything", is_flag=True, help="Show all jobs.")
 @click.pass_obj
 def scan(
     session: Session,
@@ -152,7 +151,7 @@ def scan(
     *,
     queue: str,
     state: JobState,
-    which: Filter,
+    job_filter: Filter,
     future: bool,
     regex: str | None,
     limit: int,
@@ -160,14 +159,15 @@ def scan(
 ) -> None:
     """List the jobs of a queue in one state.
 
-    Those due latest come first. With --where and the like, the jobs are looked through here until there are enough.
+    Jobs due latest come first. With filters other than --priority and --regex, the tool reads and filters the jobs
+    until it has found enough.
     """
     if future and state is not JobState.PENDING:
-        raise click.UsageError("--future is about pending jobs; only these can be due later.")
-    wanted = Wanted(queue, state, which, future, regex)
-    page_size = max(1, min(limit, _PAGE_SIZE)) if which.is_for_server and not everything else _PAGE_SIZE
+        raise click.UsageError("--future needs --state pending.")
+    selection = JobSelection(queue, state, job_filter, future, regex)
+    page_size = max(1, min(limit, _PAGE_SIZE)) if job_filter.is_for_server and not everything else _PAGE_SIZE
     with session.client() as client:
-        jobs = wanted.all(client, page_size)
+        jobs = selection.all(client, page_size)
         _print_scan(session, jobs if everything else itertools.islice(jobs, limit))
 
 

@@ -1,4 +1,4 @@
-"""Durations of any number of queries in little memory."""
+"""Latency histogram of any number of queries, in little memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _SMALLEST = 1e-6
 
 
 class Latencies:
-    """Counts durations in buckets of growing width; quantiles are exact to about one percent.
+    """Histogram of durations with buckets of growing width; quantiles are exact to about one percent.
 
     Attributes:
         count: number of durations.
-        total: their sum in seconds.
-        largest: the longest in seconds.
+        total: sum in seconds.
+        largest: maximum in seconds.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Latencies:
         self.largest = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Add a duration in seconds."""
         self._buckets[math.ceil(math.log2(max(seconds, _SMALLEST)) * _STEPS_PER_DOUBLING)] += 1
         self.count += 1
         self.total += seconds

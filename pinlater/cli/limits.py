@@ -1,4 +1,4 @@
-"""``pinlater pause``, ``resume`` and ``limit``: what holds a queue's jobs back."""
+"""``pinlater pause``, ``resume`` and ``limit``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from pinlater.model.records import QueueSettings
 @click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
 @click.pass_obj
 def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
-    """Hand out no more jobs of some queues.
+    """Pause queues: hand out no more jobs.
 
-    Jobs that run go on, and enqueues are taken as ever. All servers of the store heed it within a second. It lasts
-    until "pinlater resume", over restarts, too. Shows what holds the queues back then.
+    Running jobs continue, and jobs can still be enqueued. All servers of the store apply the change within a second. It
+    lasts until "pinlater resume", even across restarts. Prints the limits of the queues.
     """
     _change(session, queues, paused=True)
 
@@ -39,10 +39,10 @@ def pause(session: Session, /, *, queues: tuple[str, ...]) -> None:
 @click.argument("queues", nargs=-1, required=True, shell_complete=complete_queues)
 @click.pass_obj
 def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
-    """Hand out jobs of paused queues again.
+    """Resume paused queues.
 
-    Limits of the queues stay as they are. A queue that is paused by the server's file of rate limits stays paused;
-    the last column of what is shown says so.
+    The limits of the queues do not change. A queue that the server's file of rate limits pauses stays paused; the last
+    column of the output shows that. Prints the limits of the queues.
     """
     _change(session, queues, paused=False)
 
@@ -60,18 +60,20 @@ def resume(session: Session, /, *, queues: tuple[str, ...]) -> None:
     "--rate",
     type=click.FloatRange(min=0),
     metavar="JOBS",
-    help="Most jobs a second, of all servers together; 0: no limit.",
+    help="Maximum number of jobs per second, for all servers together; 0 for no limit.",
 )
-@click.option("--running", type=click.IntRange(min=0), metavar="JOBS", help="Most jobs at once; 0 for no limit.")
+@click.option(
+    "--running", type=click.IntRange(min=0), metavar="JOBS", help="Maximum number of running jobs; 0 for no limit."
+)
 @click.pass_obj
 def limit(session: Session, /, *, queue: str | None, rate: float | None, running: int | None) -> None:
-    """Limit a queue, or show what limits there are.
+    """Set or show the limits of queues.
 
-    Limits are those of all servers and workers together; they stay until they are changed. Without options, it shows
-    what holds a queue back, or each queue.
+    Limits apply to all servers and workers together, and last until they are changed. Without options, it shows the
+    limits of a queue, or of all queues.
     """
     if queue is None and (rate is not None or running is not None):
-        raise click.UsageError("Say which queue is to be limited.")
+        raise click.UsageError("Missing argument 'QUEUE': name the queue to limit.")
     if rate is not None or running is not None:
         _change(session, [str(queue)], jobs_per_second=rate, max_running=running)
         return

@@ -1,4 +1,4 @@
-"""``pinlater load``: keeps a server busy, and says how it did."""
+"""``pinlater load``: load generator."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ from pinlater.cli.completion import complete_queues
 )
 @click.argument("mode", type=click.Choice(["enqueue", "dequeue"]))
 @click.argument("queue", shell_complete=complete_queues)
-@click.option("--num-queries", type=int, default=1, show_default=True, help="Queries in all; -1 goes on until ^C.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True, help="Jobs in a query.")
 @click.option(
-    "--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Queries at the same time."
+    "--num-queries", type=int, default=1, show_default=True, help="Total number of queries; -1 runs until ^C."
 )
+@click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True, help="Jobs per query.")
+@click.option("--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Concurrent queries.")
 @click.option(
     "--dequeue-success-percent",
     type=click.IntRange(0, 100),
     default=100,
     show_default=True,
-    help="Share of the dequeued jobs that are acknowledged as succeeded; the others failed.",
+    help="Percentage of dequeued jobs acknowledged as succeeded; the others are acknowledged as failed.",
 )
-@click.option("--priority", type=PRIORITY, default=1, show_default=True, help="Priority of the jobs enqueued.")
-@click.option("--body-size", type=click.IntRange(min=0), help="Bytes in a body.  [default: the text task_<number>]")
+@click.option("--priority", type=PRIORITY, default=1, show_default=True, help="Priority of the enqueued jobs.")
+@click.option(
+    "--body-size", type=click.IntRange(min=0), help="Size of a body in bytes.  [default: the text task_<number>]"
+)
 @click.pass_obj
-def load(session: Session, /, *, num_queries: int, **options: Any) -> int:
+def load(session: Session, /, *, num_queries: int, **given: Any) -> int:
     """Enqueue or dequeue as fast as the server answers.
 
-    A query is one enqueue of a batch, or one dequeue with the ack of what came. Every second stderr gets the rate and
-    the average time of a query; at the end stdout gets the totals.
+    A query is the enqueue of a batch, or a dequeue with the acknowledgement of its jobs. Every second, the rate and the
+    mean latency of queries go to stderr; at the end, the totals go to stdout.
     """
     if num_queries < -1 or num_queries == 0:
-        raise click.UsageError("--num-queries must be at least 1, or -1 for no end.")
+        raise click.UsageError("--num-queries must be at least 1, or -1 to run until ^C.")
     from pinlater.cli import loading
 
-    return loading.run(session, loading.Plan(num_queries=num_queries, **options))
+    return loading.run(session, loading.LoadOptions(num_queries=num_queries, **given))

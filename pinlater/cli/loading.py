@@ -1,4 +1,4 @@
-"""The work behind ``pinlater load``: queries side by side on an event loop, counted and timed."""
+"""Load generator behind ``pinlater load``: concurrent queries on an event loop, counted and timed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MAX_FAILURES_IN_A_ROW = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to do; see the options of ``pinlater load``."""
+class LoadOptions:
+    """Options of ``pinlater load``."""
 
     mode: str
     queue: str
@@ -37,9 +37,9 @@ class Plan:
     body_size: int | None
 
 
-def run(session: Session, plan: Plan) -> int:
-    """Carry a plan out and print the result; return the exit status."""
-    load = _Load(session, plan)
+def run(session: Session, options: LoadOptions) -> int:
+    """Generate load, print the result, and return the exit status."""
+    load = _Load(session, options)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(load.run())
     load.print_summary(as_json=session.as_json)
@@ -55,12 +55,12 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 
 
 class _Load:
-    """One run: its workers draw from a common number of queries."""
+    """One run of the load generator; its workers share the number of remaining queries."""
 
-    def __init__(self, session: Session, plan: Plan) -> None:
+    def __init__(self, session: Session, options: LoadOptions) -> None:
         self._session = session
-        self._plan = plan
-        self._left = plan.num_queries
+        self._options = options
+        self._left = options.num_queries
         self._latencies = Latencies()
         self._jobs = 0
         self._failures_in_a_row = 0
@@ -68,17 +68,17 @@ class _Load:
         self.failures = 0
 
     async def run(self) -> None:
-        """Run all workers to the end, or until ^C."""
-        plan = self._plan
+        """Run all workers until they end, or until ^C."""
+        options = self._options
         client = AsyncClient(
             self._session.server_set(),
             timeout=self._session.timeout,
             patience=PATIENCE_SECONDS,
-            connections=plan.concurrency,
+            connections=options.concurrency,
         )
         async with client:
             started = time.monotonic()
-            workers = [asyncio.create_task(self._work(client)) for _ in range(plan.concurrency)]
+            workers = [asyncio.create_task(self._work(client)) for _ in range(options.concurrency)]
             reporter = asyncio.create_task(self._report())
             _on_interrupt(workers)
             try:
@@ -89,21 +89,21 @@ class _Load:
                 await asyncio.gather(*workers, reporter, return_exceptions=True)
 
     async def _work(self, client: AsyncClient) -> None:
-        query = self._enqueue if self._plan.mode == "enqueue" else self._dequeue
+        query = self._enqueue if self._options.mode == "enqueue" else self._dequeue
         while self._left:
             self._left -= self._left > 0
             started = time.perf_counter()
             try:
                 number = await query(client)
             except PinLaterError as error:
-                self._note_failure(error)
+                self._count_failure(error)
                 continue
             self._failures_in_a_row = 0
             self._latencies.add(time.perf_counter() - started)
             self._jobs += number
 
-    def _note_failure(self, error: PinLaterError) -> None:
-        """Count a failure; a server that never answered, or does not any more, ends the run."""
+    def _count_failure(self, error: PinLaterError) -> None:
+        """Count a failed query; raise its error if the server has never answered, or fails repeatedly."""
         self.failures += 1
         self._failures_in_a_row += 1
         if not self._latencies.count or self._failures_in_a_row > _MAX_FAILURES_IN_A_ROW:
@@ -111,23 +111,23 @@ class _Load:
         click.echo(f"pinlater: a query failed: {error}", err=True)
 
     async def _enqueue(self, client: AsyncClient) -> int:
-        plan = self._plan
-        jobs = [NewJob(_body(plan.body_size), plan.priority) for _ in range(plan.batch_size)]
-        return len(await client.enqueue_jobs(plan.queue, jobs))
+        options = self._options
+        jobs = [NewJob(_body(options.body_size), options.priority) for _ in range(options.batch_size)]
+        return len(await client.enqueue_jobs(options.queue, jobs))
 
     async def _dequeue(self, client: AsyncClient) -> int:
-        plan = self._plan
+        options = self._options
         acks: tuple[list[Ack], list[Ack]] = ([], [])
-        for job in await client.dequeue_jobs(plan.queue, plan.batch_size):
-            failed = random.randrange(100) >= plan.dequeue_success_percent  # noqa: S311 - no secret
+        for job in await client.dequeue_jobs(options.queue, options.batch_size):
+            failed = random.randrange(100) >= options.dequeue_success_percent  # noqa: S311 - no secret
             acks[failed].append(Ack(job.descriptor, job.claim))
         number = len(acks[0]) + len(acks[1])
         if number:
-            await client.ack(plan.queue, *acks)
+            await client.ack(options.queue, *acks)
         return number
 
     async def _report(self) -> None:
-        """Say once a second how it goes."""
+        """Print rates and latency every second."""
         queries, jobs, seconds = 0, 0, 0.0
         while True:
             await asyncio.sleep(1)
@@ -163,7 +163,7 @@ def _body(size: int | None) -> bytes:
 
 
 def _on_interrupt(workers: list[asyncio.Task[None]]) -> None:
-    """Let ^C and TERM end the workers, so that the totals are still printed."""
+    """Cancel the workers on ^C and TERM, so that the totals are still printed."""
 
     def stop() -> None:
         for worker in workers:
@@ -175,7 +175,7 @@ def _on_interrupt(workers: list[asyncio.Task[None]]) -> None:
 
 
 async def _first_failure(workers: list[asyncio.Task[None]]) -> None:
-    """Wait for all workers; raise the first error, and cancel the others then."""
+    """Wait for all workers; after an error, cancel the others and raise it."""
     done, others = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
     for worker in others:
         worker.cancel()

@@ -1,4 +1,4 @@
-"""``pinlater migrate-queue``: from one store to another."""
+"""``pinlater migrate-queue``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinlater.cli.bulk_action import bar
+from pinlater.cli.bulk_action import progress_bar
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import print_fields, print_json, some_jobs
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     """,
 )
 @click.argument("queue", shell_complete=complete_queues)
-@click.option("--to", "target", required=True, metavar="HOST:PORT", help="Server of the store that jobs go to.")
-@click.option("--copy", is_flag=True, help="Leave everything at the source as it is.")
-@click.option("--new-name", metavar="NAME", help="Name of the queue at the target.  [default: the same]")
-@click.option("--succeeded", is_flag=True, help="Take jobs along that are done, too.")
+@click.option("--to", "target", required=True, metavar="HOST:PORT", help="Server of the target store.")
+@click.option("--copy", is_flag=True, help="Copy instead of move: leave the source unchanged.")
+@click.option("--new-name", metavar="NAME", help="Name of the queue in the target store.  [default: the same]")
+@click.option("--succeeded", is_flag=True, help="Also migrate succeeded jobs.")
 @click.option(
     "--patience",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Wait so long for jobs that run at the source.",
+    help="Time to wait for running jobs at the source.",
 )
 @click.pass_obj
 def migrate_queue(
@@ -43,31 +43,33 @@ def migrate_queue(
 ) -> int:
     """Move or copy a queue to another store.
 
-    Attempts, times, statuses and unique keys come along. Both servers run. Let producers and workers use the target
-    first, then move what is left: jobs are claimed at the source, so none is run there and moved as well. Jobs that
-    run at the source end there; those that fail are moved.
+    Jobs keep their attempts, times, statuses and unique keys. Both servers have to be running. First switch producers
+    and workers to the target, then move the remaining jobs: they are claimed at the source, so that no job is both run
+    there and moved. Running jobs end at the source; those that fail are moved.
 
-    It may be interrupted and started again: a job that waits at the target is not stored twice. A --copy that is
-    repeated stores finished jobs twice. Exit status 1 when jobs still ran at the source in the end.
+    The command can be interrupted and repeated: a job that is pending at the target is not stored twice. A repeated
+    --copy stores ended jobs twice. Exit status 1 if jobs were still running at the source at the end.
     """
     name = new_name or queue
     if not QUEUE_NAME.fullmatch(name):
-        raise click.UsageError(f"--new-name {name}: a queue's name has letters, digits and underscore only.")
+        raise click.UsageError(f"--new-name {name}: a queue name may contain only letters, digits and underscores.")
     from pinlater.client.migration import Migration
 
     with session.client() as source, session.client(target) as other:
         other.create_queue(name)
         migration = Migration(source, other, queue, name, with_succeeded=succeeded)
-        running = _carry_over(migration, copy=copy, patience_seconds=patience)
+        running = _migrate(migration, copy=copy, patience_seconds=patience)
     _print(session, migration, "copied" if copy else "moved")
     if running:
-        click.echo(f"{some_jobs(running)} still ran at the source; run this again when they have ended", err=True)
+        click.echo(
+            f"{some_jobs(running)} still running at the source; repeat the command when they have ended", err=True
+        )
     return 1 if running else 0
 
 
-def _carry_over(migration: Migration, *, copy: bool, patience_seconds: float) -> int:
-    """Do it, with a bar where somebody can see it; return how many jobs still ran."""
-    with bar(migration.expected(), migration.queue) as progress:
+def _migrate(migration: Migration, *, copy: bool, patience_seconds: float) -> int:
+    """Move or copy with a progress bar; return how many jobs are still running at the source."""
+    with progress_bar(migration.expected(), migration.queue) as progress:
         migration.on_progress = progress.update
         if copy:
             migration.copy()

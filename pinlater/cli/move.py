@@ -1,19 +1,19 @@
-"""``pinlater move-jobs``: from one queue of a server to another."""
+"""``pinlater move-jobs``."""
 
 from __future__ import annotations
 
 import click
 
-from pinlater.cli.bulk_action import Deed, refuse_unasked
+from pinlater.cli.bulk_action import BulkAction, require_confirmation
 from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.filters import Filter, with_filter
-from pinlater.cli.job_selection import Wanted
+from pinlater.cli.job_selection import JobSelection
 from pinlater.cli.output import some_jobs
 from pinlater.errors import QueueNotFound
 from pinlater.model.state import JobState
 
-_MOVE = Deed("move", "moving", "moved")
+_MOVE = BulkAction("move", "moving", "moved")
 
 
 @command(
@@ -26,19 +26,19 @@ _MOVE = Deed("move", "moving", "moved")
 )
 @click.argument("queue", shell_complete=complete_queues)
 @click.option(
-    "--to", metavar="QUEUE", required=True, shell_complete=complete_queues, help="The queue they go to; it is there."
+    "--to", metavar="QUEUE", required=True, shell_complete=complete_queues, help="Target queue, which must exist."
 )
 @click.option(
     "--state", type=click.Choice(["pending", "failed"], case_sensitive=False), required=True, help="State of the jobs."
 )
 @with_filter
-@click.option("--retry", is_flag=True, help="Failed jobs are pending in the new queue, instead of failed.")
+@click.option("--retry", is_flag=True, help="Make failed jobs pending in the target queue.")
 @click.option(
-    "--attempts", type=click.IntRange(min=1), help="Attempts that they get then; implies --retry.  [default: 1]"
+    "--attempts", type=click.IntRange(min=1), help="Attempts for each failed job; implies --retry.  [default: 1]"
 )
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many jobs.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only say how many there are.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of jobs.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Only print the number of jobs.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def move_jobs(
     session: Session,
@@ -47,44 +47,44 @@ def move_jobs(
     queue: str,
     to: str,
     state: str,
-    which: Filter,
+    job_filter: Filter,
     retry: bool,
     attempts: int | None,
     limit: int | None,
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Move jobs to another queue of the server.
+    """Move pending or failed jobs to another queue of the server.
 
-    The pending or failed jobs are looked through here first, and those that match are moved; with --limit, those due
-    latest. Shows how many there are, and asks, unless told --yes. Attempts, times, statuses,
-    priorities and unique keys come along; the status says "moved from" and the old descriptor. Between stores:
-    pinlater migrate-queue.
+    The tool reads and filters the jobs first; with --limit, it moves those due latest. It shows the number of jobs and
+    asks for confirmation, unless --yes is given. Jobs keep their attempts, times, statuses, priorities and unique keys;
+    "moved from" and the old descriptor are added to the status. To move jobs between stores, see "pinlater
+    migrate-queue".
 
-    A job that is due runs ten seconds later in the new queue: until then it is known that no worker of the old one
-    was faster. Those that a worker has claimed meanwhile stay where they are; so does a job whose unique key another
-    one has there. It may be interrupted (^C ends it after the batch under way) and started again: no job is lost,
-    and none is moved twice.
+    A due job can run in the target queue after ten seconds, when it is certain that no worker of the old queue has it.
+    Jobs that a worker claims in the meantime are not moved, nor are jobs whose unique key exists in the target queue.
+    The command can be interrupted and repeated: no job is lost, and none is moved twice. ^C stops after the current
+    batch.
 
-    Exit status 1 when the answer is no, or there is nothing to move.
+    Exit status 1 if the answer is no, or there are no jobs to move.
     """
     if (retry or attempts) and state != "failed":
-        raise click.UsageError("--retry and --attempts are about failed jobs; add --state failed.")
-    refuse_unasked(yes=yes, dry_run=dry_run)
+        raise click.UsageError("--retry and --attempts need --state failed.")
+    require_confirmation(yes=yes, dry_run=dry_run)
     from pinlater.client.moving import Move
 
-    wanted = Wanted(queue, JobState[state.upper()], which)
-    move = Move(queue, to, wanted.state, attempts or (1 if retry else None))
+    selection = JobSelection(queue, JobState[state.upper()], job_filter)
+    move = Move(queue, to, selection.state, attempts or (1 if retry else None))
     with session.client() as client:
         if to not in client.queue_names():
             raise QueueNotFound(f"there is no queue {to!r}; create it first (pinlater create-queue {to})")
-        found = wanted.find(client, limit)
-        if not (dry_run or yes) and not _MOVE.confirmed(str(len(found)) if found else "", wanted, to):
+        found = selection.find(client, limit)
+        if not (dry_run or yes) and not _MOVE.confirm(str(len(found)) if found else "", selection, to):
             return 1
         if not dry_run:
-            _MOVE.do_in_batches(found[::-1], lambda part: client.move_these(move, part))
+            _MOVE.run_in_batches(found[::-1], lambda part: client.move_these(move, part))
     _MOVE.report(len(found) if dry_run else move.moved, dry_run=dry_run, as_json=session.as_json, left=move.left)
     if move.left:
-        reason = f"claimed or changed meanwhile, or {to} has a job with the same unique key"
+        reason = f"claimed or changed in the meantime, or {to} has a job with the same unique key"
         click.echo(f"{some_jobs(move.left)} stayed in {queue}: {reason}", err=True)
     return 0

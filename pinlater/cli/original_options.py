@@ -1,4 +1,4 @@
-"""Command lines of the original service's client tool, translated into ours: ``--mode create --queue q``."""
+"""Translation of the original service's command lines, such as ``--mode create --queue q``."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ _Given = dict[str, str]
 
 
 def is_original(words: Sequence[str]) -> bool:
-    """Whether a command line is one of the original tool: they all have ``--mode``, which no command of ours has."""
+    """Tell whether a command line is one of the original tool: only these have ``--mode``."""
     return any(word.startswith("--") for word in words[:1]) and any(
         word.partition("=")[0] == "--mode" for word in words
     )
 
 
 def translate(words: Sequence[str]) -> list[str]:
-    """Return the words of our command that does the same.
+    """Translate a command line of the original tool.
 
     Raises:
-        click.UsageError: an option has no value or is none of the original's, the mode is unknown, or it lacks
-            an option that it needs.
+        click.UsageError: an option is unknown, has no value or is missing, or the mode is unknown.
     """
     given = _read(words)
     mode = given["mode"]
     if mode not in _MODES:
-        raise click.UsageError(f"--mode {mode} is none of the original tool's modes: {', '.join(_MODES)}.")
+        raise click.UsageError(f"--mode {mode} is not a mode of the original tool: {', '.join(_MODES)}.")
     server = ["--server", f"{given.get('host', 'localhost')}:{given.get('port', '9010')}"]
     return [*(server if {"host", "port"} & given.keys() else ()), *_MODES[mode](given)]
 
@@ -54,7 +53,7 @@ def _read(words: Sequence[str]) -> _Given:
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or name not in _OPTIONS:
             raise click.UsageError(
-                f"{word} is not an option of the original tool, whose --mode was given; without --mode, see "
+                f"{word} is not an option of the original tool, which --mode belongs to; without --mode, see "
                 "pinlater --help."
             )
         if not equals:
@@ -84,7 +83,7 @@ def _count(given: _Given) -> list[str]:
     number = given.get("job_state", "0")
     if number not in {str(state.value) for state in JobState}:
         states = ", ".join(f"{state.value} {state.name.lower()}" for state in JobState)
-        raise click.UsageError(f"--job_state {number} is no state; write one of {states}.")
+        raise click.UsageError(f"--job_state {number} is not a state; write one of {states}.")
     state = JobState(int(number)).name.lower().replace("_", "-")
     future = ["--future"] if given.get("count_future_jobs", "").lower() == "true" else []
     return ["count", _needed(given, "queue"), "--state", state, *_passed_on(given, "priority"), *future]
@@ -99,4 +98,4 @@ _MODES: dict[str, Callable[[_Given], list[str]]] = {
     "get_job_count": _count,
     "get_queue_names": lambda _given: ["queues"],
 }
-"""Mode of the original tool -> makes the words of our command."""
+"""Mode of the original tool -> translation of its options."""

@@ -1,4 +1,4 @@
-"""How results look: aligned tables for people, JSON for programs, bytes made harmless for terminals."""
+"""Output of results: aligned tables, JSON, and bytes made safe for terminals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GAP = "  "
 
 
 def visible(text: str) -> str:
-    """Return text on one line without anything that would steer a terminal."""
+    """Return text on one line, with control characters escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
@@ -33,7 +33,7 @@ def _escape(letter: str) -> str:
 
 
 def body_text(body: bytes | None) -> str:
-    """Return a body for people: UTF-8 as it is, other bytes in hexadecimal escapes."""
+    """Format a body for people: UTF-8 as text, other bytes as hexadecimal escapes."""
     if body is None:
         return ""
     try:
@@ -43,7 +43,7 @@ def body_text(body: bytes | None) -> str:
 
 
 def body_json(body: bytes | None) -> dict[str, str]:
-    """Return a body for programs: ``body`` as text, or else ``body_base64``."""
+    """Return a body as a JSON field: ``body`` if it is UTF-8, or else ``body_base64``."""
     if body is None:
         return {}
     try:
@@ -53,7 +53,7 @@ def body_json(body: bytes | None) -> dict[str, str]:
 
 
 def moment(epoch_ms: int | None) -> str:
-    """Return a moment as logs show it, in UTC; ``-`` for none."""
+    """Format a moment in UTC, as in logs; ``-`` for None."""
     if not epoch_ms:
         return "-"
     try:
@@ -63,7 +63,7 @@ def moment(epoch_ms: int | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in the unit that fits it."""
+    """Format a duration in a suitable unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -71,19 +71,19 @@ def duration(seconds: float) -> str:
 
 
 def job_json(info: JobInfo) -> dict[str, Any]:
-    """Return a job for programs; times stay epoch milliseconds."""
+    """Return a job as JSON values; times are epoch milliseconds."""
     fields = info._asdict()
     body = fields.pop("body")
     return {**fields, "state": info.state.name, **body_json(body)}
 
 
 def progress_json(progress: Progress) -> dict[str, Any]:
-    """Return how far a job is, for programs."""
+    """Return the progress of a job as JSON values."""
     return {"done": progress.done, "total": progress.total, "note": progress.note}
 
 
 def policy_json(policy: Policy) -> dict[str, Any]:
-    """Return what an enqueue said of a job's attempts, for programs."""
+    """Return the policy of a job as JSON values."""
     import msgspec
 
     found: dict[str, Any] = msgspec.to_builtins(policy)
@@ -91,7 +91,7 @@ def policy_json(policy: Policy) -> dict[str, Any]:
 
 
 def progress_text(progress: Progress) -> str:
-    """Return how far a job is, for people: a bar, percent and numbers as far as they are known, and the note."""
+    """Format the progress of a job: bar, percentage and amounts as far as known, and the note."""
     fraction = progress.fraction
     if fraction is None:
         text = f"{progress.done:,.12g}"
@@ -103,24 +103,24 @@ def progress_text(progress: Progress) -> str:
 
 
 def some_jobs(number: int) -> str:
-    """Return a number of jobs in words."""
+    """Format a number of jobs."""
     return "1 job" if number == 1 else f"{number} jobs"
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on one line, in ASCII, so that it steers no terminal either."""
+    """Print a JSON document on one line, in ASCII, so that it is safe for terminals."""
     click.echo(json.dumps(value))
 
 
 def print_bytes(data: bytes) -> None:
-    """Print bytes as they are."""
+    """Print bytes unchanged."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[str]:
-    """Return rows as lines, in columns; those at the positions of ``numbers`` are aligned to the right."""
+    """Return rows as lines with aligned columns; the columns in ``numbers`` are right-aligned."""
     right = frozenset(numbers)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
@@ -133,11 +133,11 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[
 
 
 class Table:
-    """Aligned columns; the last one is as long as it is.
+    """Table with aligned columns, printed in parts.
 
     Args:
         headers: names of the columns.
-        numbers: positions of the columns that hold numbers, which are aligned to the right.
+        numbers: positions of right-aligned columns.
     """
 
     def __init__(self, headers: Sequence[str], numbers: Iterable[int] = ()) -> None:
@@ -146,7 +146,7 @@ class Table:
         self._widths: list[int] | None = None
 
     def print(self, rows: Sequence[Sequence[str]]) -> None:
-        """Print some rows, with the headers in front the first time; their widths then stay."""
+        """Print some rows; the first call prints the headers and sets the widths."""
         if self._widths is None:
             lines = [self._headers, *rows]
             self._widths = [max(len(line[column]) for line in lines) for column in range(len(self._headers))]
@@ -164,7 +164,7 @@ class Table:
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print one thing, a field a line."""
+    """Print names and values, one field a line."""
     fields = list(fields)
     width = max((len(name) for name, _ in fields), default=0)
     for name, value in fields:

@@ -1,4 +1,4 @@
-"""``pinlater periodic``: the periodic jobs, and which of them fail."""
+"""``pinlater periodic``."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ _NUMBERS = (4, 5)
     """,
 )
 @click.argument("queues", nargs=-1, shell_complete=complete_queues)
-@click.option("--failed", is_flag=True, help="Only jobs whose last run has failed.")
+@click.option("--failed", is_flag=True, help="Only jobs whose last run failed.")
 @click.pass_obj
 def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> None:
-    """List periodic jobs, those that fail first.
+    """List the periodic jobs of some or all queues, failing ones first.
 
-    Of some queues, or of all. A run has failed when all its attempts have; the job runs again at its next time. FAILED
-    counts the runs that have failed one after the other until now. LAST FAILURE and ERROR are of the last attempt that
-    failed, however long ago.
+    A run has failed when all its attempts have failed; the job still runs at its next scheduled time. FAILED is the
+    number of consecutive failed runs. LAST FAILURE and ERROR show the last failed attempt, however long ago.
     """
     with session.client() as client:
         found = client.periodic_jobs(queues)
@@ -43,10 +42,10 @@ def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> N
     elif jobs:
         Table(_HEADERS, _NUMBERS).print([_row(job) for job in jobs])
     else:
-        click.echo("no periodic job has failed at its last run" if failed else "there is no periodic job", err=True)
+        click.echo("no periodic job failed in its last run" if failed else "there are no periodic jobs", err=True)
     if found.left_out:
         names = ", ".join(sorted(found.left_out))
-        click.echo(f"not all jobs were looked at; there may be periodic ones among the others of: {names}", err=True)
+        click.echo(f"only some jobs were read; there may be more periodic jobs in: {names}", err=True)
 
 
 def _row(job: PeriodicJob) -> list[str]:

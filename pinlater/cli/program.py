@@ -1,4 +1,4 @@
-"""The ``pinlater`` program: its commands, and one line and an exit status for every error."""
+"""The ``pinlater`` program: its commands, error messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from pinlater.cli import (
     top,
     workers,
 )
-from pinlater.cli.command import Group, Session
+from pinlater.cli.command import CommandGroup, Session
 from pinlater.cli.original_options import is_original, translate
-from pinlater.cli.suggestions import near_queues
+from pinlater.cli.suggestions import suggest_queues
 from pinlater.errors import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
@@ -52,7 +52,7 @@ _EXIT_BROKEN_PIPE = 141
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     examples="""
     pinlater create-queue email
     pinlater enqueue email '{"job": "SendWelcomeEmail", "user_id": 42}'
@@ -62,17 +62,16 @@ _EXIT_BROKEN_PIPE = 141
 )
 @click.version_option(__version__, prog_name="pinlater")
 def tool() -> None:
-    """Look into PinLater's queues, and put jobs in or take them out.
+    """Inspect and manage PinLater's queues and jobs.
 
-    Servers are named by --server, or PINLATER_SERVERS in the environment, or else are expected on this machine.
-    Results go to stdout, messages to stderr.
+    The servers are those of --server, or of PINLATER_SERVERS in the environment, or one on this machine. Results go to
+    stdout, messages to stderr.
 
-    Every command explains itself: pinlater COMMAND --help. With --json, each prints JSON: one document, or one a line
-    where jobs are listed.
+    For help on a command, run: pinlater COMMAND --help. With --json, a command prints one JSON document, or one a line
+    if it lists jobs.
 
-    Exit status: 0 done; 1 the server refused, there is no such queue or job, or the answer was no; 2 wrong usage; 69
-    no server could be reached, or it did not answer in time; 78 wrong configuration; 130 interrupted; 141 the reader
-    of the output has gone.
+    Exit status: 0 success; 1 refused by the server, queue or job not found, or not confirmed; 2 usage error; 69 server
+    unreachable or timed out; 78 configuration error; 130 interrupted; 141 output closed by its reader.
     """
 
 
@@ -109,18 +108,18 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit with its status."""
-    if "_PINLATER_COMPLETE" in os.environ:  # the shell asks what could come next
+    if "_PINLATER_COMPLETE" in os.environ:  # the shell asks for completions
         tool.main(prog_name="pinlater")
     words = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(words or ["--help"]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; return the exit status. Errors become one line on stderr."""
+    """Run a command and return its exit status; print errors as one line on stderr."""
     session = Session()
     try:
-        words = _ours(arguments)
-        # Not tool.main: it would make a closed pipe an exit status of 1, which here means a refusal.
+        words = _translated(arguments)
+        # Not tool.main: it would turn a closed pipe into exit status 1, which means a refusal.
         with tool.make_context("pinlater", words) as context:
             session = context.ensure_object(Session)
             status = tool.invoke(context)
@@ -134,24 +133,24 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(f"pinlater: interrupted{_notes(end)}", err=True)
         return _EXIT_INTERRUPTED
     except (click.ClickException, PinLaterError, ValueError, OSError) as error:
-        near = near_queues(session, str(error)) if isinstance(error, QueueNotFound) else []
-        text, exit_status = describe(error, near)
+        suggestions = suggest_queues(session, str(error)) if isinstance(error, QueueNotFound) else []
+        text, exit_status = describe(error, suggestions)
         click.echo(f"pinlater: {' '.join(text.split())}", err=True)
         return exit_status
     return status if isinstance(status, int) else 0
 
 
-def _ours(arguments: Sequence[str]) -> list[str]:
-    """Return the words of our command; if they were given as the original tool takes them, say what ours are."""
+def _translated(arguments: Sequence[str]) -> list[str]:
+    """Return the command line; translate one of the original tool, and print the translation."""
     if not is_original(arguments):
         return list(arguments)
     words = translate(arguments)
-    click.echo(f"pinlater: --mode is of the original tool; this is now: pinlater {shlex.join(words)}", err=True)
+    click.echo(f"pinlater: --mode belongs to the original tool; use instead: pinlater {shlex.join(words)}", err=True)
     return words
 
 
-def describe(error: Exception, near: Sequence[str] = ()) -> tuple[str, int]:
-    """Return what to say of an error, and the exit status; ``near`` are queues whose names come near a wrong one."""
+def describe(error: Exception, suggestions: Sequence[str] = ()) -> tuple[str, int]:
+    """Return message and exit status of an error; ``suggestions`` are similar names of existing queues."""
     notes = _notes(error)
     match error:
         case click.UsageError():
@@ -161,15 +160,15 @@ def describe(error: Exception, near: Sequence[str] = ()) -> tuple[str, int]:
             return error.format_message(), error.exit_code
         case ConfigError():
             return str(error), EXIT_CONFIG
-        case QueueNotFound() if near:
-            return f"{str(error).partition(';')[0]}; did you mean {' or '.join(near)}?{notes}", EXIT_REFUSED
+        case QueueNotFound() if suggestions:
+            return f"{str(error).partition(';')[0]}; did you mean {' or '.join(suggestions)}?{notes}", EXIT_REFUSED
         case QueueNotFound():
             hint = "" if "create-queue" in str(error) else "; create it with: pinlater create-queue NAME"
             return f"{error}{hint}{notes}", EXIT_REFUSED
         case ServiceError():
             return f"the server refused: {error} ({error.code_name}){notes}", EXIT_REFUSED
         case CallTimeout():
-            return f"{error}; give it longer with --timeout{notes}", EXIT_UNAVAILABLE
+            return f"{error}; allow more time with --timeout{notes}", EXIT_UNAVAILABLE
         case ServerUnavailable():
             reasons = error.reasons if isinstance(error, NotConnected) else error
             return (

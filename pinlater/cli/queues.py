@@ -1,4 +1,4 @@
-"""Commands about queues: create, delete, list, count; and the admin password."""
+"""Commands on queues: create, delete, list and count; ``pinlater hash-password``."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PASSWORD_KEY = "PINLATER_ADMIN_PASSWORD"  # noqa: S105 - the name of a variable
 @click.argument("queue")
 @click.pass_obj
 def create_queue(session: Session, /, *, queue: str) -> None:
-    """Create a queue; it is no error if it is there.
+    """Create a queue if it does not exist.
 
-    A name has letters, digits and underscores, at most 58. Jobs can be enqueued at once, on all servers of the store;
-    prints nothing.
+    A name consists of up to 58 letters, digits and underscores. Jobs can be enqueued immediately on all servers of the
+    store. Prints nothing.
     """
     with session.client() as client:
         client.create_queue(queue)
@@ -46,10 +46,10 @@ def create_queue(session: Session, /, *, queue: str) -> None:
 @click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
 @click.pass_obj
 def create_queues(session: Session, /, *, modules: tuple[str, ...]) -> None:
-    """Create the queues of the job classes in some modules.
+    """Create the queues of the job classes in modules.
 
-    Queues that are there stay as they are. MODULE is what pinlater-worker takes: a module, a package or the path of a
-    .py file. Prints the names of the queues. Only servers with QUEUE_AUTO_CREATE=false need it: others create a queue
+    Existing queues are not changed. MODULE is a module, a package or the path of a .py file, as for pinlater-worker.
+    Prints the names of the queues. This is needed only for servers with QUEUE_AUTO_CREATE=false; others create a queue
     with its first job.
     """
     from pinlater.jobs.loader import load_job_classes
@@ -77,8 +77,8 @@ def create_queues(session: Session, /, *, modules: tuple[str, ...]) -> None:
 def delete_queue(session: Session, /, *, queue: str, password_file: str | None) -> None:
     """Delete a queue with all its jobs.
 
-    Needs the server's admin password: from --password-file, from PINLATER_ADMIN_PASSWORD in the environment, or
-    typed in. Prints nothing; a queue that is not there is no error, and a message says so.
+    Needs the server's admin password, from --password-file, from PINLATER_ADMIN_PASSWORD in the environment, or typed
+    in. If the queue does not exist, a message says so, and the exit status is 0.
     """
     password = _known_password(password_file)
     if password is None:
@@ -95,7 +95,7 @@ def delete_queue(session: Session, /, *, queue: str, password_file: str | None) 
 
 
 def _known_password(path: str | None) -> str | None:
-    """Return the password of a file (its first line) or of the environment."""
+    """Return the password from a file (its first line) or the environment; None if neither has one."""
     import os
 
     if path is not None:
@@ -115,10 +115,9 @@ def _known_password(path: str | None) -> str | None:
 )
 @click.pass_obj
 def queues(session: Session) -> None:
-    """List the queues, one a line.
+    """List the names of all queues, one a line, in alphabetical order.
 
-    They are in the order of the alphabet. With --json it is one list of names. "pinlater top --once" shows what is in
-    them.
+    For the number of jobs in each, see "pinlater top --once".
     """
     with session.client() as client:
         names = sorted(client.queue_names())
@@ -128,7 +127,7 @@ def queues(session: Session) -> None:
     for name in names:
         click.echo(name)
     if not names:
-        click.echo("there is no queue yet; make one: pinlater create-queue NAME", err=True)
+        click.echo("there are no queues yet; create one: pinlater create-queue NAME", err=True)
 
 
 @command(
@@ -148,21 +147,21 @@ def queues(session: Session) -> None:
     help="Print only the number of jobs in this state.",
 )
 @click.option("--priority", type=PRIORITY, help="Only jobs of this priority level.  [default: all]")
-@click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of those due.")
-@click.option("--regex", help="Only jobs with a match in their body.")
+@click.option("--future", is_flag=True, help="With --state pending: jobs that are not due yet, instead of due ones.")
+@click.option("--regex", help="Only jobs whose body matches this regular expression.")
 @click.pass_obj
 def count(
     session: Session, /, *, queue: str, state: JobState | None, priority: int | None, future: bool, regex: str
 ) -> None:
-    """Count the jobs of a queue, state by state.
+    """Count the jobs of a queue by state.
 
-    With --state it is one number. SCHEDULED are the pending jobs that are not due yet. A server counts no further
-    than its COUNT_LIMIT for each priority.
+    With --state, it prints a single number. SCHEDULED jobs are pending jobs that are not due yet. For each priority,
+    the server counts up to its COUNT_LIMIT.
     """
     if future and state is None:
         state = JobState.PENDING
     if future and state is not JobState.PENDING:
-        raise click.UsageError("--future is about pending jobs; only these can be due later.")
+        raise click.UsageError("--future needs --state pending.")
     kinds = _all_kinds() if state is None else [("", state, future)]
     with session.client() as client:
         found = [
@@ -191,13 +190,17 @@ def _all_kinds() -> list[tuple[str, JobState, bool]]:
     pinlater hash-password --password-file admin-password
     """,
 )
-@click.option("--password-file", type=click.Path(exists=True, dir_okay=False), help="Take the file's first line.")
+@click.option(
+    "--password-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Read the password from the first line of this file.",
+)
 @click.pass_obj
 def hash_admin_password(session: Session, /, *, password_file: str | None) -> None:
     """Print the hash of an admin password.
 
-    It is what a server keeps of the password, in its setting ADMIN_PASSWORD_HASH. The password is typed in twice, or
-    is the first line of --password-file or of a pipe.
+    The hash is the value of the server setting ADMIN_PASSWORD_HASH. The password is typed in twice, or read from the
+    first line of --password-file or stdin.
     """
     from pinlater.model.password import hash_password
 
@@ -208,7 +211,7 @@ def hash_admin_password(session: Session, /, *, password_file: str | None) -> No
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
-        raise click.UsageError("An empty password protects nothing.")
+        raise click.UsageError("The password is empty.")
     hashed = hash_password(password)
     if session.as_json:
         print_json({"hash": hashed})

@@ -1,4 +1,4 @@
-"""What ``pinlater top`` sees of queues: counts, how they change, and since when jobs wait."""
+"""Snapshots of queues for ``pinlater top``: counts, rates and wait times."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from pinlater.model.records import QueueSettings
 
 
-class QueueLook(NamedTuple):
+class QueueSnapshot(NamedTuple):
     """One queue at one moment.
 
     Attributes:
         at: monotonic seconds.
-        queue: its name.
-        due: jobs that wait and are due; counts go no further than the server's ``COUNT_LIMIT``.
-        scheduled: jobs that are not due yet.
-        running: jobs that are claimed.
-        succeeded: jobs that are done and not collected yet.
-        failed: jobs that were given up.
-        wait_seconds: how long the job has been due that has been so for longest; None if none is. Of a server that
-            does not know: of the job that is first in line, and None of a paused queue.
-        settings: what holds its jobs back; None: the server cannot say.
+        queue: name of the queue.
+        due: number of pending jobs that are due; the server counts up to its ``COUNT_LIMIT``.
+        scheduled: number of pending jobs that are not due yet.
+        running: number of claimed jobs.
+        succeeded: number of succeeded jobs that are still stored.
+        failed: number of failed jobs that are still stored.
+        wait_seconds: how long the oldest due job has been waiting; None if none is due. For an original server: the
+            wait of the job that is handed out next; None if the queue is paused.
+        settings: limits of the queue; None if the server does not support them.
     """
 
     at: float
@@ -41,36 +41,36 @@ class QueueLook(NamedTuple):
     wait_seconds: float | None
     settings: QueueSettings | None
 
-    def ended_since(self, before: QueueLook | None) -> float | None:
-        """Return how many jobs have ended a second since an earlier look; None without one."""
+    def ended_since(self, before: QueueSnapshot | None) -> float | None:
+        """Return the jobs ended per second since an earlier snapshot; None without one."""
         if before is None or self.at <= before.at:
             return None
         change = self.succeeded + self.failed - before.succeeded - before.failed
         return max(change, 0) / (self.at - before.at)
 
 
-async def look_at_queues(client: AsyncClient, names: Sequence[str]) -> list[QueueLook]:
-    """Return a look at each of some queues, or at all there are; those that are gone are left out."""
+async def read_snapshots(client: AsyncClient, names: Sequence[str]) -> list[QueueSnapshot]:
+    """Read a snapshot of each of the given queues, or of all; skip queues that do not exist."""
     try:
         settings = await client.queue_settings()
     except ProtocolError:  # a server of the original does not know the call
         settings = {}
     queues = names or sorted(await client.queue_names())
     oldest = await _oldest_due(client, names)
-    looks = await asyncio.gather(*(_look_at(client, queue, settings.get(queue), oldest) for queue in queues))
-    return [look for look in looks if look is not None]
+    snapshots = await asyncio.gather(*(_read_snapshot(client, queue, settings.get(queue), oldest) for queue in queues))
+    return [snapshot for snapshot in snapshots if snapshot is not None]
 
 
 async def _oldest_due(client: AsyncClient, names: Sequence[str]) -> dict[str, int] | None:
     try:
         return await client.oldest_due(names)
-    except ProtocolError:  # as above
+    except ProtocolError:  # likewise
         return None
 
 
-async def _look_at(
+async def _read_snapshot(
     client: AsyncClient, queue: str, settings: QueueSettings | None, oldest: Mapping[str, int] | None
-) -> QueueLook | None:
+) -> QueueSnapshot | None:
     try:
         counts = await asyncio.gather(
             client.count(queue, JobState.PENDING),
@@ -83,7 +83,7 @@ async def _look_at(
     except QueueNotFound:
         return None
     wait_seconds = None if due_ms is None else max(time.time() - due_ms / 1000, 0.0)
-    return QueueLook(time.monotonic(), queue, *counts, wait_seconds, settings)
+    return QueueSnapshot(time.monotonic(), queue, *counts, wait_seconds, settings)
 
 
 async def _first_in_line(client: AsyncClient, queue: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What to say of a queue that is not there: which names come near."""
+"""Suggestions of similar queue names for a queue that does not exist."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pinlater.cli.command import Session
 
 _MOST = 3
-_NAMED = re.compile(r"no queue '(\w+)'", re.ASCII)
+_QUEUE_IN_ERROR = re.compile(r"no queue '(\w+)'", re.ASCII)
 
 
-def near_queues(session: Session, error: str) -> list[str]:
-    """Return the queues whose names come near the one that an error is about; none if that cannot be found out."""
-    named = _NAMED.search(error)
+def suggest_queues(session: Session, error: str) -> list[str]:
+    """Return queue names similar to the one in an error message; none if the server does not answer quickly."""
+    named = _QUEUE_IN_ERROR.search(error)
     if named is None:
         return []
     try:

@@ -1,4 +1,4 @@
-"""``pinlater tail``: what happens to jobs, live."""
+"""``pinlater tail``."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two looks.",
+    help="Polling interval.",
 )
-@click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="End after this time.")
+@click.option("--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after this time.")
 @click.pass_obj
 def tail(session: Session, /, *, queues: tuple[str, ...], interval: float, seconds: float | None) -> None:
-    """Print a line whenever a job has another state, until ^C.
+    """Print a line whenever a job changes its state, until ^C.
 
-    It claims nothing, and asks the server again and again: for new jobs, up to 5000 of each state, and by name for up
-    to 3000 jobs of a queue until they have ended; so it takes up a third of one connection's time at most.
+    It polls the server and claims nothing. A poll finds up to 5000 new jobs of each state, and follows up to 3000 jobs
+    of a queue until they end. Polling takes at most a third of the time.
 
-    What it may miss: states in between, when a job passes through several of them from one look to the next, for which
-    the last one is shown; a job that came and was deleted in between; and a job enqueued for later, while more than a
-    hundred others are due later still, until it is due. Where more jobs came or ended than it has shown, a line on
-    stderr says how many at least: it compares with the server's counts every five seconds.
+    It may miss states between two polls, of which only the last one is shown; jobs that were enqueued and deleted
+    between two polls; and jobs enqueued for later while more than a hundred others are due even later, until they are
+    due. Every five seconds it compares with the server's counts; if more jobs came or ended than it has shown, a line
+    on stderr says how many it has missed at least.
     """
-    from pinlater.cli.changes import Changes
+    from pinlater.cli.changes import ChangeTracker
 
     end = float("inf") if seconds is None else time.monotonic() + seconds
     with session.client() as client:
-        changes = Changes(client, queues)
+        tracker = ChangeTracker(client, queues)
         while True:
             started = time.monotonic()
-            for change in changes.look():
+            for change in tracker.poll():
                 _print(change, as_json=session.as_json)
-            for queue, number in changes.unseen.items():
-                some = f"{some_jobs(number)} or more" if number else "some jobs"
-                click.echo(f"{queue}: more happens than can be followed; {some} came or ended unseen", err=True)
+            for queue, number in tracker.unseen.items():
+                some = f"at least {some_jobs(number)}" if number else "some jobs"
+                click.echo(f"{queue}: too many changes to follow; {some} came or ended without being shown", err=True)
             now = time.monotonic()
             wait = max(interval, 2 * (now - started)) - (now - started)
             if now + wait > end:

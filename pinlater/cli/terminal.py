@@ -1,4 +1,4 @@
-"""A terminal that shows one page again and again, in plain ANSI: it follows the window's size, and gives way to q."""
+"""Full-screen terminal output in plain ANSI, which adapts to the window size and ends with q."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen without a cursor, and back
+_ENTER, _LEAVE = (
+    "\x1b[?1049h\x1b[?25l",
+    "\x1b[?25h\x1b[?1049l",
+)  # switch to the alternate screen without a cursor, and back
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _QUIT_KEYS = frozenset(b"qQ\x03\x1b")
 
 
 class Terminal:
-    """Use it as a context manager, within an event loop.
+    """Full-screen terminal; a context manager for use within an event loop.
 
     Attributes:
-        ended: is set when q, Escape or ^C is pressed, or TERM comes.
-        resized: is set when the window has another size.
+        ended: set when q, Escape or ^C is pressed, or on SIGTERM.
+        resized: set when the window size changes.
     """
 
     def __init__(self) -> None:
@@ -47,7 +50,7 @@ class Terminal:
         self._stack.close()
 
     async def rest(self, seconds: float) -> None:
-        """Wait; no longer than until the user wants to leave, or the window has another size."""
+        """Wait until the time is over, the user quits, or the window size changes."""
         waits = [asyncio.create_task(event.wait()) for event in (self.ended, self.resized)]
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
@@ -55,7 +58,7 @@ class Terminal:
         self.resized.clear()
 
     def show(self, lines: Sequence[str]) -> None:
-        """Show as much of the lines as the window has room for."""
+        """Show as much of the lines as fits the window."""
         size = _window()
         shown = [line[: size.columns] + _CLEAR_LINE for line in lines[: max(size.lines, 1)]]
         self._write(_HOME + "\r\n".join(shown) + _CLEAR_BELOW)
@@ -71,17 +74,17 @@ class Terminal:
 
 
 def _window() -> os.terminal_size:
-    """Return the size of the window as it is now; what COLUMNS and LINES say was true when the shell set them."""
+    """Return the current window size; COLUMNS and LINES may be out of date."""
     with contextlib.suppress(OSError):
         size = os.get_terminal_size(sys.stdout.fileno())
-        if size.columns and size.lines:  # a serial line, or a container, says 0
+        if size.columns and size.lines:  # serial lines and containers report 0
             return size
     return shutil.get_terminal_size()
 
 
 @contextlib.contextmanager
 def _keys(pressed: Callable[[bytes], None]) -> Iterator[None]:
-    """Hear each key as it is pressed, if there is a keyboard; the shell finds its terminal as it was."""
+    """Call ``pressed`` with each key if stdin is a terminal; restore the terminal at the end."""
     if not sys.stdin.isatty():
         yield
         return

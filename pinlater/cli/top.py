@@ -1,4 +1,4 @@
-"""``pinlater top``: the queues, live."""
+"""``pinlater top``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pinlater.cli.output import aligned, duration, print_json, visible
 from pinlater.errors import PinLaterError, QueueNotFound
 
 if TYPE_CHECKING:
-    from pinlater.cli.snapshots import QueueLook
+    from pinlater.cli.snapshots import QueueSnapshot
     from pinlater.client.async_client import AsyncClient
 
 _HEADERS = ("QUEUE", "DUE", "SCHEDULED", "RUNNING", "FAILED", "SUCCEEDED", "ENDED/S", "OLDEST WAITS", "STATE")
 _REST = 4
-"""Looking takes a fifth of the time at most, whatever the interval: it is not to be what the server is busy with."""
+"""Reading takes at most a fifth of the time, whatever the interval, to limit the load on the server."""
 
 
 @command(
@@ -39,22 +39,21 @@ _REST = 4
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two looks; with very many queues it is longer.",
+    help="Refresh interval; longer with very many queues.",
 )
-@click.option("--once", is_flag=True, help="Look once, print it and end: for scripts; --json implies it.")
+@click.option("--once", is_flag=True, help="Print the table once, for scripts; implied by --json.")
 @click.pass_obj
 def top(session: Session, /, *, queues: tuple[str, ...], interval: float, once: bool) -> None:
-    """Watch queues live.
+    """Show queues live: job counts, rates and wait times.
 
-    It shows how many jobs are where, how many end, and how long the oldest due job waits; the longest waits come
-    first. q or ^C ends it. Counts go no further than the server's COUNT_LIMIT for a priority, and ENDED/S is made of
-    their changes.
+    Queues with the longest wait come first. Press q or ^C to quit. For each priority, the server counts up to its
+    COUNT_LIMIT; ENDED/S is computed from changes of the counts.
     """
     once = once or session.as_json
     if not once and not sys.stdout.isatty():
-        raise click.UsageError("Nobody is there to watch; add --once.")
+        raise click.UsageError("Stdout is not a terminal; add --once.")
     if once:
-        _print(asyncio.run(_look_once(session, queues)), as_json=session.as_json)
+        _print(asyncio.run(_read_once(session, queues)), as_json=session.as_json)
     else:
         asyncio.run(_watch(session, queues, interval))
 
@@ -66,101 +65,104 @@ def _client(session: Session) -> AsyncClient:
     return AsyncClient(servers, timeout=timeout, patience=PATIENCE_SECONDS, connections=8)
 
 
-async def _look_once(session: Session, queues: Sequence[str]) -> list[QueueLook]:
-    from pinlater.cli.snapshots import look_at_queues
+async def _read_once(session: Session, queues: Sequence[str]) -> list[QueueSnapshot]:
+    from pinlater.cli.snapshots import read_snapshots
 
     async with _client(session) as client:
-        looks = await look_at_queues(client, queues)
-    missing = set(queues) - {look.queue for look in looks}
+        snapshots = await read_snapshots(client, queues)
+    missing = set(queues) - {snapshot.queue for snapshot in snapshots}
     if missing:
         raise QueueNotFound(f"there is no queue {min(missing)!r}")
-    return looks
+    return snapshots
 
 
-def _print(looks: list[QueueLook], *, as_json: bool) -> None:
+def _print(snapshots: list[QueueSnapshot], *, as_json: bool) -> None:
     if as_json:
-        print_json([_json(look) for look in looks])
+        print_json([_json(snapshot) for snapshot in snapshots])
         return
-    for line in table(looks, {}):
+    for line in table(snapshots, {}):
         click.echo(line)
 
 
-def _json(look: QueueLook) -> dict[str, Any]:
-    fields = look._asdict()
+def _json(snapshot: QueueSnapshot) -> dict[str, Any]:
+    fields = snapshot._asdict()
     fields.pop("at")
-    return {**fields, "settings": look.settings and look.settings._asdict()}
+    return {**fields, "settings": snapshot.settings and snapshot.settings._asdict()}
 
 
 async def _watch(session: Session, queues: Sequence[str], interval: float) -> None:
-    from pinlater.cli.snapshots import look_at_queues
+    from pinlater.cli.snapshots import read_snapshots
     from pinlater.cli.terminal import Terminal
 
-    before: dict[str, QueueLook] = {}
-    lines = ["looking ..."]
+    before: dict[str, QueueSnapshot] = {}
+    lines = ["loading ..."]
     with Terminal() as terminal:
         async with _client(session) as client:
             while not terminal.ended.is_set():
-                terminal.show([*lines, "", "q ends"])
+                terminal.show([*lines, "", "press q to quit"])
                 started = time.monotonic()
-                looking = asyncio.create_task(look_at_queues(client, queues))
-                await _first(looking, terminal.ended)
-                if looking.cancelled() or terminal.ended.is_set():
+                reading = asyncio.create_task(read_snapshots(client, queues))
+                await _first(reading, terminal.ended)
+                if reading.cancelled() or terminal.ended.is_set():
                     break
                 try:
-                    looks = looking.result()
+                    snapshots = reading.result()
                 except PinLaterError as error:
-                    lines = [f"{_clock()}  {visible(str(error))}; trying again", "", *lines[2:]]
+                    lines = [f"{_clock()}  {visible(str(error))}; retrying", "", *lines[2:]]
                 else:
-                    lines = [f"{_clock()}  {len(looks)} queues", "", *table(looks, before)]
-                    before = {look.queue: look for look in looks}
-                terminal.show([*lines, "", "q ends"])
+                    lines = [f"{_clock()}  {len(snapshots)} queues", "", *table(snapshots, before)]
+                    before = {snapshot.queue: snapshot for snapshot in snapshots}
+                terminal.show([*lines, "", "press q to quit"])
                 await _rest_of(interval, started, terminal, lines)
 
 
-async def _first(looking: asyncio.Task[Any], ended: asyncio.Event) -> None:
-    """Wait for a look, no longer than the user wants to."""
+async def _first(reading: asyncio.Task[Any], ended: asyncio.Event) -> None:
+    """Wait for a task, or cancel it when the user quits."""
     end = asyncio.create_task(ended.wait())
-    await asyncio.wait([looking, end], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([reading, end], return_when=asyncio.FIRST_COMPLETED)
     end.cancel()
-    if not looking.done():
-        looking.cancel()
-        await asyncio.wait([looking])
-    if not looking.cancelled():
-        looking.exception()  # whoever ends the program is not told of it
+    if not reading.done():
+        reading.cancel()
+        await asyncio.wait([reading])
+    if not reading.cancelled():
+        reading.exception()  # errors do not matter when the user quits
 
 
 async def _rest_of(interval: float, started: float, terminal: Any, lines: list[str]) -> None:
-    """Wait for the next look; show the same again when the window changes."""
+    """Wait for the next refresh; redraw when the window size changes."""
     until = started + max(interval, (time.monotonic() - started) * (_REST + 1))
     while not terminal.ended.is_set() and (left := until - time.monotonic()) > 0:
         await terminal.rest(left)
-        terminal.show([*lines, "", "q ends"])
+        terminal.show([*lines, "", "press q to quit"])
 
 
 def _clock() -> str:
     return time.strftime("%H:%M:%S")
 
 
-def table(looks: Sequence[QueueLook], before: Mapping[str, QueueLook]) -> list[str]:
+def table(snapshots: Sequence[QueueSnapshot], before: Mapping[str, QueueSnapshot]) -> list[str]:
     """Return the lines of a table of queues, the longest waits first."""
-    ranked = sorted(looks, key=lambda look: (-(look.wait_seconds or 0.0), -look.due, look.queue))
-    rows = [_row(look, before.get(look.queue)) for look in ranked]
+    ranked = sorted(snapshots, key=lambda snapshot: (-(snapshot.wait_seconds or 0.0), -snapshot.due, snapshot.queue))
+    rows = [_row(snapshot, before.get(snapshot.queue)) for snapshot in ranked]
     return aligned([_HEADERS, *rows], numbers=range(1, 8))
 
 
-def _row(look: QueueLook, before: QueueLook | None) -> list[str]:
-    ended = look.ended_since(before)
+def _row(snapshot: QueueSnapshot, before: QueueSnapshot | None) -> list[str]:
+    ended = snapshot.ended_since(before)
     return [
-        look.queue,
-        *(f"{number:,}" for number in (look.due, look.scheduled, look.running, look.failed, look.succeeded)),
+        snapshot.queue,
+        *(
+            f"{number:,}"
+            for number in (snapshot.due, snapshot.scheduled, snapshot.running, snapshot.failed, snapshot.succeeded)
+        ),
         "-" if ended is None else f"{ended:,.1f}",
-        "-" if look.wait_seconds is None else duration(look.wait_seconds),
-        _state(look),
+        "-" if snapshot.wait_seconds is None else duration(snapshot.wait_seconds),
+        _state(snapshot),
     ]
 
 
-def _state(look: QueueLook) -> str:
-    settings = look.settings
+def _state(snapshot: QueueSnapshot) -> str:
+    settings = snapshot.settings
     if settings is None:
         return "-"
     parts = ["paused"] if settings.is_paused else []

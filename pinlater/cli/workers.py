@@ -1,4 +1,4 @@
-"""``pinlater workers``: who works, and on what."""
+"""``pinlater workers``."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _MOST_JOBS = 3
     pinlater workers --json
     """,
 )
-@click.option("--queue", metavar="NAME", shell_complete=complete_queues, help="Only processes that take its jobs.")
+@click.option("--queue", metavar="NAME", shell_complete=complete_queues, help="Only processes that serve this queue.")
 @click.pass_obj
 def workers(session: Session, /, *, queue: str | None) -> int:
-    """Show the workers: a line for each of their job processes.
+    """Show the workers, one line for each job process.
 
-    WORKER is the process id of the whole worker, PROCESS that of a job process, ENDED how many jobs have ended in it.
-    RUNS is what it runs and for how long, the longest first. Workers say so themselves every few seconds; one that
-    died without a word is shown as silent for half a minute, then it is forgotten. Classes of jobs that a worker has
-    got within ten minutes and does not know are named below. Exit status 1 when there is no worker.
+    WORKER is the process id of the worker, PROCESS that of a job process, and ENDED the number of jobs that have ended
+    in it. RUNS lists its running jobs and for how long they have run, the longest first. Workers report every few
+    seconds; a worker that died is shown as silent for half a minute, then removed. Job classes that a worker did not
+    know within the last ten minutes are listed below. Exit status 1 if there are no workers.
     """
     with session.client() as client:
         try:
             found = client.workers()
         except ProtocolError as error:
-            error.add_note("a server of an earlier version keeps no reports of workers")
+            error.add_note("servers of earlier versions do not store worker reports")
             raise
     shown = found if queue is None else list(_of_queue(found, queue))
     if session.as_json:
@@ -56,21 +56,18 @@ def workers(session: Session, /, *, queue: str | None) -> int:
         for line in _unknown(found, queue, now_ms):
             click.echo(line, err=True)
     else:
-        click.echo(_nobody(queue, is_any=bool(found)), err=True)
+        click.echo(_no_workers(queue, is_any=bool(found)), err=True)
     return 0 if shown else 1
 
 
-def _nobody(queue: str | None, *, is_any: bool) -> str:
+def _no_workers(queue: str | None, *, is_any: bool) -> str:
     if is_any:
-        return f"no worker takes jobs of queue {queue}; pinlater workers shows them all"
-    return (
-        "no worker has reported; is one running? start it with: pinlater-worker MODULE "
-        "(workers of earlier versions do not report)"
-    )
+        return f"no worker serves queue {queue}; to see all workers: pinlater workers"
+    return "no worker has reported; start one with: pinlater-worker MODULE (workers of earlier versions do not report)"
 
 
 def _of_queue(reports: Sequence[WorkerReport], queue: str) -> Iterator[WorkerReport]:
-    """Yield the workers that have something to do with a queue, with just those of their processes."""
+    """Yield the workers that serve a queue or run its jobs, with only these processes."""
     for report in reports:
         processes = [process for process in report.processes if queue in process.queues or _runs(process, queue)]
         if processes:
@@ -103,14 +100,14 @@ def _rows(report: WorkerReport, now_ms: float) -> Iterator[list[str]]:
 
 
 def _unknown(reports: Sequence[WorkerReport], queue: str | None, now_ms: float) -> Iterator[str]:
-    """Yield a line for each class that workers get jobs of and do not know."""
+    """Yield a line for each job class that workers do not know."""
     from pinlater.client.unknown_classes import unknown_classes
 
     for jobs in unknown_classes(reports, queue):
         ago = duration(max(now_ms - (jobs.last_ms or 0), 0) / 1000)
         yield (
-            f"no worker knows it: class {visible(jobs.name)} in queue {visible(jobs.queue)}, "
-            f"given back {jobs.returned} times, the last time {ago} ago"
+            f"no worker knows the class {visible(jobs.name)} in queue {visible(jobs.queue)}: "
+            f"jobs released {jobs.returned} times, the last time {ago} ago"
         )
 
 

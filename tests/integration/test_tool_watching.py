@@ -16,7 +16,7 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.cli.changes import Changes
+from pinlater.cli.changes import ChangeTracker
 from pinlater.jobs.job import RawJob
 from pinlater.model.records import Ack, NewJob
 from pinlater.model.state import JobState
@@ -316,8 +316,8 @@ def changes(client, monkeypatch):
     monkeypatch.setattr("pinlater.cli.changes._COUNT_SECONDS", 0.0)
     monkeypatch.setattr("pinlater.cli.changes._COUNT_REST", 0)
     client.create_queue("flood")
-    found = Changes(client, ["flood"])
-    assert list(found.look()) == []
+    found = ChangeTracker(client, ["flood"])
+    assert list(found.poll()) == []
     yield found
     client.delete_queue("flood", "open sesame")
 
@@ -335,24 +335,24 @@ def end(client, number):
 
 def test_tail_follows_thousands(client, changes):
     put(client, 3000)
-    assert len({change.info.descriptor for change in changes.look()}) == 3000
+    assert len({change.info.descriptor for change in changes.poll()}) == 3000
     end(client, 1000)  # those that were there first, deep in the list of what is due
-    assert [change.info.state for change in changes.look()] == [JobState.SUCCEEDED] * 1000
+    assert [change.info.state for change in changes.poll()] == [JobState.SUCCEEDED] * 1000
     put(client, 1000)
     end(client, 1500)
-    states = [(change.before, change.info.state) for change in changes.look()]
+    states = [(change.before, change.info.state) for change in changes.poll()]
     assert states.count((JobState.PENDING, JobState.SUCCEEDED)) == 1500
     assert states.count((None, JobState.PENDING)) == 1000
-    assert (list(changes.look()), changes.unseen) == ([], {})
+    assert (list(changes.poll()), changes.unseen) == ([], {})
 
 
 def test_tail_says_how_many_it_has_missed(client, changes, monkeypatch):
     monkeypatch.setattr("pinlater.cli.changes.MOST_OF_A_STATE", 1000)
     put(client, 4000)
-    assert (len(list(changes.look())), changes.unseen) == (1100, {"flood": 2900})
-    assert (list(changes.look()), changes.unseen) == ([], {})
+    assert (len(list(changes.poll())), changes.unseen) == (1100, {"flood": 2900})
+    assert (list(changes.poll()), changes.unseen) == ([], {})
     end(client, 4000)
-    ended = len(list(changes.look()))
+    ended = len(list(changes.poll()))
     assert 1100 <= ended < 4000
     assert changes.unseen == {"flood": 4000 - ended}
 
@@ -360,11 +360,11 @@ def test_tail_says_how_many_it_has_missed(client, changes, monkeypatch):
 def test_tail_does_not_tell_of_old_ends_when_others_are_deleted(client, changes):
     put(client, 1000)
     end(client, 1000)
-    later = Changes(client, ["flood"])
-    assert list(later.look()) == []
+    later = ChangeTracker(client, ["flood"])
+    assert list(later.poll()) == []
     names = [info.descriptor for info in client.scan("flood", JobState.SUCCEEDED, limit=300).jobs]
     client.delete_these("flood", names, JobState.SUCCEEDED)
-    assert (list(later.look()), later.unseen) == ([], {})
+    assert (list(later.poll()), later.unseen) == ([], {})
 
 
 def test_tail_tells_on_stderr_of_what_it_could_not_follow(client, environment, tmp_path):

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from pinlater.cli.bulk_action import Deed
+from pinlater.cli.bulk_action import BulkAction
 from pinlater.cli.filters import Filter
-from pinlater.cli.job_selection import Wanted
+from pinlater.cli.job_selection import JobSelection
 from pinlater.errors import PasswordInvalid, PriorityNotSupported
 from pinlater.model.state import JobState
 
@@ -94,8 +94,8 @@ def test_delete_jobs_counts_and_asks(tool_run, server, monkeypatch, answer, stat
 
 def test_the_question_of_a_move_names_both_queues(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
-    wanted = Wanted("email", JobState.FAILED, Filter())
-    assert Deed("move", "moving", "moved").confirmed("3", wanted, "email_big")
+    wanted = JobSelection("email", JobState.FAILED, Filter())
+    assert BulkAction("move", "moving", "moved").confirmed("3", wanted, "email_big")
     assert "Move 3 FAILED jobs in email to email_big?" in capsys.readouterr().err
 
 

@@ -25,8 +25,8 @@ def job(state=JobState.FAILED, status=STATUS, body=None):
 
 
 def passes(which, one, body=BODY):
-    verdict = which.passes(one, NOW_MS)
-    return which.passes_with_body(one._replace(body=body)) if verdict is None else verdict
+    verdict = which.matches(one, NOW_MS)
+    return which.matches_body(one._replace(body=body)) if verdict is None else verdict
 
 
 @pytest.mark.parametrize(
