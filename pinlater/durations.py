@@ -22,5 +22,5 @@ def parse_duration(text: str) -> float:
     parts = _PART.findall(text)
     is_whole = "".join(number + unit for number, unit in parts) == text
     if not parts or not is_whole or (len(parts) > 1 and not all(unit for _, unit in parts)):
-        raise click.BadParameter(f"{text!r} is not a duration; write it as 90s, 15m, 2h, 7d or 1d12h.")
+        raise click.BadParameter(f"{text!r} is not a duration; write 90s, 15m, 2h, 7d or 1d12h.")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)

@@ -173,4 +173,4 @@ def require_confirmation(*, yes: bool, dry_run: bool) -> None:
         UsageError: stdin is not a terminal, and --yes was not given.
     """
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise click.UsageError("Cannot ask for confirmation: stdin is not a terminal. Add --yes.")
+        raise click.UsageError("Stdin is not a terminal, so nobody can confirm; add --yes.")

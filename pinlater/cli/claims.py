@@ -115,7 +115,7 @@ def ack(
     Only running jobs change. The server does not report which did; see "pinlater lookup".
     """
     if not failed and (final or retry_delay):
-        raise click.UsageError("--final and --retry-delay need --failed.")
+        raise click.UsageError("--final and --retry-delay are for failed jobs; add --failed.")
     from pinlater.model.records import Ack
 
     acks = [Ack(descriptor, claim, status, retry_delay, final) for descriptor in descriptors]

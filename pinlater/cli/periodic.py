@@ -29,9 +29,9 @@ _NUMBERS = (4, 5)
 @click.option("--failed", is_flag=True, help="Only jobs whose last run failed.")
 @click.pass_obj
 def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> None:
-    """List the periodic jobs of some or all queues, failing ones first.
+    """List periodic jobs, failing ones first.
 
-    A run has failed when all its attempts have failed; the job still runs at its next scheduled time. FAILED is the
+    Without QUEUES, it lists those of all queues. A run has failed when all its attempts have failed; the job still runs at its next scheduled time. FAILED is the
     number of consecutive failed runs. LAST FAILURE and ERROR show the last failed attempt, however long ago.
     """
     with session.client() as client:

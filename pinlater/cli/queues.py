@@ -115,7 +115,7 @@ def _known_password(path: str | None) -> str | None:
 )
 @click.pass_obj
 def queues(session: Session) -> None:
-    """List the names of all queues, one a line, in alphabetical order.
+    """List the names of all queues.
 
     For the number of jobs in each, see "pinlater top --once".
     """

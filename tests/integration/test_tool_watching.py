@@ -101,14 +101,14 @@ def test_pending_jobs_that_are_not_due_are_found_too(tool, client):
 def test_a_pattern_that_is_none_is_refused(tool):
     status, _, error = tool("retry-failed", "chosen", "--where", "(")
     assert status == 2
-    assert "is no regular expression" in error
+    assert "is not a regular expression" in error
 
 
 def test_a_bar_shows_how_far_it_is(client, environment):
     failed(client, "barred", *[("x", "y")] * 600)
     with Screen([*TOOL, "retry-failed", "barred", "--where", "y"], environment) as screen:
         assert wait_for(lambda: "600 jobs retried" in screen.text())
-        assert "looking through barred" in screen.text()
+        assert "reading barred" in screen.text()
         assert "600/600" in screen.text()
         assert screen.status() == 0
 
@@ -376,7 +376,7 @@ def test_tail_tells_on_stderr_of_what_it_could_not_follow(client, environment, t
     try:
         wait_for(lambda: client.enqueue_jobs("torrent", [NewJob(b"x")]) and out.read_text())
         client.enqueue_many((RawJob(body=b"x") for _ in range(20_000)), queue="torrent", attempts=1)
-        assert "torrent: more happens than can be followed; " in process.stderr.readline()
+        assert "torrent: too many changes to follow; " in process.stderr.readline()
     finally:
         process.kill()
         process.wait()

@@ -95,7 +95,7 @@ def test_delete_jobs_counts_and_asks(tool_run, server, monkeypatch, answer, stat
 def test_the_question_of_a_move_names_both_queues(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     wanted = JobSelection("email", JobState.FAILED, Filter())
-    assert BulkAction("move", "moving", "moved").confirmed("3", wanted, "email_big")
+    assert BulkAction("move", "moving", "moved").confirm("3", wanted, "email_big")
     assert "Move 3 FAILED jobs in email to email_big?" in capsys.readouterr().err
 
 

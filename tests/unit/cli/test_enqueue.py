@@ -55,14 +55,14 @@ def test_a_backoff_that_is_none(tool_run, server, backoff):
 def test_a_job_that_waits_for_longer_than_it_may_run(tool_run, server):
     status, _, err = tool_run("enqueue", "email", "{}", "--delay", "60", "--give-up-after", "60")
     assert status == 2
-    assert "--give-up-after has to be more than --delay" in err
+    assert "--give-up-after must be longer than --delay" in err
     assert server.calls == []
 
 
 def test_a_body_without_place_for_a_backoff(tool_run, server):
     status, _, err = tool_run("enqueue", "email", "text", "--backoff", "constant:seconds=1")
     assert (status, server.calls) == (1, [])
-    assert "only a body that is a JSON object" in err
+    assert "needs a body that is a JSON object" in err
 
 
 def test_enqueue_a_file_byte_for_byte(tool_run, server, tmp_path):
@@ -82,7 +82,7 @@ def test_a_delay_may_have_a_unit(tool_run, server):
     delay_ms = request(server).jobs[0].runAfterTimestampMillis - before_ms
     assert 129_600_000 <= delay_ms < 2 * 129_600_000
     status, _, err = tool_run("enqueue", "email", "text", "--delay", "5x")
-    assert (status, "'5x' is no length of time; write 90s" in err) == (2, True)
+    assert (status, "'5x' is not a duration; write 90s" in err) == (2, True)
 
 
 def test_enqueue_lines(tool_run, server, stdin):
@@ -97,7 +97,7 @@ def test_a_line_that_is_no_json_is_named(tool_run, server, stdin):
     stdin(b"1\n{oops\n")
     status, _, err = tool_run("enqueue", "email", "--json-lines", "-")
     assert status == 1
-    assert "line 2 is no JSON" in err
+    assert "line 2 is not JSON" in err
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_lines_go_to_the_queues_of_their_classes(tool_run, server, app, stdin):
 @pytest.mark.parametrize(
     "case",
     [
-        ("{}", 'the body has to name its class, such as {"job": "Scan"}, of Scan, SendLetter'),
+        ("{}", 'the body must name its class, such as {"job": "Scan"}; the classes are Scan, SendLetter'),
         ('{"job": "SendMail"}', "no job class is named 'SendMail' here (known: Scan, SendLetter)"),
         ('{"job": "SendLetter"}', "missing required field `user`"),
         ('{"job": "SendLetter", "user": "x"}', "Expected `int`"),

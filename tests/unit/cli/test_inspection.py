@@ -80,7 +80,7 @@ def test_lookup_shows_attempts_apart(tool_run, server):
     assert re.fullmatch(r"attempt 1 of 4  2023-11-14T22:13:20\.000Z  web1 77  ran 0\.52 s", head)
     assert rest == [r"  OSError: a\x1bb", '    File "/srv/jobs.py", line 12, in run', "      send()"]
     head, *rest = second.splitlines()
-    assert re.fullmatch(r"its process ended  2023-11-1\S+Z  web1 78", head)
+    assert re.fullmatch(r"process died  2023-11-1\S+Z  web1 78", head)
     assert rest == ["  crash 1: killed by SIGSEGV"]
     row = tool_run("lookup", "a", "b")[1].splitlines()[1]
     assert row.endswith("  crash 1: killed by SIGSEGV")

@@ -47,10 +47,10 @@ def test_every_mode_has_a_command(original, ours):
     ("original", "error"),
     [
         ("--mode create", "--mode create needs --queue"),
-        ("--mode drop --queue q", "--mode drop is none of the original tool's modes: create, enqueue"),
+        ("--mode drop --queue q", "--mode drop is not a mode of the original tool: create, enqueue"),
         ("--mode create --queue q --colour red", "--colour is not an option of the original tool"),
         ("--mode create --queue", "--queue needs a value"),
-        ("--mode get_job_count --queue q --job_state 9", "--job_state 9 is no state; write one of 0 pending, 1 in"),
+        ("--mode get_job_count --queue q --job_state 9", "--job_state 9 is not a state; write one of 0 pending, 1 in"),
     ],
 )
 def test_what_cannot_be_translated_is_said(original, error):
@@ -68,5 +68,5 @@ def test_the_tool_says_what_it_runs_instead(tool_run, monkeypatch):
     monkeypatch.setenv("PINLATER_SERVERS", "127.0.0.1:1")
     status, _, err = tool_run("--mode", "get_queue_names", "--host", "127.0.0.1", "--port", "1")
     assert status == 69
-    assert "this is now: pinlater --server 127.0.0.1:1 queues\n" in err
+    assert "use instead: pinlater --server 127.0.0.1:1 queues\n" in err
     assert "cannot reach 127.0.0.1:1" in err

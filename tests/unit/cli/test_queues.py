@@ -19,7 +19,7 @@ def test_queues_are_listed_in_order(tool_run, server):
 
 def test_no_queue_at_all(tool_run, server):
     server.answer = lambda _: set()
-    assert tool_run("queues") == (0, "", "there is no queue yet; make one: pinlater create-queue NAME\n")
+    assert tool_run("queues") == (0, "", "there are no queues yet; create one: pinlater create-queue NAME\n")
     assert tool_run("queues", "--json") == (0, "[]\n", "")
 
 

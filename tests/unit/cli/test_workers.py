@@ -102,17 +102,17 @@ def test_nobody(tool_run, server):
     server.answer = lambda _: []
     status, out, err = tool_run("workers")
     assert (status, out) == (1, "")
-    assert err.startswith("no worker has reported; is one running?")
+    assert err.startswith("no worker has reported; start one with:")
     assert tool_run("workers", "--json") == (1, "[]\n", "")
     server.answer = lambda _: [worker("a", process(1))]
-    assert "no worker takes jobs of queue reports" in tool_run("workers", "--queue", "reports")[2]
+    assert "no worker serves queue reports" in tool_run("workers", "--queue", "reports")[2]
 
 
 def test_a_server_of_the_original(tool_run, server):
     server.answer = lambda _: "unknown"
     status, _, err = tool_run("workers")
     assert status == 69
-    assert "keeps no reports of workers" in err
+    assert "do not store worker reports" in err
 
 
 def test_classes_that_no_worker_knows_are_named(tool_run, server):
@@ -120,9 +120,9 @@ def test_classes_that_no_worker_knows_are_named(tool_run, server):
     server.answer = lambda _: [worker("a", process(1), unknownJobs=unknown), worker("b", unknownJobs=unknown)]
     status, _, err = tool_run("workers")
     assert status == 0
-    assert err.startswith("no worker knows it: class New")
+    assert err.startswith("no worker knows the class New")
     assert "\x1b" not in err
-    assert "in queue email, given back 24 times, the last time 5" in err
+    assert "in queue email: jobs released 24 times, the last time 5" in err
     assert tool_run("workers", "--queue", "sms")[2].count("knows") == 0
     _, out, _ = tool_run("workers", "--json")
     assert json.loads(out)[0]["unknown"][0]["returned"] == 12
