@@ -31,8 +31,9 @@ _NUMBERS = (4, 5)
 def periodic(session: Session, /, *, queues: tuple[str, ...], failed: bool) -> None:
     """List periodic jobs, failing ones first.
 
-    Without QUEUES, it lists those of all queues. A run has failed when all its attempts have failed; the job still runs at its next scheduled time. FAILED is the
-    number of consecutive failed runs. LAST FAILURE and ERROR show the last failed attempt, however long ago.
+    Without QUEUES, it lists those of all queues. A run has failed when all its attempts have failed; the job still runs
+    at its next scheduled time. FAILED is the number of consecutive failed runs. LAST FAILURE and ERROR show the last
+    failed attempt, however long ago.
     """
     with session.client() as client:
         found = client.periodic_jobs(queues)

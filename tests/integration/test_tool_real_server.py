@@ -59,11 +59,11 @@ def test_jobs_that_have_not_begun_are_cancelled(tool):
     assert (status, out, err) == (1, "1 job cancelled\n", f"pinlater: {first} is IN_PROGRESS\n")
     status, out, err = tool("cancel", second, "--json")
     assert (status, json.loads(out)) == (1, {"cancelled": [], "left": [second]})
-    assert err == f"pinlater: {second} is not there\n"
+    assert err == f"pinlater: {second} does not exist\n"
     assert tool("cancel", "early")[0] == 1, "this is no descriptor"
     third = tool("enqueue", "early", "later", "--delay", "600")[1].strip()
     assert tool("run-now", third) == (0, "1 job made due\n", "")
-    assert tool("run-now", third) == (1, "0 jobs made due\n", f"pinlater: {third} is due already\n")
+    assert tool("run-now", third) == (1, "0 jobs made due\n", f"pinlater: {third} is already due\n")
     assert json.loads(tool("run-now", first, "--json")[1]) == {"made_due": [], "left": [first]}
     assert tool("dequeue", "early", "--raw")[1] == "later"
     tool("delete-queue", "early")
