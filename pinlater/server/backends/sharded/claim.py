@@ -56,7 +56,7 @@ class ShardClaimer:
             QueueNotFound: all shards that answered lack the queue.
             NoHealthyShards: none answered.
         """
-        handles = self._group.healthy()
+        handles = self._group.registry.healthy()
         asked = handles[: max(covered(wanted.claim.coverage, len(self._group.registry)), 1)]
         if wanted.max_running is None or len(self._group.registry) == 1:
             return await self._claim(asked, wanted, RunningLimit(wanted.max_running))
@@ -84,7 +84,7 @@ class ShardClaimer:
 
     async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
         """Return what a dequeue of all shards would hand out; change nothing."""
-        handles = self._group.healthy()
+        handles = self._group.registry.healthy()
         answers = await ask_all(handles, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
         if len(answers) == 1:
             return answers[0][1]

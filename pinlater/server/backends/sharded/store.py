@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 from pinlater.errors import ServiceError
@@ -55,11 +54,11 @@ CLOCK_SECONDS = 5.0
 
 
 def _new_priorities(jobs: Iterable[NewJob]) -> list[int]:
-    return list(map(attrgetter("priority"), jobs))
+    return [job.priority for job in jobs]
 
 
 def _new_keys(jobs: Iterable[NewJob]) -> list[str | None]:
-    return list(map(attrgetter("unique_key"), jobs))
+    return [job.unique_key for job in jobs]
 
 
 def _imported_priorities(jobs: Iterable[JobRecord]) -> list[int]:
