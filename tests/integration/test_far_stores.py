@@ -13,7 +13,7 @@ from pinlater.server.metrics import Metrics
 from pinlater.server.stores import open_store
 from tests.support.bench import QUEUE, new_job
 from tests.support.network import Network
-from tests.support.shared_stores import SHARED_STORES
+from tests.support.stores import SHARED_STORES
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -14,16 +14,13 @@ from pinlater import AsyncClient, Client, Job, JobState
 from pinlater.client import Ack, JobInfo, NewJob
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.server import ROOT, ServerProcess
-from tests.support.shared_stores import mysql_settings, redis_settings
+from tests.support.stores import SHARED_STORES, STORES
 
 pytestmark = pytest.mark.timeout(120)
 
-STORES = {
-    "sqlite": lambda _: {},
-    "mysql": mysql_settings,
-    "redis": redis_settings,
-    "mysql, two shards": partial(mysql_settings, shards=2),
-    "redis, two shards": partial(redis_settings, shards=2),
+KINDS = {
+    **{name: kind.settings for name, kind in STORES.items()},
+    **{f"{name}, two shards": partial(settings, shards=2) for name, settings in SHARED_STORES.items()},
 }
 
 
@@ -70,10 +67,10 @@ class World:
         return JobInfo("pings:s9:p1:1", JobState.FAILED, 3, 0, "", now_ms, now_ms, now_ms, body=b"body")
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=KINDS)
 def running(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
-    world = World(folder, STORES[request.param](folder))
+    world = World(folder, KINDS[request.param](folder))
     yield world
     world.end()
 

@@ -11,7 +11,7 @@ from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
 from pinlater.client.migration import Migration
 from tests.support.server import ServerProcess
-from tests.support.shared_stores import SHARED_STORES
+from tests.support.stores import SHARED_STORES
 
 QUEUE = "pins"
 ROUND = ("sqlite", "mysql", "redis", "sqlite again")

@@ -12,7 +12,7 @@ from pinlater.client import Ack, Move, NewJob
 from pinlater.client.chunks import keyed
 from pinlater.errors import CallTimeout, UnknownError
 from tests.support.server import ServerProcess
-from tests.support.shared_stores import SHARED_STORES
+from tests.support.stores import STORES
 
 OLD, NEW = "email", "email_big"
 PENDING, FAILED = JobState.PENDING, JobState.FAILED
@@ -20,10 +20,10 @@ PENDING, FAILED = JobState.PENDING, JobState.FAILED
 pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "mysql", "redis"])
+@pytest.fixture(scope="module", params=STORES)
 def server(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    settings = SHARED_STORES[request.param](folder) if request.param in SHARED_STORES else {}
+    settings = STORES[request.param].settings(folder)
     server = ServerProcess(folder / "server", **settings)
     yield server
     assert server.stop() == 0

@@ -8,7 +8,7 @@ from pinlater import Client, Job, JobState
 from pinlater.client import Move, NewJob
 from pinlater.errors import QueueNameInvalid, QueueNotFound
 from tests.support.server import ServerProcess
-from tests.support.shared_stores import SHARED_STORES
+from tests.support.stores import SHARED_STORES
 
 STORES = ["sqlite", *SHARED_STORES]
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.apache import DeclaredError
 from tests.support.server import ServerProcess, wait_for
-from tests.support.shared_stores import SHARED_STORES
+from tests.support.stores import SHARED_STORES
 
 LIMITED = 429
 

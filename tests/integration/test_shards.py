@@ -1,4 +1,4 @@
-"""Several shards, MySQL's and Redis', shared by several servers: limits and priorities are those of the whole store."""
+"""Several shards shared by several servers: limits and priorities are those of the whole store."""
 
 import asyncio
 
@@ -8,18 +8,18 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.records import Ack, Claim, JobFilter
 from tests.support.bench import QUEUE, new_job
-from tests.support.fleets import mysql_fleets, redis_fleets
+from tests.support.stores import SHARDED_STORES
 
 ROUNDS = 10
 
 
-@pytest.fixture(params=[mysql_fleets, redis_fleets])
+@pytest.fixture(params=SHARDED_STORES)
 def in_store(request, tmp_path):
     """Run ``scenario(servers)`` with so many servers on one store of shards with these names."""
     ends = []
 
     def run(scenario, names, count):
-        fleet, end = request.param(tmp_path, names)
+        fleet, end = SHARDED_STORES[request.param].fleets(tmp_path, names)
         ends.append(end)
 
         async def whole():

@@ -1,4 +1,4 @@
-"""Rates of queues on stores that several servers share: the tokens that they take, of MySQL and of Redis."""
+"""Rates of queues on stores that several servers share: the tokens that they take."""
 
 import asyncio
 
@@ -6,15 +6,15 @@ import pytest
 
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.token_bucket import Tokens
-from tests.contract.conftest import HOMES
 from tests.support.bench import QUEUE, Bench, FakeClock
+from tests.support.stores import SHARDED_STORES
 
 SERVERS = 4
 
 
-@pytest.fixture(params=["mysql", "redis"])
+@pytest.fixture(params=SHARDED_STORES)
 def home(request, tmp_path):
-    return HOMES[request.param](tmp_path / "store")
+    return SHARDED_STORES[request.param].home(tmp_path / "store")
 
 
 def with_servers(home, scenario):

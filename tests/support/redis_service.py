@@ -1,11 +1,14 @@
 """A private Redis server of a test: on a free port, in a folder of its own; killed, stopped, started at will."""
 
+import atexit
+import functools
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,3 +120,13 @@ def shard_file(folder: Path, services: Sequence[RedisService], *, dequeue_only: 
         shard["shardConfig"]["dequeueOnly"] = is_dequeue_only
     file.write_text(json.dumps({"shards": shards}))
     return file
+
+
+@functools.cache
+def shared_redis_service(_users):
+    """Return the one for all tests of this process of such users, each of which empties it first."""
+    folder = tempfile.mkdtemp(prefix="pinlater-redis-")
+    service = RedisService(Path(folder))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(service.close)
+    return service

@@ -1,30 +1,15 @@
-"""Stores that several servers share: an empty one of each kind, for servers and workers that are real programs."""
+"""Settings of servers and workers that are real programs, on an empty store that several servers share."""
 
-import atexit
-import functools
 import json
-import shutil
-import tempfile
-from pathlib import Path
 
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import fresh_prefix
-from tests.support.redis_service import RedisService
-
-
-@functools.cache
-def _redis_service():
-    """One for all tests of this process."""
-    folder = tempfile.mkdtemp(prefix="pinlater-redis-")
-    service = RedisService(Path(folder))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(service.close)
-    return service
+from tests.support.redis_service import shared_redis_service
 
 
 def redis_settings(folder, shards=1):
     """Return what a server needs for an empty Redis store; ends all that there were."""
-    service = _redis_service()
+    service = shared_redis_service("servers")
     with service.client() as client:
         client.flushall()
     master = {"host": "127.0.0.1", "port": service.port}
@@ -42,7 +27,3 @@ def mysql_settings(folder, port=None, shards=1):
     file = folder / "mysql-shards.json"
     file.write_text(json.dumps({f"shard{number}": entry for number in range(1, shards + 1)}))
     return {"PINLATER_BACKEND": "mysql", "BACKEND_CONFIG": str(file), "MYSQL_DATABASE_PREFIX": fresh_prefix()}
-
-
-SHARED_STORES = {"mysql": mysql_settings, "redis": redis_settings}
-"""Name, as in PINLATER_BACKEND -> makes the settings of a server on an empty store, given a folder."""

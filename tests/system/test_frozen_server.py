@@ -12,7 +12,7 @@ import pytest
 from pinlater import Client, JobState
 from pinlater.client import NewJob
 from tests.support.server import ServerProcess
-from tests.support.shared_stores import SHARED_STORES
+from tests.support.stores import SHARED_STORES
 from tests.system.worker_program import Worker, info, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]

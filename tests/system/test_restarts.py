@@ -7,13 +7,14 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
 
 from pinlater import AsyncClient, Client, Job, JobState
 from pinlater.client import Ack, NewJob
 from tests.support.server import ServerProcess, wait_for
-from tests.support.shared_stores import mysql_settings, redis_settings
+from tests.support.stores import SHARED_STORES
 
 RELOADS = 10
 LANES = 2
@@ -129,10 +130,13 @@ def texts_in(server):
     return sorted(found)
 
 
+def _with_processes(settings, folder):
+    return settings(folder) | {"SERVER_PROCESSES": 2}
+
+
 STORES = {
     "sqlite": lambda _: {},
-    "redis, 2 processes": lambda folder: redis_settings(folder) | {"SERVER_PROCESSES": 2},
-    "mysql, 2 processes": lambda folder: mysql_settings(folder) | {"SERVER_PROCESSES": 2},
+    **{f"{name}, 2 processes": partial(_with_processes, settings) for name, settings in SHARED_STORES.items()},
 }
 
 

@@ -18,7 +18,7 @@ from pinlater.errors import DequeueRateLimited
 from tests.support.apache import ApacheClient
 from tests.support.crowd import Crowd
 from tests.support.server import ServerProcess, wait_for
-from tests.support.shared_stores import SHARED_STORES
+from tests.support.stores import SHARED_STORES
 
 PROCESSES = 3
 SETTINGS_SECONDS = 3

@@ -15,7 +15,7 @@ from pinlater.client import NewJob
 from pinlater.errors import DequeueRateLimited
 from tests.support.crowd import Crowd
 from tests.support.server import ServerProcess
-from tests.support.shared_stores import SHARED_STORES
+from tests.support.stores import SHARED_STORES
 from tests.system import test_worker_periodic as periodic
 from tests.system import test_worker_workflows as workflows
 from tests.system.worker_program import JOBS, Worker, await_state, info, put, ran, wait_for

@@ -98,9 +98,7 @@ def at_placement(
         group = store.group
 
         def store_at(handle: ShardHandle, some: Sequence[_J], part: IdempotencyKey | None) -> Awaitable[list[str]]:
-            return group.ask_owner(
-                handle, queue, lambda shard: getattr(shard, name)(queue, some, once=part, **options)
-            )
+            return group.ask_owner(handle, queue, lambda shard: getattr(shard, name)(queue, some, once=part, **options))
 
         given = placement.NewJobs(queue, jobs, priorities_of(jobs), keys_of(jobs), once)
         with group.due_priorities.changing(queue):

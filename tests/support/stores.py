@@ -1,0 +1,125 @@
+"""All stores that the tests run against: a new one joins by one entry in ``STORES``."""
+
+import functools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
+from pinlater.server.backends.redis import RedisEndpoint, RedisShard
+from pinlater.server.backends.sharded import ShardedStore, ShardSpec
+from pinlater.server.backends.sqlite import SqliteStore
+from tests.support.fleets import mysql_fleets, redis_fleets
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import fresh_prefix, place_of
+from tests.support.redis_service import shared_redis_service
+from tests.support.shared_stores import mysql_settings, redis_settings
+
+PRIORITY_LEVELS = 3
+SEARCH_SECONDS = 1.5
+"""Long enough for simple patterns on a busy machine."""
+
+
+class SqliteHome:
+    """A folder of its own for each test; sync is off, since no test here cuts the power."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._lives = 0
+
+    @property
+    def _data_dir(self):
+        return self._folder / f"life{self._lives}"
+
+    def open(self, clock):
+        return SqliteStore(
+            self._data_dir,
+            priority_levels=PRIORITY_LEVELS,
+            now_ms=clock,
+            synchronous="OFF",
+            count_limit=50,
+            regex_seconds=SEARCH_SECONDS,
+        )
+
+    def lose(self):
+        """A copy of the files of an open store is what the next process finds after a crash."""
+        left = self._data_dir
+        self._lives += 1
+        shutil.copytree(left, self._data_dir)
+
+
+class RedisHome:
+    """An empty database for each test; it lives on when the process that uses it dies."""
+
+    def __init__(self, folder):
+        self._service = shared_redis_service("stores")
+        with self._service.client() as client:
+            client.flushall()
+
+    def open(self, clock):
+        backend = ShardedStore("redis", functools.partial(_redis_shard, clock))
+        backend.update([ShardSpec("1", RedisEndpoint(("127.0.0.1", self._service.port)))])
+        return backend
+
+    def lose(self):
+        pass
+
+
+def _redis_shard(clock, spec):
+    return RedisShard(
+        spec.name,
+        spec.place,
+        priority_levels=PRIORITY_LEVELS,
+        count_limit=50,
+        regex_seconds=SEARCH_SECONDS,
+        now_ms=clock,
+    )
+
+
+class MysqlHome:
+    """A database of its own for each test, on a server that all share."""
+
+    def __init__(self, folder):
+        self._place = place_of(shared_service())
+        self._prefix = fresh_prefix()
+
+    def open(self, clock):
+        options = MysqlOptions(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS)
+        self._maker = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)
+        fleet = ShardedStore("mysql", self._maker)
+        fleet.update([ShardSpec("1", self._place)])
+        return fleet
+
+    def lose(self):
+        """A process that ends cuts its connections; the server has what was committed."""
+        for pool in self._maker.pools:
+            pool.close()
+
+
+class StoreKind(NamedTuple):
+    """How the tests get an empty store of one kind, each time another one.
+
+    Attributes:
+        home: takes a folder; returns what ``Bench`` opens. With it, ``tests/contract`` runs.
+        settings: takes a folder; returns what a server program needs beside its own settings.
+        fleets: takes a folder and names of shards; returns what opens the store for one more server, and what ends
+            all. None: the store has one server and no shards.
+    """
+
+    home: Callable[[Path], Any]
+    settings: Callable[..., dict[str, Any]]
+    fleets: Callable[..., Any] | None
+
+
+STORES = {
+    "sqlite": StoreKind(SqliteHome, lambda _: {}, None),
+    "mysql": StoreKind(MysqlHome, mysql_settings, mysql_fleets),
+    "redis": StoreKind(RedisHome, redis_settings, redis_fleets),
+}
+"""Name, as in PINLATER_BACKEND -> the store."""
+
+SHARDED_STORES = {name: kind for name, kind in STORES.items() if kind.fleets is not None}
+
+SHARED_STORES = {name: kind.settings for name, kind in SHARDED_STORES.items()}
+"""Name -> makes the settings of a server on an empty store that other servers may share, given a folder."""
