@@ -169,21 +169,21 @@ tests:
           - exp_labels: {{queue: held, severity: info}}
             exp_annotations:
               summary: "held has been paused for an hour"
-              description: "Nothing is handed out. Is that still meant? pinlater resume held ends it."
+              description: "Nothing is handed out. If this is not intended any more: pinlater resume held"
       - eval_time: 70m
         alertname: PinLaterFailedJobsPileUp
         exp_alerts:
           - exp_labels: {{queue: email, severity: ticket}}
             exp_annotations:
               summary: "email: 1.5k jobs are failed"
-              description: "pinlater retry-failed tries them again; what is left is collected in the end."
+              description: "pinlater retry-failed retries them; otherwise they are deleted in the end."
       - eval_time: 70m
         alertname: PinLaterJobsGivenUp
         exp_alerts:
           - exp_labels: {{queue: email, severity: ticket}}
             exp_annotations:
               summary: "email: 60 jobs were given up within an hour"
-              description: "pinlater scan email --state failed shows why. Nothing tries them again by itself."
+              description: "pinlater scan email --state failed shows why. They are not retried automatically."
       - {{eval_time: 30m, alertname: PinLaterJobsRetry}}
       - eval_time: 45m
         alertname: PinLaterJobsRetry
@@ -191,22 +191,22 @@ tests:
           - exp_labels: {{queue: sms, severity: ticket}}
             exp_annotations:
               summary: "sms: 200 jobs have failed and wait for another attempt"
-              description: "What they need may be away. pinlater scan sms --future shows their last errors."
+              description: "A service that they need may be down. pinlater scan sms --future shows their last errors."
       - {{eval_time: 9m, alertname: PinLaterStoreIsNearlyFull}}
       - eval_time: 12m
         alertname: PinLaterStoreIsNearlyFull
         exp_alerts:
           - exp_labels: {{instance: a, shard: "1", severity: page}}
             exp_annotations:
-              summary: "a: 953.7MiB are left for shard 1 of the store"
-              description: "When it is full, no job is stored. Make room on the disk, or raise the maxmemory of Redis."
+              summary: "a: 953.7MiB are free for shard 1 of the store"
+              description: "When it is full, no job is stored. Free space on the disk, or raise the maxmemory of Redis."
       - eval_time: 62m
         alertname: PinLaterStoreFillsUp
         exp_alerts:
           - exp_labels: {{instance: b, shard: "1", severity: ticket}}
             exp_annotations:
-              summary: "b: shard 1 of the store is full within a day, if it goes on like this"
-              description: "Does the store grow (pinlater_store_bytes), or something else on its disk?"
+              summary: "b: shard 1 of the store will be full within a day at the current rate"
+              description: "Check whether the store grows (pinlater_store_bytes), or something else on its disk."
       - {{eval_time: 9m, alertname: PinLaterPeriodicJobFails}}
       - eval_time: 12m
         alertname: PinLaterPeriodicJobFails
@@ -214,11 +214,11 @@ tests:
           - exp_labels: {{queue: bills, class: Bill, severity: ticket}}
             exp_annotations:
               summary: "bills: the periodic job Bill has failed, with all attempts of its run"
-              description: "It runs again at its next time. The page Failed and pinlater periodic show the error."
+              description: "It runs again at its next tick. The page Failed and pinlater periodic show the error."
           - exp_labels: {{queue: polls, class: Poll, severity: ticket}}
             exp_annotations:
               summary: "polls: the periodic job Poll has failed, with all attempts of its run"
-              description: "It runs again at its next time. The page Failed and pinlater periodic show the error."
+              description: "It runs again at its next tick. The page Failed and pinlater periodic show the error."
       - {{eval_time: 1m, alertname: PinLaterShardIsIll}}
       - eval_time: 5m
         alertname: PinLaterShardIsIll
@@ -226,7 +226,7 @@ tests:
           - exp_labels: {{instance: a, shard: "2", severity: page}}
             exp_annotations:
               summary: "a: shard 2 does not answer"
-              description: "Its jobs wait until it does; the others go on. The page Server and the log have the reason."
+              description: "Its jobs wait until it does; other shards keep working. See the page Server and the log."
       - {{eval_time: 3m, alertname: PinLaterJobsWaitLong}}
       - eval_time: 8m
         alertname: PinLaterJobsWaitLong
@@ -250,30 +250,30 @@ tests:
           - exp_labels: {{queue: email, class: Send, severity: ticket}}
             exp_annotations:
               summary: "email: processes die while they run Send"
-              description: "Of a signal, or for want of memory: the worker's log has each one."
+              description: "By a signal, or for lack of memory: the worker's log has each crash."
       - eval_time: 12m
         alertname: PinLaterProcessesDie
         exp_alerts:
           - exp_labels: {{instance: b, pool: jobs, reason: signal, severity: ticket}}
             exp_annotations:
-              summary: "b: processes of the pool jobs end early: signal"
-              description: "The worker's log has each one, with what it ran, and its memory."
+              summary: "b: processes of pool jobs end unexpectedly: signal"
+              description: "The worker's log has each exit, with the running job and the memory."
       - {{eval_time: 3m, alertname: PinLaterWorkIsLost}}
       - eval_time: 12m
         alertname: PinLaterWorkIsLost
         exp_alerts:
           - exp_labels: {{instance: b, queue: email, severity: ticket}}
             exp_annotations:
-              summary: "b: no server took what became of jobs of email"
-              description: "What has ended runs again, or begins further back. Were the servers away?"
+              summary: "b: acks or checkpoints of jobs of email reached no server"
+              description: "Finished jobs run again, or restart from an older checkpoint. Were the servers down?"
       - {{eval_time: 4m, alertname: PinLaterWorkerDown}}
       - eval_time: 12m
         alertname: PinLaterWorkerDown
         exp_alerts:
           - exp_labels: {{instance: b, job: pinlater-worker, severity: ticket}}
             exp_annotations:
-              summary: "b: no worker answers"
-              description: "Its jobs go to others. Its log, and pinlater workers, say more."
+              summary: "b: the worker does not answer"
+              description: "Its jobs go to other workers. See its log, and pinlater workers."
 """
 
 
