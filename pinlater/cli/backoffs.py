@@ -43,10 +43,5 @@ def policy_text(policy: Policy) -> str:
         numbers = msgspec.structs.asdict(policy.backoff)
         kind = type(policy.backoff).__name__.lower()
         parts.append(f"backoff {kind}:{','.join(f'{name}={number:g}' for name, number in numbers.items())}")
-    if policy.timeout is not None:
-        parts.append(f"timeout {policy.timeout:g} s")
-    if policy.stall_after is not None:
-        parts.append(f"stall_after {policy.stall_after:g} s")
-    if policy.give_up_after is not None:
-        parts.append(f"give_up_after {policy.give_up_after:g} s")
+    parts += [f"{name} {seconds:g} s" for name, seconds in policy.limits.items()]
     return "  ".join(parts)

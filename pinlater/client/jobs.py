@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions, FollowUpOptions, UniqueOf, check_names
 from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.options import QUEUE_NAME, JobOptions
-from pinlater.model.backoff import Backoff
+from pinlater.jobs.options import QUEUE_NAME
 from pinlater.model.body_metadata import BodyMetadata
-from pinlater.model.policy import make_policy
+from pinlater.model.policy import PolicyOptions, make_policy
 from pinlater.protocol.conversion.jobs import new_job_struct
 from pinlater.protocol.conversion.values import milliseconds
 from pinlater.protocol.framing import MAX_FRAME_BYTES
@@ -40,8 +39,9 @@ class JobEncoder:
     """Makes the wire structs of jobs that are enqueued with the same options.
 
     Args:
-        queue: and the next ten: see ``pinlater.jobs.enqueue_options``.
+        queue: and the next six: see ``EnqueueOptions``.
         trace: trace context that travels with the job; not with a ``RawJob``.
+        policy: backoff and time limits, see ``EnqueueOptions``.
 
     Raises:
         ValueError: an option is out of its range, or ``delay`` and ``run_at`` contradict each other.
@@ -58,11 +58,8 @@ class JobEncoder:
         run_at: datetime | float | None = None,
         status: str = "",
         unique: str | UniqueOf | None = None,
-        backoff: Backoff | None = None,
-        timeout: float | None = None,
-        stall_after: float | None = None,
-        give_up_after: float | None = None,
         trace: Mapping[str, str] | None = None,
+        **policy: Unpack[PolicyOptions],
     ) -> None:
         if queue is not None and not QUEUE_NAME.fullmatch(queue):
             raise ValueError(f"queue={queue!r} may only have letters, digits and underscore")
@@ -79,13 +76,12 @@ class JobEncoder:
         self._attempts = attempts
         self._run_after_ms = _run_after_ms(delay, run_at)
         self._wait_seconds = 0.0 if self._run_after_ms is None else self._run_after_ms / 1000 - time.time()
-        self._give_up_after = give_up_after
         self._status = status
         self._unique = None if callable(unique) else unique
         self._unique_of = unique if callable(unique) else None
-        policy = make_policy(backoff, timeout, stall_after, give_up_after)
-        self._has_policy = policy is not None
-        self._kept = BodyMetadata(policy=policy, trace=trace or None) if policy is not None or trace else None
+        self._policy = make_policy(**policy) if policy else None
+        has_metadata = self._policy is not None or trace
+        self._metadata = BodyMetadata(policy=self._policy, trace=trace or None) if has_metadata else None
         self._plans: dict[type[Job], _Plan] = {}
 
     def queue_of(self, job: Job) -> str:
@@ -106,7 +102,7 @@ class JobEncoder:
         plan = self._plans.get(kind)
         if plan is None:
             plan = self._plans[kind] = self._plan_of(job)
-        body = encode_body(job, self._kept)
+        body = encode_body(job, self._metadata)
         if len(body) > _LARGEST_BODY:
             raise BodyTooLarge(
                 f"a {job.job_options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
@@ -120,19 +116,12 @@ class JobEncoder:
             options = job.job_options
         except AttributeError:
             raise _no_job(job) from None
-        if self._has_policy and isinstance(job, RawJob):
+        if self._policy is not None and isinstance(job, RawJob):
             raise BodyInvalid(f"the body of a RawJob has no place for a backoff or time limit; {options.name} is one")
         if self._wait_seconds > 0:
-            self._check_wait(options)
+            effective = options if self._policy is None else options.with_policy(self._policy)
+            effective.check_wait(self._wait_seconds)
         return _Plan(self._priority or options.priority, self._attempts or options.attempts)
-
-    def _check_wait(self, options: JobOptions) -> None:
-        most_seconds = options.give_up_after if self._give_up_after is None else self._give_up_after
-        if most_seconds is not None and self._wait_seconds >= most_seconds:
-            raise ValueError(
-                f"a {options.name} that waits for {self._wait_seconds:.0f} s would never run: "
-                f"its give_up_after of {most_seconds:g} s counts from the enqueue; give it a longer one"
-            )
 
 
 def encoder(

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypedDict
 
 from pinlater.jobs.job import Job
-from pinlater.model.backoff import Backoff
+from pinlater.model.policy import PolicyOptions
 
 UniqueOf = Callable[[Job], str | None]
 """Returns the unique key of a job, or None if it has none."""
 
 
-class _CommonOptions(TypedDict, total=False):
+class _CommonOptions(PolicyOptions, total=False):
     queue: str | None
     priority: int | None
     attempts: int | None
     delay: float | None
     run_at: datetime | float | None
-    backoff: Backoff | None
-    timeout: float | None
-    stall_after: float | None
-    give_up_after: float | None
 
 
 class FollowUpOptions(_CommonOptions, total=False):

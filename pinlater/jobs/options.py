@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pinlater.errors import Discard, Retry
 from pinlater.model.backoff import DEFAULT_BACKOFF, Backoff
@@ -165,20 +165,26 @@ class JobOptions:
 
         return schedule_of(self.cron, self.every, self.timezone)
 
+    def check_wait(self, seconds: float) -> None:
+        """Refuse a job that is to wait so long that it would never run.
+
+        Raises:
+            ValueError: it would become due when its ``give_up_after`` is over.
+        """
+        if self.give_up_after is not None and seconds >= self.give_up_after:
+            raise ValueError(
+                f"a {self.name} that waits for {seconds:.0f} s would never run: "
+                f"its give_up_after of {self.give_up_after:g} s counts from the enqueue; give it a longer one"
+            )
+
     def with_policy(self, policy: Policy) -> JobOptions:
         """Return the options as they hold for a job whose enqueue set a policy of its own."""
-        options = self
+        changes: dict[str, Any] = dict(policy.limits)
         if policy.backoff is not None:
-            options = replace(options, backoff=policy.backoff)
-        if policy.timeout is not None:
-            kill_after = options.kill_after
-            is_later = kill_after is not None and kill_after > policy.timeout
-            options = replace(options, timeout=policy.timeout, kill_after=kill_after if is_later else None)
-        if policy.stall_after is not None:
-            options = replace(options, stall_after=policy.stall_after)
-        if policy.give_up_after is not None:
-            options = replace(options, give_up_after=policy.give_up_after)
-        return options
+            changes["backoff"] = policy.backoff
+        if policy.timeout is not None and self.kill_after is not None and self.kill_after <= policy.timeout:
+            changes["kill_after"] = None
+        return replace(self, **changes)
 
     @property
     def is_limited(self) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 import msgspec
 
 from pinlater.errors import BodyInvalid
-from pinlater.model.backoff import Constant, Exponential, Linear
+from pinlater.model.backoff import Backoff, Constant, Exponential, Linear
 
 LONGEST_LIMIT_SECONDS = 366 * 86400.0
 """The longest time limit that a job can have: about a year."""
@@ -34,10 +36,24 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     give_up_after: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "stall_after", "give_up_after"):
-            seconds = getattr(self, name)
-            if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
+        for name, seconds in self.limits.items():
+            if not 0 < seconds <= LONGEST_LIMIT_SECONDS:
                 raise ValueError(f"{name}={seconds} is in seconds, more than 0 and at most a year")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The time limits that are set, in seconds."""
+        fields = msgspec.structs.asdict(self)
+        return {name: value for name, value in fields.items() if name != "backoff" and value is not None}
+
+
+class PolicyOptions(TypedDict, total=False):
+    """The fields of a ``Policy`` as keywords of an enqueue."""
+
+    backoff: Backoff | None
+    timeout: float | None
+    stall_after: float | None
+    give_up_after: float | None
 
 
 class _Body(msgspec.Struct):
@@ -48,22 +64,21 @@ _decoder = msgspec.json.Decoder(_Body)
 _policy_decoder = msgspec.json.Decoder(Policy)
 
 
-def make_policy(
-    backoff: object, timeout: float | None, stall_after: float | None, give_up_after: float | None
-) -> Policy | None:
-    """Return the policy of an enqueue; None if all arguments are None.
+def make_policy(**options: Unpack[PolicyOptions]) -> Policy | None:
+    """Return the policy of an enqueue; None if it sets nothing.
 
     Raises:
         ValueError: the backoff cannot be stored with a job, or a number is out of range.
     """
-    if backoff is timeout is stall_after is give_up_after is None:
+    if all(value is None for value in options.values()):
         return None
+    backoff = options.get("backoff")
     if backoff is not None and not isinstance(backoff, Constant | Linear | Exponential):
         raise ValueError(
             f"backoff={backoff!r} cannot be stored with a job: use Constant, Linear or Exponential; "
             "a backoff of your own goes into the header of the job class"
         )
-    policy = Policy(backoff, timeout, stall_after, give_up_after)
+    policy = Policy(**options)  # type: ignore[arg-type] # checked above
     try:
         _policy_decoder.decode(msgspec.json.encode(policy))
     except msgspec.DecodeError as error:

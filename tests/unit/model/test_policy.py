@@ -220,7 +220,7 @@ def test_what_cannot_travel_is_refused(options, why):
 
 
 def test_nothing_said_is_no_policy():
-    assert make_policy(None, None, None, None) is None
+    assert make_policy(timeout=None) is make_policy() is None
 
 
 def test_a_raw_job_has_no_place_for_it(runner):
