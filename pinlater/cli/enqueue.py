@@ -112,9 +112,7 @@ def enqueue(
         raise click.UsageError("Missing argument 'QUEUE'. It may be omitted only with --app.")
     if give_up_after is not None and give_up_after <= (options["delay"] or 0):
         raise click.UsageError("--give-up-after must be longer than --delay; both count from now.")
-    policy = make_policy(
-        backoff=backoff, timeout=job_timeout, stall_after=stall_after, give_up_after=give_up_after
-    )
+    policy = make_policy(backoff=backoff, timeout=job_timeout, stall_after=stall_after, give_up_after=give_up_after)
     make = _maker(modules, queue, policy)
     if json_lines is not None:
         if unique is not None:
