@@ -1,4 +1,4 @@
-"""Every error a user of PinLater can meet, as one tree.
+"""All errors of PinLater, as one tree of classes.
 
 ::
 
@@ -7,29 +7,29 @@
     │   ├── ClientError              4xx: the caller has to change something
     │   │   ├── ContinuationInvalid  PasswordInvalid   QueueNameInvalid  QueueNameTooLong
     │   │   ├── QueueNotFound        PriorityNotSupported  DequeueRateLimited  EnqueueRejected
-    │   │   └── StaleClaims          of a checkpoint that asked to be told of them
+    │   │   └── StaleClaims          jobs of a checkpoint are no longer claimed
     │   └── ServerError              5xx: the service has to recover
     │       └── UnknownError         NoHealthyShards   ShardConnectionFailed
-    ├── CallError                    no usable answer came
+    ├── CallError                    the client got no valid reply
     │   ├── ServerUnavailable        no server could be reached, or the connection was lost
-    │   │   ├── NotConnected         none could be reached, so nothing was sent
-    │   │   └── ServerStopping       the server stops, and has not carried the call out
-    │   ├── CallTimeout              the answer did not come within the deadline
-    │   └── ProtocolError            the peer does not speak our Thrift
-    │       └── CallUnsendable       the call holds what Thrift cannot carry, or too much of it
-    ├── JobError                     a statement about one job
-    │   ├── Retry                    run again after the given time, instead of the class's backoff
-    │   ├── Discard                  give the job up now, whatever attempts remain
-    │   ├── JobTimeout               the job runs for longer than its timeout
-    │   │   ├── JobStalled           it has given no sign of progress for its stall_after
-    │   │   └── JobExpired           its give_up_after is over, whatever attempts remain
-    │   ├── BodyInvalid              the body is not a record of a registered job class
-    │   └── BodyTooLarge
+    │   │   ├── NotConnected         no server could be reached, so nothing was sent
+    │   │   └── ServerStopping       the server is stopping, and has not carried out the call
+    │   ├── CallTimeout              no reply came before the deadline
+    │   └── ProtocolError            the server sent an invalid or unexpected message
+    │       └── CallUnsendable       the call is too large, or a value cannot be encoded
+    ├── JobError                     about a single job
+    │   ├── Retry                    try again after the given time, instead of the class's backoff
+    │   ├── Discard                  fail the job now, even if attempts remain
+    │   ├── JobTimeout               the job has run longer than its timeout
+    │   │   ├── JobStalled           it has made no progress for its stall_after
+    │   │   └── JobExpired           its give_up_after is over, even if attempts remain
+    │   ├── BodyInvalid              the body does not decode into a known job class
+    │   └── BodyTooLarge             the body is larger than allowed
     └── ConfigError                  a setting, file or option is wrong; programs exit with 78
 
-    JobInterrupted(BaseException)    a drain asks the running job to stop here
-    ├── JobSleeps                    the job asked to go on at a later moment
-    └── ClaimLost                    the job is no longer this worker's: it was deleted, or given to somebody else
+    JobInterrupted(BaseException)    the running job is asked to stop here, as by a drain
+    ├── JobSleeps                    the job asked to continue later
+    └── ClaimLost                    the job is no longer claimed by this worker
 
 The codes are those of the wire contract's ``ErrorCode``.
 """
@@ -44,7 +44,7 @@ EXIT_UNAVAILABLE = 69
 """Exit status of a program whose server or store cannot be reached (``EX_UNAVAILABLE``)."""
 
 EXIT_CONFIG = 78
-"""Exit status of a program that was set up wrongly (``EX_CONFIG``)."""
+"""Exit status of a program with wrong settings (``EX_CONFIG``)."""
 
 
 class PinLaterError(Exception):
@@ -55,7 +55,7 @@ class ServiceError(PinLaterError):
     """The server understood the call and refused it.
 
     Attributes:
-        code: number of the wire contract's ``ErrorCode``.
+        code: number of the ``ErrorCode`` of the wire contract.
         code_name: its name, such as ``QUEUE_NOT_FOUND``.
     """
 
@@ -64,73 +64,73 @@ class ServiceError(PinLaterError):
 
 
 class ClientError(ServiceError):
-    """The call is at fault; sending it again unchanged cannot help."""
+    """The call is wrong; sending it again unchanged cannot succeed."""
 
 
 class ContinuationInvalid(ClientError):
-    """A scan was continued with something that no scan has returned."""
+    """The continuation of a scan was not returned by a scan."""
 
     code = 400
     code_name = "CONTINUATION_INVALID"
 
 
 class PasswordInvalid(ClientError):
-    """The admin password is wrong, or the server has none configured."""
+    """The admin password is wrong, or the server has no password."""
 
     code = 403
     code_name = "PASSWORD_INVALID"
 
 
 class QueueNameInvalid(ClientError):
-    """A queue name has characters other than letters, digits and underscore."""
+    """A queue name has other characters than letters, digits and underscores."""
 
     code = 410
     code_name = "QUEUE_NAME_INVALID"
 
 
 class QueueNameTooLong(ClientError):
-    """A queue name is longer than every store can keep."""
+    """A queue name is longer than the stores allow."""
 
     code = 411
     code_name = "QUEUE_NAME_TOO_LONG"
 
 
 class QueueNotFound(ClientError):
-    """No queue of that name was created."""
+    """The queue does not exist."""
 
     code = 413
     code_name = "QUEUE_NOT_FOUND"
 
 
 class PriorityNotSupported(ClientError):
-    """A priority is outside 1..NUM_PRIORITY_LEVELS."""
+    """A priority is not between 1 and NUM_PRIORITY_LEVELS."""
 
     code = 416
     code_name = "PRIORITY_NOT_SUPPORTED"
 
 
 class DequeueRateLimited(ClientError):
-    """The queue is paused, or has handed out all that its rate allows for now."""
+    """The queue is paused, or has reached its rate limit for now."""
 
     code = 429
     code_name = "DEQUEUE_RATE_LIMITED"
 
 
 class EnqueueRejected(ClientError):
-    """The server does not take this job, for instance because its body is too large."""
+    """The server does not accept this job, for example because its body is too large."""
 
     code = 430
     code_name = "ENQUEUE_REJECTED"
 
 
 class StaleClaims(ClientError):
-    """Some jobs of a checkpoint are no longer held under the claim that it named; the others were changed.
+    """Some jobs of a checkpoint are no longer held under its claim; the other jobs were changed.
 
-    Only those are told who ask for it (``tellStale`` of the request).
+    Raised only if the request asks for it (``tellStale``).
 
     Args:
-        message: what it says.
-        job_descriptors: of those jobs.
+        message: the text of the error.
+        job_descriptors: of the jobs that are no longer held.
     """
 
     code = 440
@@ -142,22 +142,22 @@ class StaleClaims(ClientError):
 
 
 class ServerError(ServiceError):
-    """The service is at fault; the same call may work later."""
+    """The service has failed; the same call may succeed later."""
 
 
 class UnknownError(ServerError):
-    """Anything that has no code of its own; the message says what."""
+    """An error without a code of its own; the message describes it."""
 
 
 class NoHealthyShards(ServerError):
-    """No shard of the store is left that could take the call."""
+    """No shard of the store can take the call now."""
 
     code = 501
     code_name = "NO_HEALTHY_SHARDS"
 
 
 class ShardConnectionFailed(ServerError):
-    """A shard did not answer, also after retries."""
+    """A shard did not answer, even after retries."""
 
     code = 502
     code_name = "SHARD_CONNECTION_FAILED"
@@ -180,16 +180,16 @@ SERVICE_ERRORS: dict[int, type[ServiceError]] = {
         ShardConnectionFailed,
     )
 }
-"""Error code of the wire -> the exception a client raises."""
+"""Error code of the wire -> exception class."""
 
 
 def service_error(code: int, message: str, job_descriptors: Sequence[str] = ()) -> ServiceError:
-    """Return the exception for an error code; a code we do not know becomes ``UnknownError``.
+    """Create the exception of an error code; an unknown code becomes ``UnknownError``.
 
     Args:
         code: of the wire.
-        message: what happened.
-        job_descriptors: of the jobs that ``StaleClaims`` is about.
+        message: the text of the error.
+        job_descriptors: of the jobs that ``StaleClaims`` names.
     """
     if code == StaleClaims.code:
         return StaleClaims(message, job_descriptors)
@@ -197,18 +197,18 @@ def service_error(code: int, message: str, job_descriptors: Sequence[str] = ()) 
 
 
 class CallError(PinLaterError):
-    """No usable answer came; whether the server carried the call out is not known."""
+    """The client got no valid reply; whether the call was carried out is unknown."""
 
 
 class ServerUnavailable(CallError):
-    """No server of the set could be reached, or the connection broke."""
+    """No server could be reached, or the connection was lost."""
 
 
 class NotConnected(ServerUnavailable):
-    """No server of the set could be reached: nothing was sent, so the call was certainly not carried out.
+    """No server could be reached: nothing was sent, so the call was not carried out.
 
     Args:
-        reasons: of each server that was tried, why.
+        reasons: why, for each server that was tried.
     """
 
     def __init__(self, reasons: str) -> None:
@@ -218,113 +218,113 @@ class NotConnected(ServerUnavailable):
     def __str__(self) -> str:
         return (
             f"cannot reach {self.reasons}; is pinlater-server running? "
-            'choose another with Client("host:port") or PINLATER_SERVERS'
+            'name another server with Client("host:port") or PINLATER_SERVERS'
         )
 
 
 class ServerStopping(ServerUnavailable):
-    """The server stops, and said that it has not carried out the call and will not; another one may."""
+    """The server is stopping, and has not carried out the call; another server may."""
 
 
 class CallTimeout(CallError):
-    """The answer did not come within the call's deadline."""
+    """No reply came before the deadline of the call."""
 
 
 class ProtocolError(CallError):
-    """The peer sent bytes that are not the expected Thrift message, or refused ours."""
+    """The server sent an unexpected or invalid message, or refused ours."""
 
 
 class CallUnsendable(ProtocolError):
-    """A value of the call is one that its type cannot carry, or all is too large; nothing was sent."""
+    """The call is too large, or a value cannot be encoded; nothing was sent."""
 
 
 class JobError(PinLaterError):
-    """Says something about one job."""
+    """An error about a single job."""
 
 
 class Retry(JobError):
-    """Raised by a job: this attempt failed, try again ``after`` seconds instead of the policy's delay.
+    """Raised by a job: this attempt failed, try again ``after`` seconds instead of the backoff's delay.
 
     Args:
-        after: seconds until the next attempt; None leaves the delay to the class's backoff.
+        after: seconds until the next attempt; None uses the class's backoff.
         reason: text for the job's status.
 
     Raises:
-        TypeError: ``after`` is no number, such as a reason that was given in its place.
-        ValueError: it is negative.
+        TypeError: ``after`` is not a number, such as a reason given in its place.
+        ValueError: ``after`` is negative.
     """
 
     def __init__(self, after: float | None = None, reason: str = "") -> None:
         if isinstance(after, str):
             raise TypeError(
-                f"Retry({after!r}): after is a number of seconds; of a reason, write Retry(reason={after!r})"
+                f"Retry({after!r}): after is a number of seconds; to give a reason, write Retry(reason={after!r})"
             )
         if after is not None and after < 0:
-            raise ValueError(f"Retry(after={after}): the delay is in seconds and cannot be negative")
+            raise ValueError(f"Retry(after={after}): the delay in seconds cannot be negative")
         super().__init__(reason or (f"retry after {after:g} s" if after is not None else "retry"))
         self.after = after
         self.reason = reason
 
 
 class Discard(JobError):
-    """Raised by a job: give it up now; it becomes FAILED whatever attempts remain."""
+    """Raised by a job: fail it now; it becomes FAILED even if attempts remain."""
 
 
 class JobTimeout(JobError):
-    """Raised in a job that runs for longer than its ``timeout``: the attempt fails, unless it is caught.
+    """Raised in a job that runs longer than its ``timeout``: the attempt fails, unless the job catches it.
 
-    A coroutine that waits gets ``asyncio.CancelledError`` instead, as with ``asyncio.timeout``; its attempt fails
-    with a ``JobTimeout`` all the same.
+    A waiting coroutine gets ``asyncio.CancelledError`` instead, as with ``asyncio.timeout``; its attempt still fails
+    with ``JobTimeout``.
     """
 
 
 class JobStalled(JobTimeout):
-    """Raised in a job that gives no sign of progress for its ``stall_after``; in every other way a ``JobTimeout``."""
+    """Raised in a job that makes no progress for its ``stall_after``; otherwise as ``JobTimeout``."""
 
 
 class JobExpired(JobTimeout):
-    """Raised in a job that still runs when its ``give_up_after`` is over: it fails for good, unless that is caught."""
+    """Raised in a job that still runs when its ``give_up_after`` is over: it fails finally unless it catches this."""
 
 
 class BodyInvalid(JobError):
-    """A body does not decode into the record of a registered job class."""
+    """The body does not decode into a known job class."""
 
 
 class BodyTooLarge(JobError):
-    """A body is larger than the configured limit."""
+    """The body is larger than allowed."""
 
 
 class ConfigError(PinLaterError):
-    """A setting, file or option is wrong; the message says which, and what to write instead."""
+    """A setting, file or option is wrong; the message names it and says what to write instead."""
 
 
 class JobInterrupted(BaseException):
-    """The running job is asked to stop here; it goes on later from its checkpoint, no attempt spent.
+    """Asks the running job to stop here; it continues later from its checkpoint, and no attempt is spent.
 
-    Not an ``Exception``, so that a job's own ``except Exception`` does not swallow it. If it is swallowed all the same,
-    the job goes back as it was when it was interrupted, and each later call of the context raises it again.
+    Not an ``Exception``, so that a job's own ``except Exception`` does not catch it. If the job catches it all the
+    same, it goes back as it was when interrupted, and each later call of the context raises the interruption again.
 
     Attributes:
-        was_swallowed: whether the job returned, or raised something else.
+        was_swallowed: whether the job caught it and returned, or raised something else.
     """
 
     was_swallowed = False
 
     @property
     def weight(self) -> float:
-        """Which of several counts: the heaviest."""
+        """Decides between several interruptions: the largest weight wins."""
         return 0.0
 
     def again(self) -> JobInterrupted:
-        """Return one that says the same, to be raised where the job goes on all the same."""
+        """Return an equal interruption, to be raised again in a job that has caught this one."""
         return JobInterrupted(*self.args)
 
 
 class JobSleeps(JobInterrupted):
-    """Raised by the context's sleeps, and by steps that are tried again: the job goes on later, no attempt spent.
+    """Raised by the context's sleeps and by retried steps: the job continues later, and no attempt is spent.
 
     Args:
-        until_ms: epoch milliseconds before which it does not go on.
+        until_ms: when it continues at the earliest, epoch milliseconds.
     """
 
     def __init__(self, until_ms: int) -> None:
@@ -333,35 +333,35 @@ class JobSleeps(JobInterrupted):
 
     @property
     def weight(self) -> float:
-        """Of several sleeps the longest counts."""
+        """The longest of several sleeps wins."""
         return float(self.until_ms)
 
     def again(self) -> JobSleeps:
-        """Return one that says the same."""
+        """Return an equal interruption."""
         return JobSleeps(self.until_ms)
 
 
 class ClaimLost(JobInterrupted):
-    """Raised in a job that is no longer this worker's: its claim has ended, or it was deleted. Let it pass.
+    """Raised in a job that this worker no longer holds: its claim has ended, or it was deleted. Do not catch it.
 
-    Whatever the attempt would still do, somebody else may be doing by now; and nothing that becomes of it counts. It is
-    raised at the next call of the context. An ``async def`` job that waits gets ``asyncio.CancelledError`` instead.
+    Another worker may be running the job by now, and the result of this attempt is ignored. It is raised at the next
+    call of the context. A waiting ``async def`` job gets ``asyncio.CancelledError`` instead.
     """
 
     @property
     def weight(self) -> float:
-        """Nothing else counts then."""
+        """A lost claim wins over any other interruption."""
         return math.inf
 
     def again(self) -> ClaimLost:
-        """Return one that says the same."""
+        """Return an equal interruption."""
         return ClaimLost(*self.args)
 
 
 def interruption_in(error: BaseException) -> JobInterrupted | None:
-    """Return the interruption that ``error`` is, or that a group of nothing but interruptions is, as of a task group.
+    """Return the interruption that ``error`` is, or the heaviest of a group that consists only of interruptions.
 
-    Of several sleeps it is the longest.
+    Such groups come from task groups. Return None for anything else.
     """
     if isinstance(error, JobInterrupted):
         return error

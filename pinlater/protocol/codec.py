@@ -1,11 +1,10 @@
-"""Calls and replies <-> payloads of frames, by thriftpy2's Cython binary protocol.
+"""Encode and decode calls and replies, with thriftpy2's Cython binary protocol.
 
-Bytes from the network never go through ``TCyMemoryBuffer``: it does not notice the end of its input and
-hands out foreign memory. They are read through a buffered transport over a source that ends where the
-frame ends. Whatever decoding raises, the caller sees ``MalformedMessage`` and closes the connection.
+Bytes from the network never go through ``TCyMemoryBuffer``, which reads foreign memory beyond the end of its input.
+They are read through a buffered transport over a source that ends with the frame. Whatever decoding raises, the caller
+gets ``MalformedMessage`` and closes the connection.
 
-A server trusts nobody: see ``reader`` and ``guard``. A client trusts the server that it was told to use as
-far as time and memory go.
+A server trusts no client: see ``reader`` and ``guard``. A client trusts its server not to exhaust its time and memory.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ PROTOCOL_ERROR = TApplicationException.PROTOCOL_ERROR
 _MAX_KEPT_BUFFER = 1 << 20
 
 MANY_ELEMENTS = 1000
-"""Of a call. To decode fewer takes a millisecond, and a megabyte at most."""
+"""Elements of a call; fewer are decoded within a millisecond and a megabyte."""
 
-_SOON_CHECKED_BYTES = 16 * 1024
-"""To decode so much carefully takes about as long."""
+_QUICK_CHECK_BYTES = 16 * 1024
+"""Size of a message that ``guard`` checks in about the same time."""
 
 _T = TypeVar("_T")
 
 
 class SlowToDecode(Exception):
-    """To decode a call would hold up whatever else its thread has to do; nothing is wrong with it yet."""
+    """Decoding the call would block the event loop for too long; it may still be valid."""
 
 
 class CallTooLarge(MalformedMessage):
-    """A call with more parts than are taken; the message says how many these are.
+    """The call has too many elements; the message names the limit.
 
     Attributes:
         method: name as sent.
-        sequence_id: to be echoed in the answer, since the connection is still in step.
+        sequence_id: for the reply, since the connection is still in sync.
     """
 
     def __init__(self, method: str, sequence_id: int, message: str) -> None:
@@ -61,8 +60,8 @@ class DecodedCall(NamedTuple):
 
     Attributes:
         method: name as sent.
-        sequence_id: to be echoed in the reply.
-        arguments: the method's argument struct; None when the method is unknown.
+        sequence_id: for the reply.
+        arguments: the argument struct of the method; None if the method is unknown.
     """
 
     method: str
@@ -71,7 +70,7 @@ class DecodedCall(NamedTuple):
 
 
 class _Source:
-    """What the buffered transport reads from: one frame, then nothing."""
+    """Source of the buffered transport: one frame, then nothing."""
 
     __slots__ = ("_frame", "_position")
 
@@ -90,7 +89,7 @@ class _Source:
 
 
 class Codec:
-    """Encodes and decodes messages; keeps its buffers, so it must be used by one thread at a time."""
+    """Encodes and decodes messages; reuses its buffers, so only one thread may use it at a time."""
 
     def __init__(self) -> None:
         self._new_reader()
@@ -109,22 +108,22 @@ class Codec:
     # Encoding
 
     def encode_call(self, method: str, sequence_id: int, arguments: Any) -> bytes:
-        """Return a call as a frame, length included.
+        """Encode a call as a frame, including its length.
 
         Raises:
-            CallUnsendable: a field holds a value that its type cannot carry.
+            CallUnsendable: a field has a value that its type cannot represent.
         """
         return self._encode(method, TMessageType.CALL, sequence_id, arguments)
 
     def encode_reply(self, method: str, sequence_id: int, success: Any) -> bytes:
-        """Return a method's success (None for void) as a frame."""
+        """Encode the result of a method (None for void) as a frame."""
         result = result_of(method)()
         if success is not None:
             result.success = success
         return self._encode(method, TMessageType.REPLY, sequence_id, result)
 
     def encode_service_error(self, method: str, sequence_id: int, error: ServiceError) -> bytes:
-        """Return a method's declared exception as a frame."""
+        """Encode the declared exception of a method as a frame."""
         result = result_of(method)()
         result.e = PinLaterException(errorCode=error.code, message=str(error))
         if isinstance(error, StaleClaims):
@@ -132,7 +131,7 @@ class Codec:
         return self._encode(method, TMessageType.REPLY, sequence_id, result)
 
     def encode_application_error(self, method: str, sequence_id: int, kind: int, message: str) -> bytes:
-        """Return a Thrift-level exception, such as ``UNKNOWN_METHOD``, as a frame."""
+        """Encode a Thrift-level exception, such as ``UNKNOWN_METHOD``, as a frame."""
         return self._encode(method, TMessageType.EXCEPTION, sequence_id, TApplicationException(kind, message))
 
     def _encode(self, method: str, kind: int, sequence_id: int, struct: Any) -> bytes:
@@ -149,7 +148,7 @@ class Codec:
         return with_header(payload)
 
     def encode_struct(self, struct: Any) -> bytes:
-        """Return a struct alone, as a store keeps it."""
+        """Encode a single struct, to be kept in a store."""
         output = self._output
         output.clean()
         self._writer.write_struct(struct)
@@ -158,10 +157,10 @@ class Codec:
     # Decoding
 
     def decode_struct(self, kind: type[_T], data: bytes) -> _T:
-        """Read what ``encode_struct`` made, perhaps in a newer version: trusted as the store is.
+        """Decode a struct of ``encode_struct``, perhaps of a newer version; it is trusted like the store.
 
         Raises:
-            MalformedMessage: it is something else.
+            MalformedMessage: it is not such a struct.
         """
         self._input.clean()
         self._source.load(data)
@@ -173,10 +172,10 @@ class Codec:
     def decode_call(self, frame: bytes, *, quick_only: bool = False) -> DecodedCall:
         """Decode the request of a call.
 
-        An unknown method is skipped in full, so that the connection stays in step (contract §1.1).
+        An unknown method is skipped completely, so that the connection stays in sync (contract §1.1).
 
         Args:
-            frame: its bytes.
+            frame: payload of the call.
             quick_only: refuse calls that take more than milliseconds to decode.
 
         Raises:
@@ -186,7 +185,7 @@ class Codec:
         """
         method, kind, sequence_id = self._begin(frame)
         if kind != TMessageType.CALL:
-            raise MalformedMessage(f"a message of type {kind} instead of a call")
+            raise MalformedMessage(f"expected a call, not a message of type {kind}")
         try:
             if method not in METHODS:
                 _check(frame, quick_only=quick_only)
@@ -200,7 +199,7 @@ class Codec:
     def _arguments(self, frame: bytes, method: str, *, quick_only: bool) -> Any:
         try:
             return self._requests.read(arguments_of(method), MANY_ELEMENTS if quick_only else MAX_ELEMENTS)
-        except Exception:  # noqa: BLE001 - the careful way finds out whether anything is wrong, and what
+        except Exception:  # noqa: BLE001 - the full decoding below finds out what is wrong, if anything
             _check(frame, quick_only=quick_only)
         self._begin(frame)
         arguments = arguments_of(method)()
@@ -208,12 +207,12 @@ class Codec:
         return arguments
 
     def decode_reply(self, frame: bytes, method: str, sequence_id: int) -> Any:
-        """Read the answer to a call: return its success, None for void.
+        """Decode the reply to a call: return its result, None for void.
 
         Raises:
             ServiceError: the declared exception, as the class of its code.
-            ProtocolError: a Thrift-level exception, or the answer to something else.
-            MalformedMessage: the connection is to be closed.
+            ProtocolError: the server answered with a Thrift-level exception.
+            MalformedMessage: the reply is damaged or of another call; the connection must be closed.
         """
         name, kind, number = self._begin(frame)
         if kind == TMessageType.EXCEPTION:
@@ -237,7 +236,7 @@ class Codec:
         except Exception as error:
             raise self._malformed(error) from error
         if not isinstance(name, str):
-            raise MalformedMessage("a method name that is no UTF-8 text")
+            raise MalformedMessage("the method name is not UTF-8")
         return name, kind, sequence_id
 
     def _read(self, reader: Any, target: Any) -> None:
@@ -259,7 +258,7 @@ def _check(frame: bytes, *, quick_only: bool) -> None:
     if not quick_only:
         check_message(frame)
         return
-    if len(frame) > _SOON_CHECKED_BYTES:
+    if len(frame) > _QUICK_CHECK_BYTES:
         raise SlowToDecode
     try:
         check_message(frame, MANY_ELEMENTS)

@@ -1,36 +1,36 @@
-"""Frames: a 4-byte big-endian length, then that many bytes (wire contract §1)."""
+"""Split a byte stream into frames: a 4-byte big-endian length, then that many bytes (wire contract §1)."""
 
 from __future__ import annotations
 
 MAX_FRAME_BYTES = 16_384_000
-"""Largest frame taken by default, Apache Thrift's own figure."""
+"""Default limit of a frame, as in Apache Thrift."""
 
 HEADER_BYTES = 4
 
 
 class FrameTooLarge(ValueError):
-    """The announced length is negative or over the limit; the stream cannot be trusted any further."""
+    """The length of a frame is negative or above the limit; the rest of the stream cannot be trusted."""
 
 
 def with_header(payload: bytes) -> bytes:
-    """Return ``payload`` as one frame."""
+    """Prefix a payload with its length: return one frame."""
     return len(payload).to_bytes(HEADER_BYTES, "big") + payload
 
 
 def frame_length(header: bytes | bytearray | memoryview, limit: int = MAX_FRAME_BYTES) -> int:
-    """Read a frame's length.
+    """Decode the length of a frame.
 
     Raises:
-        FrameTooLarge: it is negative or larger than ``limit`` bytes.
+        FrameTooLarge: it is negative or above ``limit``.
     """
     length = int.from_bytes(header, "big", signed=True)
     if not 0 <= length <= limit:
-        raise FrameTooLarge(f"a frame of {length} bytes was announced; at most {limit} are taken")
+        raise FrameTooLarge(f"a frame of {length} bytes was announced; at most {limit} are allowed")
     return length
 
 
 class FrameSplitter:
-    """Cuts a byte stream into frames, without keeping more than one unfinished frame."""
+    """Splits a byte stream into frames, buffering at most one incomplete frame."""
 
     def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit
@@ -39,19 +39,19 @@ class FrameSplitter:
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether a frame has begun and not ended."""
+        """Whether a frame is partially received."""
         return bool(self._rest)
 
     @property
     def announced(self) -> int:
-        """Bytes of the frame that has begun and not ended, as far as that is known; 0 if none has."""
+        """Known size of the partially received frame in bytes; 0 if there is none."""
         return self._wanted if self._rest else 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take the next bytes of the stream; return the payloads of the frames that are complete now.
+        """Add bytes of the stream; return the payloads of the frames that they complete.
 
         Raises:
-            FrameTooLarge: see ``frame_length``; the splitter must not be fed any more.
+            FrameTooLarge: see ``frame_length``; the splitter cannot be used any more.
         """
         rest = self._rest
         if not rest and len(data) >= HEADER_BYTES:  # the usual case: one read is one frame

@@ -1,9 +1,8 @@
-"""A bounded walk over a Thrift message, for those that the fast reader does not take.
+"""Check that a Thrift message can be decoded safely, before messages that the fast reader does not take are decoded.
 
-thriftpy2's decoder believes a container's element count. Where the elements have a width, the end of
-the frame stops it soon. Elements without one (void, stop, unknown types) let a message of sixty bytes
-keep it busy for minutes, and millions of one-byte structs fill the memory. So a message with anything
-unexpected in it is walked here, before it is decoded as a whole.
+thriftpy2's decoder trusts the element count of a container. If elements take space, it stops at the end of the frame.
+Elements without a size (void, stop, unknown types) let a message of sixty bytes keep it busy for minutes, and millions
+of one-byte structs exhaust the memory. So a message with anything unexpected is checked here first.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ MAX_DEPTH = 64
 """Levels of structs and containers, as in Apache Thrift and thriftpy2."""
 
 MAX_ELEMENTS = 250_000
-"""Elements of all containers of one message together: what this many structs take still fits in memory."""
+"""Limit of the elements of all containers of a message together: this many structs still fit in memory."""
 
 _FIXED_WIDTHS = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
@@ -21,29 +20,29 @@ _LEAST_WIDTHS = {**_FIXED_WIDTHS, _STRING: 4, _BINARY_ALIAS: 4, _STRUCT: 1, _MAP
 
 
 class MalformedMessage(ValueError):
-    """The bytes are no Thrift message, or one made to exhaust its reader."""
+    """The bytes are not a valid Thrift message, or could exhaust the decoder."""
 
 
 class TooManyElements(MalformedMessage):
-    """Its containers have more elements than are taken."""
+    """The containers of the message have too many elements."""
 
 
 def check_message(frame: bytes, most_elements: int = MAX_ELEMENTS) -> None:
-    """Return if decoding ``frame`` takes time and memory in proportion to its size.
+    """Refuse a message that decoding could turn into unbounded work or memory.
 
     Args:
         frame: the message.
-        most_elements: of all its containers together.
+        most_elements: limit for all its containers together.
 
     Raises:
-        TooManyElements: they have more.
-        MalformedMessage: it would not, or the message is damaged.
+        TooManyElements: its containers have more elements.
+        MalformedMessage: it is damaged or unsafe.
     """
     _MessageChecker(frame, most_elements).check()
 
 
 class _MessageChecker:
-    """One walk: position, and how many elements may still come."""
+    """Walks over one message: holds the position and the remaining element count."""
 
     def __init__(self, frame: bytes, most_elements: int) -> None:
         self._frame = frame
@@ -53,16 +52,16 @@ class _MessageChecker:
 
     def check(self) -> None:
         first = self._i32()
-        if first < 0:  # a version word: name, sequence id
+        if first < 0:  # the strict format: version, name, sequence id
             self._skip(self._i32())
-        else:  # the old form: name, type, sequence id
+        else:  # the old format: name, type, sequence id
             self._skip(first + 1)
         self._skip(4)
         self._struct(MAX_DEPTH)
 
     def _skip(self, count: int) -> None:
         if count < 0 or count > self._end - self._position:
-            raise MalformedMessage(f"a length of {count} reaches outside the message")
+            raise MalformedMessage(f"a length of {count} exceeds the message")
         self._position += count
 
     def _i32(self) -> int:
@@ -101,20 +100,22 @@ class _MessageChecker:
         elif kind in _FIXED_WIDTHS:
             self._skip(_FIXED_WIDTHS[kind])
         else:
-            raise MalformedMessage(f"there is no Thrift type {kind}")
+            raise MalformedMessage(f"unknown Thrift type {kind}")
 
     def _elements(self, kinds: tuple[int, ...], depth: int) -> None:
         if depth <= 0:
             raise MalformedMessage(f"nested deeper than {MAX_DEPTH} levels")
         count = self._i32()
-        if count == 0:  # some writers leave the element type of an empty container void
+        if count == 0:  # some encoders set the element type of an empty container to void
             return
         least = sum(_LEAST_WIDTHS.get(kind, 0) for kind in kinds)
         if not all(kind in _LEAST_WIDTHS for kind in kinds) or count < 0 or count * least > self._end - self._position:
             raise MalformedMessage(f"a container of {count} elements of type {kinds} does not fit into the message")
         self._elements_left -= count * len(kinds)
         if self._elements_left < 0:
-            raise TooManyElements(f"a call has at most {MAX_ELEMENTS} jobs, acks or other parts; send several calls")
+            raise TooManyElements(
+                f"a call may have at most {MAX_ELEMENTS} jobs, acks or other elements; split it into several calls"
+            )
         if all(kind in _FIXED_WIDTHS for kind in kinds):
             self._skip(count * least)
             return

@@ -1,9 +1,9 @@
-"""Reads the arguments of a call from bytes that nobody vouches for, at nearly the speed of thriftpy2.
+"""Decode the arguments of a call from untrusted bytes, at nearly the speed of thriftpy2.
 
-What can trap the Cython decoder are containers that it skips or counts (see ``guard``). So containers, and
-the few structs that hold them, are read here, in Python; the many small structs without containers (jobs,
-acks) are left to Cython, with a depth limit that makes it refuse any container in them. A field that the
-IDL does not know, or with another type, is not read at all: the caller falls back to the careful way.
+Only containers that it skips or counts can trap the Cython decoder (see ``guard``). So containers, and the few structs
+that hold them, are decoded here, in Python; the many small structs without containers (jobs, acks) are left to Cython,
+with a depth limit that makes it refuse any container. A field that is unknown to the IDL, or has another type, is not
+decoded: the caller falls back to the full decoding after ``guard``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _TEXTS = frozenset({TType.STRING, TType.BINARY})
 
 
 class NeedsFullDecoding(Exception):
-    """The message has something in it that this reader does not take."""
+    """The message contains something that this reader does not decode."""
 
 
 class RequestReader:
-    """Reads structs from a transport."""
+    """Decodes structs from a transport."""
 
     def __init__(self, transport: TCyBufferedTransport) -> None:
         self._transport = transport
@@ -33,15 +33,15 @@ class RequestReader:
         self._elements_left = 0
 
     def read(self, kind: Any, most_elements: int = MAX_ELEMENTS) -> Any:
-        """Return an instance of the struct class ``kind``, made of the rest of the message.
+        """Decode the rest of the message as a struct of class ``kind``.
 
         Args:
             kind: a class of ``messages``.
-            most_elements: of all its lists together.
+            most_elements: limit for all its lists together.
 
         Raises:
-            Unusual: unknown fields or types, or fields that come again; nothing is wrong yet.
-            Exception: anything else that reading damaged bytes may raise.
+            NeedsFullDecoding: it has unknown fields or types, or repeated fields; it may still be valid.
+            Exception: anything that decoding damaged bytes may raise.
         """
         self._elements_left = most_elements
         return self._struct(kind)
@@ -50,7 +50,7 @@ class RequestReader:
         read = self._transport.read
         fields = kind.thrift_spec
         struct = kind()
-        for _ in range(len(fields) + 1):  # a field that came again and again would be read again and again
+        for _ in range(len(fields) + 1):  # bounds the decoding of repeated fields
             wire_type = read(1)[0]
             if not wire_type:
                 return struct
@@ -75,10 +75,10 @@ class RequestReader:
         count = int.from_bytes(read(4), "big", signed=True)
         if wire_type != element_type:
             raise NeedsFullDecoding
-        self._elements_left -= count  # of the message: a field may come again and again
+        self._elements_left -= count  # of the whole message, in which a field may be repeated
         if count < 0 or self._elements_left < 0:
             raise MalformedMessage(
-                f"a list of {count} elements; at most {MAX_ELEMENTS} are taken in one message, send smaller batches"
+                f"a list of {count} elements; a message may have at most {MAX_ELEMENTS}, send smaller batches"
             )
         if element_type == TType.STRUCT and _is_leaf(spec):
             read_leaf = self._leaf.read_struct
@@ -87,7 +87,7 @@ class RequestReader:
 
 
 def _is_leaf(kind: Any) -> bool:
-    """Whether a struct class has no structs or containers in it; remembered on the class."""
+    """Return whether a struct class contains no structs or containers; cached on the class."""
     leaf = kind.__dict__.get("_is_leaf")
     if leaf is None:
         leaf = all(field[0] in _SCALARS or field[0] in _TEXTS for field in kind.thrift_spec.values())

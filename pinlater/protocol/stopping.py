@@ -1,7 +1,7 @@
-"""The last message of a server that stops, to clients that want to hear it.
+"""The stopping notice: the last message of a stopping server, to clients that have asked for it.
 
-Calls that it has not answered before were not carried out, so the client may safely make them elsewhere. Without it, a
-connection that ends says nothing of the kind: the server may have died in the middle of a call.
+Calls that were not answered before it were not carried out, so the client may safely send them elsewhere. If a
+connection ends without it, the server may have died in the middle of a call.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ STOPPING = b"".join(
         b"\0",  # a struct without fields
     )
 )
-"""The payload of its frame."""
+"""The payload of the notice."""
 
 STOPPING_FRAME = with_header(STOPPING)
