@@ -16,7 +16,7 @@ from benchmarks.viewers import Browser
 from pinlater import Client
 from pinlater.client.connection import Connection
 from pinlater.jobs.body_codec import encode_body
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.protocol.messages import PinLaterJobAckInfo
 

@@ -14,7 +14,7 @@ from pinlater.model.state import JobState
 if TYPE_CHECKING:
     from pinlater.client.client import Client
     from pinlater.client.handle import JobHandle
-    from pinlater.model.records import JobInfo
+    from pinlater.model.jobs import JobInfo
 
 
 @command(

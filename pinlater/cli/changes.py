@@ -14,7 +14,7 @@ from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
-    from pinlater.model.records import JobInfo
+    from pinlater.model.jobs import JobInfo
 
 FIRST_PAGE = 100
 """Jobs of each state that a poll reads first: those due latest."""

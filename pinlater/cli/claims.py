@@ -12,7 +12,7 @@ from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import Table, body_json, body_text, print_bytes, print_json
 
 if TYPE_CHECKING:
-    from pinlater.model.records import ClaimedJob
+    from pinlater.model.attempts import ClaimedJob
 
 
 @command(
@@ -38,7 +38,7 @@ def dequeue(session: Session, /, *, queue: str, limit: int, wait: float, dry_run
     """
     if dry_run and ack:
         raise click.UsageError("--ack cannot be combined with --dry-run.")
-    from pinlater.model.records import Ack
+    from pinlater.model.attempts import Ack
 
     with session.client() as client:
         jobs = client.dequeue_jobs(queue, limit, wait=wait, dry_run=dry_run)
@@ -116,7 +116,7 @@ def ack(
     """
     if not failed and (final or retry_delay):
         raise click.UsageError("--final and --retry-delay are for failed jobs; add --failed.")
-    from pinlater.model.records import Ack
+    from pinlater.model.attempts import Ack
 
     acks = [Ack(descriptor, claim, status, retry_delay, final) for descriptor in descriptors]
     with session.client() as client:

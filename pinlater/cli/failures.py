@@ -11,7 +11,7 @@ from pinlater.cli.filters import last_error
 from pinlater.cli.output import moment, visible
 
 if TYPE_CHECKING:
-    from pinlater.model.records import JobInfo
+    from pinlater.model.jobs import JobInfo
     from pinlater.model.status import FailedAttempt
 
 _GAP = "  "

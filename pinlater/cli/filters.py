@@ -15,7 +15,7 @@ from pinlater.durations import DURATION, parse_duration
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
-    from pinlater.model.records import JobInfo
+    from pinlater.model.jobs import JobInfo
 
 _ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED})
 

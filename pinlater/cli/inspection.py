@@ -30,7 +30,7 @@ from pinlater.cli.output import (
 from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
-    from pinlater.model.records import JobInfo
+    from pinlater.model.jobs import JobInfo
 
 _MOST_WITH_BODIES = 16
 """Jobs whose bodies are read for progress and policy; the bodies of many jobs can be large."""

@@ -14,7 +14,7 @@ from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.client import Client
-    from pinlater.model.records import JobInfo
+    from pinlater.model.jobs import JobInfo
 
 _MOST_PRIORITIES = 127
 _BODIES_AT_ONCE = BATCH_SIZE // 10  # they may be large

@@ -8,7 +8,7 @@ from pinlater.cli.command import Session, command
 from pinlater.cli.completion import complete_queues
 from pinlater.cli.output import Table, print_json
 from pinlater.errors import QueueNotFound
-from pinlater.model.records import QueueSettings
+from pinlater.model.queues import QueueSettings
 
 
 @command(

@@ -18,7 +18,8 @@ from pinlater.cli.latencies import Latencies
 from pinlater.cli.output import print_fields, print_json
 from pinlater.client.async_client import AsyncClient
 from pinlater.errors import PinLaterError
-from pinlater.model.records import Ack, NewJob
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import NewJob
 
 _MAX_FAILURES_IN_A_ROW = 10
 

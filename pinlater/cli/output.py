@@ -14,8 +14,8 @@ from pinlater.logs import utc_text
 
 if TYPE_CHECKING:
     from pinlater.model.body_metadata import Progress
+    from pinlater.model.jobs import JobInfo
     from pinlater.model.policy import Policy
-    from pinlater.model.records import JobInfo
 
 _BAR_WIDTH = 20
 _GAP = "  "

@@ -12,7 +12,7 @@ from pinlater.model.state import JobState
 
 if TYPE_CHECKING:
     from pinlater.client.async_client import AsyncClient
-    from pinlater.model.records import QueueSettings
+    from pinlater.model.queues import QueueSettings
 
 
 class QueueSnapshot(NamedTuple):

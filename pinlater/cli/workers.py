@@ -15,7 +15,7 @@ from pinlater.errors import ProtocolError, UnknownError
 from pinlater.model.descriptor import JobDescriptor
 
 if TYPE_CHECKING:
-    from pinlater.model.records import RunningJob, WorkerProcess, WorkerReport
+    from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 
 _HEADERS = ("HOST", "WORKER", "VERSION", "UP SINCE", "STATE", "POOL", "PROCESS", "MEMORY", "ENDED", "RUNS")
 _NUMBERS = (1, 6, 7, 8)
@@ -112,7 +112,7 @@ def _unknown(reports: Sequence[WorkerReport], queue: str | None, now_ms: float) 
 
 
 def _state(report: WorkerReport, now_ms: float) -> str:
-    from pinlater.model.records import SILENT_SECONDS
+    from pinlater.model.workers import SILENT_SECONDS
 
     silent_seconds = 0.0 if report.reported_ms is None else (now_ms - report.reported_ms) / 1000
     if silent_seconds > SILENT_SECONDS:

@@ -17,20 +17,10 @@ if TYPE_CHECKING:
     from pinlater.client.servers import ServerSet
     from pinlater.client.tls import TlsFiles
     from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
-    from pinlater.model.records import (
-        Ack,
-        Acks,
-        Checkpoint,
-        ClaimedJob,
-        JobInfo,
-        NewJob,
-        Page,
-        QueueSettings,
-        RunningJob,
-        UnknownJobs,
-        WorkerProcess,
-        WorkerReport,
-    )
+    from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
+    from pinlater.model.jobs import JobInfo, NewJob, Page
+    from pinlater.model.queues import QueueSettings
+    from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 _HOMES = {
     "Ack": "records",

@@ -7,7 +7,7 @@ import time
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.polling import bounded, pauses, pick, queue_in
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 
 PARCEL_BYTES = 4 << 20
 """Bodies of one call, about; it takes 16 MB."""

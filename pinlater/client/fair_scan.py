@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pinlater.errors import QueueNotFound
-from pinlater.model.records import JobInfo, Page
+from pinlater.model.jobs import JobInfo, Page
 from pinlater.model.state import JobState
 from pinlater.protocol.operations import Call, Calls
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pinlater.client.chunks import Portions, keyed, parcels
 from pinlater.client.client import Client
 from pinlater.errors import PinLaterError
-from pinlater.model.records import Ack, JobInfo
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
 PAGE_SIZE = 250

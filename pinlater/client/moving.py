@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from pinlater.client.chunks import Portions, keyed, parcels
 from pinlater.errors import CallError, PinLaterError, ServerError
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.protocol.operations import Call, Calls
 

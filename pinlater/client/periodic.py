@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pinlater.client.fair_scan import Part, fair_scan
 from pinlater.model.body_metadata import PERIODIC_KEY_PATTERN, read_recurrence
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.model.status import FailedAttempt
 from pinlater.protocol.operations import Call, Calls

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pinlater.errors import CallTimeout
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
 _FIRST_POLL_SECONDS = 0.02

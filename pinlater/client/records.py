@@ -1,20 +1,9 @@
 """Records that the client's calls take and return, importable from here as ever; they live in ``pinlater.model``."""
 
-from pinlater.model.records import (
-    SILENT_SECONDS,
-    Ack,
-    Acks,
-    Checkpoint,
-    ClaimedJob,
-    JobInfo,
-    NewJob,
-    Page,
-    QueueSettings,
-    RunningJob,
-    UnknownJobs,
-    WorkerProcess,
-    WorkerReport,
-)
+from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
+from pinlater.model.jobs import JobInfo, NewJob, Page
+from pinlater.model.queues import QueueSettings
+from pinlater.model.workers import SILENT_SECONDS, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 __all__ = [
     "SILENT_SECONDS",

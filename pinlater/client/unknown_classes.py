@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pinlater.model.records import UnknownJobs, WorkerReport
+from pinlater.model.workers import UnknownJobs, WorkerReport
 
 
 def unknown_classes(reports: Iterable[WorkerReport], queue: str | None = None) -> list[UnknownJobs]:

@@ -10,18 +10,11 @@ from typing import TypeVar
 from pinlater.client.fair_scan import FairScan, Part, fair_scan
 from pinlater.client.moving import Move, carry_out
 from pinlater.client.periodic import PeriodicJobs, find_periodic
-from pinlater.model.records import (
-    Ack,
-    Acks,
-    Checkpoint,
-    ClaimedJob,
-    JobInfo,
-    NewJob,
-    Page,
-    QueueSettings,
-    WorkerReport,
-)
+from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
+from pinlater.model.jobs import JobInfo, NewJob, Page
+from pinlater.model.queues import QueueSettings
 from pinlater.model.state import JobState
+from pinlater.model.workers import WorkerReport
 from pinlater.protocol.operations import Call, Calls
 
 T = TypeVar("T")

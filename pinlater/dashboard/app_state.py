@@ -20,7 +20,7 @@ from pinlater.dashboard.options import Options
 from pinlater.dashboard.sessions import PasswordChecker, Role, Sessions
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.dashboard.watch import ClaimWatcher
-from pinlater.model.records import WorkerReport
+from pinlater.model.workers import WorkerReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.dashboard.first_seen import ClaimHolder, FirstSeen, parse_holder
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
 MOST_JOBS = 2000

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.model.status import parse_status
 

@@ -6,7 +6,7 @@ import re
 from collections import OrderedDict
 from typing import NamedTuple
 
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 
 _WORKER = re.compile(r"worker:(?P<host>.+):(?P<pid>\d{1,10}):[0-9a-f]{1,32}(?:\.\d+)?", re.ASCII)
 _MOST_KEPT = 10_000

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pinlater.dashboard.claim_holders import ClaimScan, HeldJob, HeldJobs
 from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.records import WorkerProcess, WorkerReport
+from pinlater.model.workers import WorkerProcess, WorkerReport
 
 
 @dataclass(slots=True)

@@ -10,16 +10,10 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pinlater.model.records import (
-    Ack,
-    Acks,
-    Checkpoint,
-    ClaimedJob,
-    JobInfo,
-    NewJob,
-    WorkerReport,
-)
+from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
+from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
+from pinlater.model.workers import WorkerReport
 from pinlater.protocol import messages
 from pinlater.protocol.conversion import acks as ack_conversion
 from pinlater.protocol.conversion import jobs as job_conversion

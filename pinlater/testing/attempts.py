@@ -13,7 +13,7 @@ from pinlater.errors import Discard, JobInterrupted, interruption_in
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
-from pinlater.model.records import ClaimedJob
+from pinlater.model.attempts import ClaimedJob
 from pinlater.protocol.conversion.jobs import claimed_reply
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.worker.claim_table.row import Slot

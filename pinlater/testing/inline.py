@@ -15,8 +15,10 @@ from pinlater.client.tls import TlsFiles
 from pinlater.jobs.enqueue_options import EnqueueManyOptions
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware
-from pinlater.model.records import ClaimedJob
+from pinlater.model.attempts import ClaimedJob
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
+from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
 from pinlater.protocol.operations import Call
 from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
@@ -92,16 +94,16 @@ class _Kept:
         else:
             self.state = JobState.PENDING if outcome.runs_again else JobState.FAILED
 
-    def info(self, *, include_body: bool) -> PinLaterJobInfo:
-        return PinLaterJobInfo(
-            jobDescriptor=self.descriptor,
-            jobState=int(self.state),
-            attemptsAllowed=self.attempts_allowed,
-            attemptsRemaining=self.attempts_remaining,
-            customStatus=self.status,
-            createdAtTimestampMillis=self.created_at_ms,
-            runAfterTimestampMillis=self.run_after_ms,
-            updatedAtTimestampMillis=self.created_at_ms,
+    def info(self, *, include_body: bool) -> JobInfo:
+        return JobInfo(
+            self.descriptor,
+            self.state,
+            self.attempts_allowed,
+            self.attempts_remaining,
+            self.status,
+            self.created_at_ms,
+            self.run_after_ms,
+            self.created_at_ms,
             body=self.body if include_body else None,
         )
 
@@ -181,7 +183,7 @@ class InlineClient(Client):
         request = arguments.request
         kept = [self._twin(request.queueName, job) or self._keep(request.queueName, job) for job in request.jobs]
         self._run_due()
-        return PinLaterEnqueueResponse([job.descriptor for job in kept])
+        return enqueue_reply([job.descriptor for job in kept])
 
     def _twin(self, queue: str, job: PinLaterJob) -> _Kept | None:
         """Return the job that is not finished and has the same key."""
@@ -204,7 +206,7 @@ class InlineClient(Client):
     def _lookup(self, arguments: Any) -> dict[str, PinLaterJobInfo]:
         asked = arguments.request
         return {
-            descriptor: self._jobs[descriptor].info(include_body=bool(asked.includeBody))
+            descriptor: info_struct(self._jobs[descriptor].info(include_body=bool(asked.includeBody)))
             for descriptor in asked.jobDescriptors
             if descriptor in self._jobs
         }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 
 from pinlater.jobs.job import Job
-from pinlater.model.records import ClaimedJob
+from pinlater.model.attempts import ClaimedJob
 from pinlater.testing.attempts import Ending, Outcome
 from pinlater.testing.inline import InlineClient
 

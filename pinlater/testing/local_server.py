@@ -11,7 +11,7 @@ from typing import Self
 from pinlater.client.client import Client
 from pinlater.client.tls import TlsFiles
 from pinlater.jobs.job import Job
-from pinlater.model.records import Ack, Checkpoint, ClaimedJob
+from pinlater.model.attempts import Ack, Checkpoint, ClaimedJob
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Call, Calls
 from pinlater.server.config.settings import Settings

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.model.records import Ack, NewJob
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import NewJob
 from pinlater.model.status import format_failure, format_origin, status_space
 from tests.support.server import ServerProcess
 

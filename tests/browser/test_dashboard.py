@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from pinlater.model.records import NewJob
+from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
 from tests.browser.conftest import fail
 from tests.support.server import wait_for

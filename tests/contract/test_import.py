@@ -3,8 +3,8 @@
 import pytest
 
 from pinlater.errors import QueueNotFound
+from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.records import JobRecord
 from tests.support.bench import QUEUE, START_MS, new_job
 
 
@@ -20,7 +20,7 @@ def record(state=PENDING, *, priority=1, claim=None, run_after_ms=START_MS - 500
         updated_at_ms=START_MS - 100,
         claim=claim,
         body=body,
-        unique_key=key,
+        unique=key,
     )
 
 
@@ -79,7 +79,7 @@ def test_a_unique_key_is_imported_and_heeded(backend):
     assert backend.state(names[3]) == FAILED
     assert backend.counts() == (2, 0, 0, 1)
     assert backend.put(new_job(unique_key="new")) == [names[1]]
-    assert [backend.look(name).unique_key for name in (there, names[1], names[3])] == ["there", "new", None]
+    assert [backend.look(name).unique for name in (there, names[1], names[3])] == ["there", "new", None]
 
 
 def test_many_at_once(backend):

@@ -162,7 +162,7 @@ class Comparison(RuleBasedStateMachine):
             for job in jobs
         ]
         for name, job in zip(self.bench.put(*wanted), wanted, strict=True):
-            twins = [other for other, twin in self.jobs.items() if twin.key == job.unique_key is not None]
+            twins = [other for other, twin in self.jobs.items() if twin.key == job.unique is not None]
             if twins:
                 assert twins == [name]
             else:
@@ -174,7 +174,7 @@ class Comparison(RuleBasedStateMachine):
         run_after = self.now if job.run_after_ms is None else job.run_after_ms
         self.jobs[name] = ModelJob(
             JobDescriptor.parse(name).local_id, job.priority, job.body, self.now, run_after, self.now,
-            job.attempts, job.attempts, job.status, job.unique_key,
+            job.attempts, job.attempts, job.status, job.unique,
         )  # fmt: skip
 
     def due(self, limit):

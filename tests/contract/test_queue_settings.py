@@ -3,7 +3,7 @@
 import pytest
 
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.records import QueueChange, QueueSettings
+from pinlater.model.queues import QueueChange, QueueSettings
 from tests.support.bench import LEASE_MS, QUEUE, new_job
 
 

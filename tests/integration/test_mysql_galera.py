@@ -6,9 +6,10 @@ import itertools
 import pytest
 
 from pinlater.errors import ServiceError
+from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.records import Ack, Claim, JobFilter
+from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.galera import Galera
 from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
@@ -61,7 +62,7 @@ def test_no_job_has_two_holders_and_all_are_settled_on_the_other_node(nodes):
             taken += names
             if not names:
                 return
-            acks = [Ack(JobDescriptor.parse(name), held.descriptor, "", 0, False) for name in names]
+            acks = [StoredAck(JobDescriptor.parse(name), held.descriptor, "", 0, False) for name in names]
             assert (await patiently(other.ack_dequeued_jobs, QUEUE, acks, [])).changed == len(names)
 
     async def scenario(servers):

@@ -10,11 +10,12 @@ from functools import partial
 import pytest
 
 from pinlater.errors import QueueNotFound
+from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.mysql import connection, database, errors
 from pinlater.server.backends.mysql.queries import Queries
-from pinlater.server.backends.records import Ack, Checkpoint, Claim, JobFilter
+from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.sharded import ShardClock, StoreClock
 from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.mariadb_service import shared_service
@@ -74,7 +75,7 @@ def test_servers_that_enqueue_claim_and_ack_at_once_lose_nothing():
             await server.enqueue_jobs(QUEUE, [new_job()] * 10)
             held = claim()
             found = await server.dequeue_jobs(QUEUE, 10, held)
-            acks = [Ack(JobDescriptor.parse(job.descriptor), held.descriptor, "", 0, False) for job in found.jobs]
+            acks = [StoredAck(JobDescriptor.parse(job.descriptor), held.descriptor, "", 0, False) for job in found.jobs]
             settled = await server.ack_dequeued_jobs(QUEUE, acks[::2], acks[1::2])
             assert settled.changed == len(acks)
             done.append(len(acks))
@@ -113,7 +114,7 @@ def test_each_finished_job_is_collected_once():
         await servers[0].enqueue_jobs(QUEUE, [new_job() for _ in range(300)])
         held = claim()
         found = await servers[0].dequeue_jobs(QUEUE, 300, held)
-        acks = [Ack(JobDescriptor.parse(job.descriptor), held.descriptor, "", 0, False) for job in found.jobs]
+        acks = [StoredAck(JobDescriptor.parse(job.descriptor), held.descriptor, "", 0, False) for job in found.jobs]
         await servers[0].ack_dequeued_jobs(QUEUE, acks, [])
         clock.advance(10)
         rounds = await asyncio.gather(*(server.collect_finished(1, 1, 60) for server in servers * 4))
@@ -231,7 +232,7 @@ async def failed_jobs(server, count, *, at_once=100):
         await server.enqueue_jobs(QUEUE, [new_job(attempts=1)] * at_once)
         held = claim()
         found = await server.dequeue_jobs(QUEUE, at_once, held)
-        acks = [Ack(JobDescriptor.parse(job.descriptor), held.descriptor, "", 0, False) for job in found.jobs]
+        acks = [StoredAck(JobDescriptor.parse(job.descriptor), held.descriptor, "", 0, False) for job in found.jobs]
         await server.ack_dequeued_jobs(QUEUE, [], acks)
 
 
@@ -318,10 +319,10 @@ def test_many_servers_settle_and_renew_the_same_jobs():
     async def act(server, held, jobs, act):
         some = random.sample(jobs, 30)
         if act == "renew":
-            renewals = [Checkpoint(job, held, "worker", None, False, None, None, "") for job in some]
+            renewals = [StoredCheckpoint(job, held, "worker", None, False, None, None, "") for job in some]
             await server.checkpoint_jobs(QUEUE, [*renewals[:15], *(one._replace(body=b"x") for one in renewals[15:])])
             return 0
-        acks = [Ack(job, held, f"{act} {number % 7}", number % 5, False) for number, job in enumerate(some)]
+        acks = [StoredAck(job, held, f"{act} {number % 7}", number % 5, False) for number, job in enumerate(some)]
         settled = await server.ack_dequeued_jobs(QUEUE, acks[:15], acks[15:])
         return settled.changed
 

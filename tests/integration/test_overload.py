@@ -8,7 +8,8 @@ import pytest
 
 from pinlater import AsyncClient, Client
 from pinlater.errors import NoHealthyShards
-from pinlater.model.records import Ack, NewJob
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
 from tests.support.server import ServerProcess, environment, wait_for
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from pinlater import Constant, Job, JobState
 from pinlater.cli.program import tool
-from pinlater.model.records import NewJob
+from pinlater.model.jobs import NewJob
 from pinlater.testing import LocalServer
 from tests.unit.dashboard.app import dashboard
 

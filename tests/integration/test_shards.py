@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS
-from pinlater.server.backends.records import Ack, Claim, JobFilter
+from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, new_job
 from tests.support.stores import SHARDED_STORES
 
@@ -59,7 +60,7 @@ def test_no_more_run_at_once_than_may_whoever_claims_them_wherever(in_store):
             )
             jobs = [job for one in found for job in one.jobs]
             assert len(jobs) == 2 == await servers[0].count_jobs(QUEUE, JobFilter(IN_PROGRESS))
-            acks = [Ack(JobDescriptor.parse(job.descriptor), None, "", 0, is_final=True) for job in jobs]
+            acks = [StoredAck(JobDescriptor.parse(job.descriptor), None, "", 0, is_final=True) for job in jobs]
             await servers[0].ack_dequeued_jobs(QUEUE, acks, [])
 
     in_store(scenario, "12", 3)

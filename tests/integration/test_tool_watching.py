@@ -18,7 +18,8 @@ import pytest
 from pinlater import Client
 from pinlater.cli.changes import ChangeTracker
 from pinlater.jobs.job import RawJob
-from pinlater.model.records import Ack, NewJob
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
 from tests.support.server import ROOT, wait_for
 

@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 
+from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import NewJob
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.records import Ack, Checkpoint, Claim, JobFilter, NewJob
+from pinlater.server.backends.records import Claim, JobFilter
 
 START_MS = 1_700_000_000_000
 LEASE_MS = 180_000
@@ -165,7 +167,7 @@ async def _hold(awaitable):
 
 
 def ack_of(descriptor, *, claim=None, status="", retry_delay_ms=0, is_final=False):
-    return Ack(JobDescriptor.parse(descriptor), claim, status, retry_delay_ms, is_final)
+    return StoredAck(JobDescriptor.parse(descriptor), claim, status, retry_delay_ms, is_final)
 
 
 def checkpoint_of(
@@ -179,6 +181,6 @@ def checkpoint_of(
     attempts=None,
     status="",
 ):
-    return Checkpoint(
+    return StoredCheckpoint(
         JobDescriptor.parse(descriptor), claim, source, body, move_to_pending, run_after_ms, attempts, status
     )

@@ -8,9 +8,10 @@ import time
 import pytest
 
 from pinlater.errors import ServiceError
+from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
-from pinlater.server.backends.records import Ack, Claim, JobFilter
+from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.clock import SteadyClock
 from tests.support.bench import QUEUE, new_job
 from tests.support.mariadb_service import MariadbService, shared_service, skip_if_missing
@@ -73,7 +74,7 @@ class Load:
                 continue
             names = [job.descriptor for job in dequeued.jobs]
             self.redelivered |= set(names) & self.acked
-            acks = [Ack(JobDescriptor.parse(name), claim.descriptor, "", 0, False) for name in names]
+            acks = [StoredAck(JobDescriptor.parse(name), claim.descriptor, "", 0, False) for name in names]
             settled = await self._call(self.fleet.ack_dequeued_jobs(QUEUE, acks, [])) if acks else None
             if settled is not None and settled.changed == len(names):
                 self.acked |= set(names)
@@ -242,7 +243,7 @@ def test_claims_outlive_an_outage_that_kept_their_holders_from_renewing_them(own
             while fleet.unhealthy_shards:
                 await asyncio.sleep(0.01)
         assert await fleet.reap_expired(10, server_age_ms=10**9, quiet_ms=10_000) == []
-        ack = Ack(JobDescriptor.parse(job.descriptor), claim.descriptor, "", 0, False)
+        ack = StoredAck(JobDescriptor.parse(job.descriptor), claim.descriptor, "", 0, False)
         assert (await fleet.ack_dequeued_jobs(QUEUE, [ack], [])).changed == 1
         await fleet.close()
 

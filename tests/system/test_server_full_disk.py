@@ -7,7 +7,8 @@ import pytest
 
 from pinlater import Client, JobState
 from pinlater.errors import UnknownError
-from pinlater.model.records import Ack, NewJob
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import NewJob
 from pinlater.server.log_rate_limit import MOST_A_SECOND
 from tests.support.ledger import Ledger
 from tests.support.server import ServerProcess, wait_for

@@ -19,7 +19,7 @@ KILLS = 10
 PROGRAM = """
 import asyncio, hashlib, sys, time
 from pathlib import Path
-from pinlater.server.backends.records import NewJob
+from pinlater.model.jobs import (NewJob)
 from pinlater.server.backends.sqlite import SqliteStore
 
 def body(text):

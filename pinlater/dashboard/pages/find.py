@@ -18,7 +18,7 @@ from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
 from pinlater.errors import QueueNotFound, ServerError, UnknownError
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 
 _SEARCH_SECONDS = 8.0
 _PER_STATE = 10

@@ -18,7 +18,7 @@ from pinlater.dashboard.render import page
 from pinlater.dashboard.workforce import run_of
 from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 
 MOST_DESCRIPTOR = 300

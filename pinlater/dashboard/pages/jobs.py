@@ -15,7 +15,7 @@ from pinlater.dashboard.forms import RequestRefused, number, query_text
 from pinlater.dashboard.privacy import admit_search
 from pinlater.dashboard.render import page
 from pinlater.errors import CallTimeout, ContinuationInvalid, UnknownError
-from pinlater.model.records import Page
+from pinlater.model.jobs import Page
 
 PER_PAGE = 50
 _TOO_LONG = "the search took too long; use a simpler pattern or choose a priority"

@@ -10,7 +10,7 @@ from pinlater.dashboard.count_cache import StateCounts
 from pinlater.dashboard.figures import OLDEST_SECONDS, PARKED
 from pinlater.dashboard.forms import number, query_text
 from pinlater.dashboard.render import page
-from pinlater.model.records import QueueSettings
+from pinlater.model.queues import QueueSettings
 
 _PER_PAGE = 50
 

@@ -15,7 +15,7 @@ from pinlater.dashboard.figures import PARKED
 from pinlater.dashboard.forms import RequestRefused, query_text
 from pinlater.dashboard.render import page
 from pinlater.dashboard.workforce import worker_overview
-from pinlater.model.records import SILENT_SECONDS
+from pinlater.model.workers import SILENT_SECONDS
 
 _MOST_PROCESSES = 200
 """Processes on one page."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pinlater.model.records import Ack, Checkpoint
+from pinlater.model.attempts import Ack, Checkpoint, StoredAck, StoredCheckpoint
+from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.values import milliseconds
 
@@ -44,6 +45,16 @@ def acks_struct(
     return messages.PinLaterJobAckRequest(queue, succeeded, failed)
 
 
+def stored_ack(struct: messages.PinLaterJobAckInfo, descriptor: str, status: str) -> StoredAck:
+    """Read an ack; its descriptor and status as they were checked.
+
+    Raises:
+        UnknownError: the descriptor is none.
+    """
+    job = JobDescriptor.parse(descriptor)
+    return StoredAck(job, struct.claimDescriptor, status, struct.retryDelayMillis or 0, bool(struct.isFinal))
+
+
 # Checkpoints
 
 
@@ -67,6 +78,24 @@ def checkpoint_struct(checkpoint: Checkpoint) -> messages.PinLaterCheckpointJobR
         else:
             struct.newBodyBytes = checkpoint.body
     return struct
+
+
+def stored_checkpoint(struct: messages.PinLaterCheckpointJobRequest, source: str, status: str) -> StoredCheckpoint:
+    """Read a checkpoint; its status as it was checked.
+
+    Raises:
+        UnknownError: its descriptor is none.
+    """
+    return StoredCheckpoint(
+        job=JobDescriptor.parse(struct.jobDescriptor or ""),
+        claim=struct.claimDescriptor,
+        source=source,
+        body=struct.newBodyBytes if struct.newBodyBytes is not None else struct.newBody,
+        move_to_pending=bool(struct.moveToPending),
+        run_after_ms=struct.runAfterTimestampMillis,
+        attempts=struct.numOfAttemptsAllowed,
+        status=status,
+    )
 
 
 def _is_text(data: bytes) -> bool:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pinlater.model.records import ClaimedJob, JobInfo, NewJob, Page
+from pinlater.errors import ContinuationInvalid
+from pinlater.model.attempts import ClaimedJob, DequeuedJob
+from pinlater.model.jobs import JobInfo, JobRecord, NewJob, Page, Position
 from pinlater.model.state import JobState
 from pinlater.protocol import messages
-from pinlater.protocol.conversion.values import present
-from pinlater.protocol.messages import CONTINUATION_END
+from pinlater.protocol.conversion.values import default, present
+from pinlater.protocol.messages import CONTINUATION_END, CONTINUATION_START
+
+_CONTINUATION = re.compile(r"(-?\d{1,19})\.(\d{1,19})(?:\.s([^:]+))?", re.ASCII)
+_MAX_INT64 = 2**63 - 1
 
 # New jobs
 
@@ -31,6 +37,26 @@ def new_job_struct(
 def job_struct(job: NewJob) -> messages.PinLaterJob:
     """Build the struct of a job to enqueue."""
     return messages.PinLaterJob(*job)
+
+
+def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
+    """Read jobs to enqueue."""
+    return [
+        NewJob(
+            job.body,  # type: ignore[arg-type]  # the rules refuse a job without one
+            job.priority,
+            job.runAfterTimestampMillis,
+            job.numAttemptsAllowed,
+            job.customStatus,
+            job.uniqueKey,
+        )
+        for job in structs
+    ]
+
+
+def enqueue_reply(descriptors: list[str]) -> messages.PinLaterEnqueueResponse:
+    """Build the reply of an enqueue or import."""
+    return messages.PinLaterEnqueueResponse(descriptors)
 
 
 def descriptors(reply: Any) -> list[str]:
@@ -61,6 +87,26 @@ def claimed_jobs(reply: Any) -> list[ClaimedJob]:
             )
         )
     return found
+
+
+def dequeue_reply(
+    jobs: Iterable[Iterable[DequeuedJob]] = (), claim: str | None = None, now_ms: int | None = None
+) -> messages.PinLaterDequeueResponse:
+    """Build the reply of a dequeue from the jobs of each queue, all under one claim; without jobs, it has no maps.
+
+    Args:
+        jobs: of each queue.
+        claim: token of the claim; None in a dry run.
+        now_ms: when it is on the server, epoch milliseconds.
+    """
+    new_metadata = messages.PinLaterDequeueMetadata
+    bodies: dict[str, bytes] = {}
+    metadata: dict[str, messages.PinLaterDequeueMetadata] = {}
+    for of_queue in jobs:
+        for descriptor, body, allowed, remaining, created_at_ms, run_after_ms in of_queue:
+            bodies[descriptor] = body
+            metadata[descriptor] = new_metadata(allowed, remaining, claim, created_at_ms, run_after_ms)
+    return messages.PinLaterDequeueResponse(bodies or None, metadata or None, now_ms)
 
 
 def server_time_ms(reply: Any) -> int | None:
@@ -114,24 +160,76 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
     )
 
 
-def info_struct(info: JobInfo) -> messages.PinLaterJobInfo:
+def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
     """Build the struct of one job."""
     return messages.PinLaterJobInfo(
-        info.descriptor,
-        int(info.state),
-        info.attempts_allowed,
-        info.attempts_remaining,
-        info.status,
-        info.created_at_ms,
-        info.run_after_ms,
-        info.updated_at_ms,
-        info.claim,
-        info.body,
-        info.unique,
+        job.descriptor,
+        int(job.state),
+        job.attempts_allowed,
+        job.attempts_remaining,
+        job.status,
+        job.created_at_ms,
+        job.run_after_ms,
+        job.updated_at_ms,
+        job.claim,
+        job.body,
+        job.unique,
     )
+
+
+def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:
+    """Read a job of another store; its status as it was checked. Who had claimed it does not matter any more."""
+    created_at_ms = default(struct.createdAtTimestampMillis, 0)
+    return JobRecord(
+        struct.jobDescriptor or "",
+        default(struct.jobState, 0),
+        default(struct.attemptsAllowed, 1),
+        default(struct.attemptsRemaining, 1),
+        status,
+        created_at_ms,
+        default(struct.runAfterTimestampMillis, created_at_ms),
+        default(struct.updatedAtTimestampMillis, created_at_ms),
+        None,
+        struct.body,
+        struct.uniqueKey,
+    )
+
+
+# Pages of a scan
 
 
 def page(reply: Any) -> Page:
     """Read one page of a scan."""
     more = present(reply).continuation
     return Page([job_info(struct) for struct in reply.scannedJobs or ()], None if more == CONTINUATION_END else more)
+
+
+def page_reply(jobs: list[messages.PinLaterJobInfo], position: Position | None) -> messages.PinLaterScanJobsResponse:
+    """Build the reply of a scan, which goes on at a position; None: nowhere."""
+    more = CONTINUATION_END if position is None else write_continuation(position)
+    return messages.PinLaterScanJobsResponse(jobs, more)
+
+
+def read_continuation(token: str | None) -> Position | None:
+    """Return the position that a scan goes on from.
+
+    Raises:
+        ContinuationInvalid: no scan has returned this.
+    """
+    if token is None or token == CONTINUATION_START:
+        return None
+    match = _CONTINUATION.fullmatch(token)
+    if match:
+        position = Position(int(match[1]), int(match[2]), match[3] or "")
+        if max(map(abs, position[:2])) <= _MAX_INT64:
+            return position
+    raise ContinuationInvalid(
+        f"continuation {token[:100]!r} comes from no scan; start with {CONTINUATION_START!r}, "
+        "then send what the answer before had"
+    )
+
+
+def write_continuation(position: Position) -> str:
+    """Return a scan's position as the wire has it."""
+    token = f"{position.run_after_ms}.{position.local_id}"
+    return f"{token}.s{position.shard}" if position.shard else token

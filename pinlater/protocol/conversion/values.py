@@ -24,6 +24,11 @@ def present(value: Any) -> Any:
     return value
 
 
+def default(value: Any, other: Any) -> Any:
+    """Return ``value``, or ``other`` where the field is absent."""
+    return other if value is None else value
+
+
 def nothing(_: Any) -> None:
     """Read the reply of a void method."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.model.records import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.values import present
 

@@ -10,14 +10,16 @@ from functools import partial
 from typing import Any
 
 from pinlater.errors import DequeueRateLimited, UnknownError
-from pinlater.protocol import messages as wire
+from pinlater.model.attempts import DequeuedJob
+from pinlater.protocol.conversion.jobs import dequeue_reply
+from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
 from pinlater.server.api.calls import Answer
 from pinlater.server.api.offload import aside
 from pinlater.server.api.overload import Overload
 from pinlater.server.backends.claim_names import ClaimNames
-from pinlater.server.backends.records import Claim, ClaimedJob, covered
+from pinlater.server.backends.records import Claim, covered
 from pinlater.server.backends.store import ServerStore
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest, DequeueResult
@@ -110,7 +112,7 @@ class DequeueCall:
         queues = await aside(len(others), rules.queues_of, queue, others)
         if request.limit < 1:
             raise UnknownError(f"a dequeue's limit has to be at least 1, not {request.limit}")
-        coverage = rules.any_of(request.coverage, 1.0)
+        coverage = default(request.coverage, 1.0)
         if not 0.0 <= coverage <= 1.0:
             raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
         if not covered(coverage, self._backend.shards):
@@ -143,28 +145,20 @@ class DequeueCall:
 
     def _answer_of(self, found: DequeueResult) -> Answer:
         claim = None if found.claim is None else found.claim.descriptor
-        bodies: dict[str, bytes] = {}
-        metadata: dict[str, wire.PinLaterDequeueMetadata] = {}
-        new_metadata = wire.PinLaterDequeueMetadata
         for queue, claimed in found.jobs.items():
             self._count_handed_out(queue, claimed)
-            retries = 0
-            for descriptor, body, allowed, remaining, created_at_ms, run_after_ms in claimed:
-                retries += remaining < allowed
-                bodies[descriptor] = body
-                metadata[descriptor] = new_metadata(allowed, remaining, claim, created_at_ms, run_after_ms)
-            if retries:
-                self._metrics.retries_dequeued.add(queue, retries)
-        if not bodies:
-            return Answer(wire.PinLaterDequeueResponse(serverTimestampMillis=self._now_ms()))
-        undo = None if claim is None else partial(self._broker.give_back, found)
-        return Answer(wire.PinLaterDequeueResponse(bodies, metadata, self._now_ms()), undo)
+        reply = dequeue_reply(found.jobs.values(), claim, self._now_ms())
+        undo = None if claim is None or not reply.jobs else partial(self._broker.give_back, found)
+        return Answer(reply, undo)
 
-    def _count_handed_out(self, queue: str, claimed: list[ClaimedJob]) -> None:
+    def _count_handed_out(self, queue: str, claimed: list[DequeuedJob]) -> None:
         if not claimed:
             return
         first, count, now = claimed[0], len(claimed), self._now_ms()
         self._metrics.jobs_dequeued.add(queue, count)
         self._metrics.dequeue_delay_ms.observe(queue, now - first.run_after_ms, count)
+        retries = sum([remaining < allowed for _, _, allowed, remaining, _, _ in claimed])
+        if retries:
+            self._metrics.retries_dequeued.add(queue, retries)
         if first.attempts_remaining == first.attempts_allowed:
             self._metrics.first_dequeue_delay_ms.observe(queue, now - first.created_at_ms, count)

@@ -9,7 +9,10 @@ from typing import Any
 
 from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, Position
 from pinlater.protocol import messages as wire
+from pinlater.protocol.conversion.jobs import info_struct, page_reply, read_continuation
+from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.concurrency_limit import Turnstile
 from pinlater.server.api.offload import aside
@@ -20,8 +23,6 @@ from pinlater.server.backends.records import (
     MAX_UNIQUE_KEY_CHARACTERS,
     IdempotencyKey,
     JobFilter,
-    JobRecord,
-    Position,
 )
 from pinlater.server.backends.store import Store
 
@@ -111,14 +112,13 @@ class Inspection:
     async def scan(self, arguments: Any) -> wire.PinLaterScanJobsResponse:
         """Return a page of the jobs that match."""
         request = arguments.request
-        position = rules.read_continuation(rules.any_of(request.continuation, wire.CONTINUATION_START))
+        position = read_continuation(request.continuation)
         which = self._filter(request, is_future=bool(request.scanFutureJobs))
-        limit = rules.any_of(request.limit, 100)
+        limit = default(request.limit, 100)
         rules.check_limit(limit)
         async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext(), self._turn(which):
             jobs, position = await self._page(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
-        more = rules.write_continuation(position) if position and limit else wire.CONTINUATION_END
-        return wire.PinLaterScanJobsResponse(scannedJobs=jobs, continuation=more)
+        return page_reply(jobs, position if limit else None)
 
     async def _page(
         self, queue: str, which: JobFilter, limit: int, position: Position | None
@@ -143,9 +143,9 @@ class Inspection:
     async def delete(self, arguments: Any, once: IdempotencyKey | None) -> int:
         """Take out jobs that match, or those that are named; return how many."""
         request = arguments.request
-        request.priority = rules.any_of(request.priority, 1)
+        request.priority = default(request.priority, 1)
         which = self._filter(request, is_future=None)
-        limit = rules.any_of(request.limit, 1000)
+        limit = default(request.limit, 1000)
         rules.check_limit(limit)
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
@@ -177,7 +177,7 @@ def _unique(texts: Sequence[str]) -> list[str]:
 
 def _infos_of(records: Sequence[JobRecord | None]) -> tuple[list[Any], int]:
     """Return records as the wire has them, and at least as many bytes as they take there."""
-    infos = [None if record is None else rules.job_info(record) for record in records]
+    infos = [None if record is None else info_struct(record) for record in records]
     return infos, sum(_size_of(record) for record in records if record is not None)
 
 
@@ -186,5 +186,5 @@ def _parse_all(texts: Sequence[str]) -> list[JobDescriptor]:
 
 
 def _size_of(record: JobRecord) -> int:
-    texts = (record.descriptor, record.descriptor, record.status, record.claim, record.unique_key)
+    texts = (record.descriptor, record.descriptor, record.status, record.claim, record.unique)
     return JOB_OVERHEAD_BYTES + sum(len(text.encode()) for text in texts if text) + len(record.body or b"")

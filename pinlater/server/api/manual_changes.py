@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.offload import aside
 from pinlater.server.backends.records import IdempotencyKey
@@ -26,9 +27,9 @@ class ManualChanges:
         """Make failed jobs claimable, those that are named or the oldest; return how many."""
         request = arguments.request
         rules.check_queue_name(request.queueName)
-        priority, attempts = rules.any_of(request.priority, 1), rules.any_of(request.attemptsToAllow, 1)
+        priority, attempts = default(request.priority, 1), default(request.attemptsToAllow, 1)
         rules.check_priority(priority, self._priority_levels)
-        limit = rules.any_of(request.limit, 1000)
+        limit = default(request.limit, 1000)
         rules.check_limit(limit)
         queue, run_after_ms = request.queueName, request.runAfterTimestampMillis
         if request.jobDescriptors is not None:

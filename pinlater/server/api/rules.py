@@ -1,23 +1,28 @@
-"""What a call may say: checks and conversions between the wire's structs and the store's records."""
+"""What a call may say: names, lengths, limits, defaults."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pinlater.errors import (
-    ContinuationInvalid,
     EnqueueRejected,
     PriorityNotSupported,
     QueueNameInvalid,
     QueueNameTooLong,
     UnknownError,
 )
+from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.model.queues import QueueChange
+from pinlater.protocol.conversion import jobs as job_conversion
+from pinlater.protocol.conversion import queues as queue_conversion
+from pinlater.protocol.conversion.acks import stored_ack, stored_checkpoint
+from pinlater.protocol.conversion.values import default
 from pinlater.protocol.messages import (
-    CONTINUATION_START,
     STATE_NAMES,
     PinLaterChangeQueueSettingsRequest,
     PinLaterCheckpointJobRequest,
@@ -33,18 +38,10 @@ from pinlater.server.backends.records import (
     MAX_QUEUE_NAME_CHARACTERS,
     MAX_STATUS_CHARACTERS,
     MAX_UNIQUE_KEY_CHARACTERS,
-    Ack,
-    Checkpoint,
     IdempotencyKey,
-    JobRecord,
-    NewJob,
-    Position,
-    QueueChange,
 )
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-_CONTINUATION = re.compile(r"(-?\d{1,19})\.(\d{1,19})(?:\.s([^:]+))?", re.ASCII)
-_MOST_INT64 = 2**63 - 1
 
 MAX_SOURCE_CHARACTERS = 300
 """Of a call. It becomes part of the claim, which is kept with each job, and sent with each job of an answer."""
@@ -146,28 +143,25 @@ def status_text(text: str | None) -> str:
     return text[:MAX_STATUS_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def new_jobs(jobs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> list[NewJob]:
+def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> list[NewJob]:
     """Return the jobs of an enqueue.
 
     Raises:
         CallRefused, EnqueueRejected, PriorityNotSupported: one of them cannot be stored; so none is.
     """
-    found: list[NewJob] = []
-    for job in jobs:
-        body, priority, status = job.body, job.priority, job.customStatus
+    jobs = job_conversion.new_jobs(structs)
+    for position, (body, priority, _, _, status, unique) in enumerate(jobs):
         if body is None:
-            raise missing(f"request.jobs[{len(found)}].body")
+            raise missing(f"request.jobs[{position}].body")
         if len(body) > max_body_bytes:
-            raise _too_large(f"the body of job {len(found)}", body, max_body_bytes)
+            raise _too_large(f"the body of job {position}", body, max_body_bytes)
         if not 1 <= priority <= levels:
             check_priority(priority, levels)
-        if status:
-            status = status_text(status)
-        key = job.uniqueKey
-        if key is not None:
-            _check_unique_key(key, f"job {len(found)}")
-        found.append(NewJob(body, priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, status, key))
-    return found
+        if status and (kept := status_text(status)) != status:
+            jobs[position] = jobs[position]._replace(status=kept)
+        if unique is not None:
+            _check_unique_key(unique, f"job {position}")
+    return jobs
 
 
 def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
@@ -176,12 +170,13 @@ def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
     Raises:
         UnknownError: a limit is negative, or no number.
     """
-    rate, most = request.maxJobsPerSecond, request.maxRunning
+    change = queue_conversion.queue_change(request)
+    _, rate, most = change
     if rate is not None and not 0 <= rate < math.inf:
         raise UnknownError(f"a limit of {rate} jobs a second is none; use a number above 0, or 0 for no limit")
     if most is not None and most < 0:
         raise UnknownError(f"a limit of {most} running jobs is none; use a number above 0, or 0 for no limit")
-    return QueueChange(request.isPaused, rate, most)
+    return change
 
 
 def imported_jobs(jobs: Sequence[PinLaterJobInfo], levels: int, max_body_bytes: int) -> list[JobRecord]:
@@ -196,27 +191,14 @@ def imported_jobs(jobs: Sequence[PinLaterJobInfo], levels: int, max_body_bytes: 
 def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int) -> JobRecord:
     descriptor, body = job.jobDescriptor or "", job.body
     check_priority(JobDescriptor.parse(descriptor).priority, levels)
-    check_state(any_of(job.jobState, -1))
+    check_state(default(job.jobState, -1))
     if body is None:
         raise missing(f"body of {descriptor}")
     if len(body) > max_body_bytes:
         raise _too_large(f"the body of {descriptor}", body, max_body_bytes)
     if job.uniqueKey is not None:
         _check_unique_key(job.uniqueKey, descriptor)
-    created_at_ms = any_of(job.createdAtTimestampMillis, 0)
-    return JobRecord(
-        descriptor,
-        any_of(job.jobState, 0),
-        any_of(job.attemptsAllowed, 1),
-        any_of(job.attemptsRemaining, 1),
-        status_text(job.customStatus),
-        created_at_ms,
-        any_of(job.runAfterTimestampMillis, created_at_ms),
-        any_of(job.updatedAtTimestampMillis, created_at_ms),
-        None,
-        body,
-        job.uniqueKey,
-    )
+    return job_conversion.imported_job(job, status_text(job.customStatus))
 
 
 def _check_unique_key(key: str, whose: str) -> None:
@@ -240,8 +222,8 @@ class Acks(NamedTuple):
     """The acks of one call: those that can be understood, and what is wrong with the first of the others."""
 
     queue: str
-    succeeded: list[Ack]
-    failed: list[Ack]
+    succeeded: list[StoredAck]
+    failed: list[StoredAck]
     faults: list[Exception]
 
 
@@ -271,89 +253,29 @@ def read_acks(request: PinLaterJobAckRequest) -> Acks:
     return Acks(queue, _read(request.jobsSucceeded, faults), _read(request.jobsFailed, faults), faults)
 
 
-def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -> list[Ack]:
-    found: list[Ack] = []
+def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -> list[StoredAck]:
+    found: list[StoredAck] = []
     for info in infos or ():
         try:
-            found.append(_ack(info))
+            if info.jobDescriptor is None:
+                raise missing("jobDescriptor of an ack")
+            found.append(stored_ack(info, info.jobDescriptor, status_text(info.appendCustomStatus)))
         except (CallRefused, UnknownError) as fault:
             if not faults:  # the first one is answered; many would fill the memory with their tracebacks
                 faults.append(fault)
     return found
 
 
-def _ack(info: PinLaterJobAckInfo) -> Ack:
-    if info.jobDescriptor is None:
-        raise missing("jobDescriptor of an ack")
-    job = JobDescriptor.parse(info.jobDescriptor)
-    status = status_text(info.appendCustomStatus)
-    return Ack(job, info.claimDescriptor, status, info.retryDelayMillis or 0, bool(info.isFinal))
-
-
-def checkpoints(requests: Sequence[PinLaterCheckpointJobRequest], source: str, max_body_bytes: int) -> list[Checkpoint]:
+def checkpoints(
+    requests: Sequence[PinLaterCheckpointJobRequest], source: str, max_body_bytes: int
+) -> list[StoredCheckpoint]:
     """Return the checkpoints of a call."""
     return [_checkpoint(request, source, max_body_bytes) for request in requests]
 
 
-def _checkpoint(request: PinLaterCheckpointJobRequest, source: str, max_body_bytes: int) -> Checkpoint:
+def _checkpoint(request: PinLaterCheckpointJobRequest, source: str, max_body_bytes: int) -> StoredCheckpoint:
     require(request, "request.requests[]")
-    body = request.newBodyBytes if request.newBodyBytes is not None else request.newBody
-    if body is not None and len(body) > max_body_bytes:
-        raise _too_large(f"the checkpoint of {request.jobDescriptor}", body, max_body_bytes)
-    return Checkpoint(
-        job=JobDescriptor.parse(request.jobDescriptor or ""),
-        claim=request.claimDescriptor,
-        source=source,
-        body=body,
-        move_to_pending=bool(request.moveToPending),
-        run_after_ms=request.runAfterTimestampMillis,
-        attempts=request.numOfAttemptsAllowed,
-        status=status_text(request.prependCustomStatus),
-    )
-
-
-def job_info(record: JobRecord) -> PinLaterJobInfo:
-    """Return a record as the wire has it."""
-    return PinLaterJobInfo(
-        jobDescriptor=record.descriptor,
-        jobState=record.state,
-        attemptsAllowed=record.attempts_allowed,
-        attemptsRemaining=record.attempts_remaining,
-        customStatus=record.status,
-        createdAtTimestampMillis=record.created_at_ms,
-        runAfterTimestampMillis=record.run_after_ms,
-        updatedAtTimestampMillis=record.updated_at_ms,
-        claimDescriptor=record.claim,
-        body=record.body,
-        uniqueKey=record.unique_key,
-    )
-
-
-def read_continuation(token: str) -> Position | None:
-    """Return the position that a scan goes on from.
-
-    Raises:
-        ContinuationInvalid: no scan has returned this.
-    """
-    if token == CONTINUATION_START:
-        return None
-    match = _CONTINUATION.fullmatch(token)
-    if match:
-        position = Position(int(match[1]), int(match[2]), match[3] or "")
-        if max(map(abs, position[:2])) <= _MOST_INT64:
-            return position
-    raise ContinuationInvalid(
-        f"continuation {token[:100]!r} comes from no scan; start with {CONTINUATION_START!r}, "
-        "then send what the answer before had"
-    )
-
-
-def write_continuation(position: Position) -> str:
-    """Return a scan's position as the wire has it."""
-    token = f"{position.run_after_ms}.{position.local_id}"
-    return f"{token}.s{position.shard}" if position.shard else token
-
-
-def any_of(value: Any, default: Any) -> Any:
-    """Return ``value``, or the default of a field that is absent."""
-    return default if value is None else value
+    checkpoint = stored_checkpoint(request, source, status_text(request.prependCustomStatus))
+    if checkpoint.body is not None and len(checkpoint.body) > max_body_bytes:
+        raise _too_large(f"the checkpoint of {request.jobDescriptor}", checkpoint.body, max_body_bytes)
+    return checkpoint

@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any
 
 from pinlater.errors import QueueNotFound, ServiceError, StaleClaims, UnknownError
-from pinlater.protocol import messages as wire
 from pinlater.protocol.codec import UNKNOWN_METHOD
+from pinlater.protocol.conversion.jobs import enqueue_reply
+from pinlater.protocol.conversion.queues import queue_settings_structs
+from pinlater.protocol.operations import OPERATIONS
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
 from pinlater.server.api.admin_password import AdminPassword
@@ -85,10 +87,10 @@ class Service:
             max_bytes=max_bytes,
         )
         changes = ManualChanges(broker, settings.priority_levels)
-        self._calls = self._handlers(inspection, changes, WorkerReports(backend, max_bytes))
-        self._calls |= {"dequeueJobs": dequeues.answer, "ackDequeuedJobs": acks.answer}
+        self._handlers = self._handlers_of(inspection, changes, WorkerReports(backend, max_bytes))
+        self._handlers |= {"dequeueJobs": dequeues.answer, "ackDequeuedJobs": acks.answer}
 
-    def _handlers(
+    def _handlers_of(
         self, inspection: Inspection, changes: ManualChanges, reports: WorkerReports
     ) -> dict[str, Callable[..., Awaitable[Answer]]]:
         return {
@@ -120,16 +122,16 @@ class Service:
             ServiceError: the declared exception to answer with.
             CallRefused: the Thrift-level exception to answer with.
         """
-        handler = self._calls.get(method)
-        if handler is None:
+        operation = OPERATIONS.get(method)
+        if operation is None:
             raise CallRefused(UNKNOWN_METHOD, f"there is no method {method[:100]!r}")
         started = time.perf_counter()
         try:
             require(arguments.context, "context")
             rules.check_source(arguments.context.source)
-            if method in _WITH_REQUEST:
+            if operation.takes_request:
                 require(arguments.request, "request")
-            return await handler(arguments, caller)
+            return await self._handlers[method](arguments, caller)
         except StaleClaims:  # an answer that was asked for, and no error
             raise
         except ServiceError as error:
@@ -171,10 +173,7 @@ class Service:
         return Answer(await self._backend.queue_names())
 
     async def _queue_settings(self, _: Any, __: Caller) -> Answer:
-        found = await self._limits.effective_settings()
-        return Answer(
-            {queue: wire.PinLaterQueueSettings(*one.settings, one.is_from_file) for queue, one in found.items()}
-        )
+        return Answer(queue_settings_structs(await self._limits.effective_settings()))
 
     async def _change_queue_settings(self, arguments: Any, _: Caller) -> Answer:
         request = arguments.request
@@ -196,7 +195,7 @@ class Service:
         if jobs:
             self._metrics.jobs_enqueued.add(queue, len(jobs))
             self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
-        return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
+        return Answer(enqueue_reply(descriptors))
 
     async def _import_jobs(self, arguments: Any, _: Caller) -> Answer:
         request = arguments.request
@@ -208,7 +207,7 @@ class Service:
         descriptors = await self._with_queue(queue, lambda: self._broker.import_jobs(queue, jobs, once=once))
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))
-        return Answer(wire.PinLaterEnqueueResponse(jobDescriptors=descriptors))
+        return Answer(enqueue_reply(descriptors))
 
     async def _with_queue(self, queue: str, store: Callable[[], Awaitable[list[str]]]) -> list[str]:
         """Store jobs; the first ones of a queue create it, unless the settings say otherwise."""
@@ -262,6 +261,3 @@ def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], 
 
 async def _answer_nothing(_: Any) -> None:
     """Answer ``keepsResults``: servers that keep none do not know the call."""
-
-
-_WITH_REQUEST = {method for method in wire.METHODS if hasattr(wire.arguments_of(method)(), "request")}

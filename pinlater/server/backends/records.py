@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
 
 MAX_STATUS_CHARACTERS = 5000
@@ -48,17 +49,6 @@ class CommitStats(NamedTuple):
     claims_undone: int = 0
 
 
-class NewJob(NamedTuple):
-    """A job to be stored as PENDING. ``run_after_ms`` None means now; for ``unique_key`` see ``enqueue_jobs``."""
-
-    body: bytes
-    priority: int
-    run_after_ms: int | None
-    attempts: int
-    status: str
-    unique_key: str | None = None
-
-
 class IdempotencyKey(NamedTuple):
     """The key by which a store recognises a call that is sent again.
 
@@ -71,37 +61,6 @@ class IdempotencyKey(NamedTuple):
     value: bytes
     keep_ms: int
     is_repeat: bool = False
-
-
-class QueueSettings(NamedTuple):
-    """What holds a queue's jobs back. ``jobs_per_second`` is of all servers together, ``max_running`` in the store."""
-
-    is_paused: bool = False
-    jobs_per_second: float | None = None
-    max_running: int | None = None
-
-    def changed(self, change: QueueChange) -> QueueSettings:
-        """Return them with a change."""
-        return QueueSettings(
-            self.is_paused if change.is_paused is None else change.is_paused,
-            _limit(self.jobs_per_second, change.jobs_per_second),
-            _limit(self.max_running, change.max_running),
-        )
-
-
-class QueueChange(NamedTuple):
-    """A change of queue settings: None leaves a thing as it is, a limit of 0 takes it away."""
-
-    is_paused: bool | None = None
-    jobs_per_second: float | None = None
-    max_running: int | None = None
-
-
-_Number = TypeVar("_Number", float, int)
-
-
-def _limit(present: _Number | None, wanted: _Number | None) -> _Number | None:
-    return present if wanted is None else wanted or None
 
 
 class Claim(NamedTuple):
@@ -118,23 +77,12 @@ class Claim(NamedTuple):
     descriptor: str
     lease_ms: int
     coverage: float = 1.0
-    held: Sequence[ClaimedJob] = ()
+    held: Sequence[DequeuedJob] = ()
 
 
 def covered(coverage: float, shards: int) -> int:
     """Return how many of the shards a dequeue asks."""
     return int(coverage * shards + 0.5)
-
-
-class ClaimedJob(NamedTuple):
-    """A job that was handed out (or, in a dry run, would be)."""
-
-    descriptor: str
-    body: bytes
-    attempts_allowed: int
-    attempts_remaining: int
-    created_at_ms: int
-    run_after_ms: int
 
 
 class Dequeued(NamedTuple):
@@ -147,58 +95,10 @@ class Dequeued(NamedTuple):
         is_held: whether more may be due now, but as many are claimed as may be at once.
     """
 
-    jobs: list[ClaimedJob]
+    jobs: list[DequeuedJob]
     next_due_ms: int | None
     has_more: bool
     is_held: bool = False
-
-
-class Ack(NamedTuple):
-    """The end of one attempt. ``claim`` None: matched by state alone, as the original does."""
-
-    job: JobDescriptor
-    claim: str | None
-    status: str
-    retry_delay_ms: int
-    is_final: bool
-
-
-class Checkpoint(NamedTuple):
-    """A sign of life of one claimed job, with what it wants changed.
-
-    Matched by ``claim`` when given, otherwise by ``source``, the source part of the present claim.
-    ``run_after_ms`` None leaves a job its place in the queue, if there is a claim; without one it means now, as in the
-    original.
-    """
-
-    job: JobDescriptor
-    claim: str | None
-    source: str
-    body: bytes | None
-    move_to_pending: bool
-    run_after_ms: int | None
-    attempts: int | None
-    status: str
-
-    @property
-    def is_renewal(self) -> bool:
-        """Whether it only says that its job is alive: a store may do all of those with one statement."""
-        return (
-            self.body is None
-            and not self.move_to_pending
-            and self.run_after_ms is None
-            and self.attempts is None
-            and not self.status
-        )
-
-    def new_run_after_ms(self, now_ms: int) -> int | None:
-        """Return what the job's moment becomes; None: it stays as it is."""
-        return now_ms if self.run_after_ms is None and self.claim is None else self.run_after_ms
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether it may be done twice: a status would stand there twice, a job be taken from its next holder."""
-        return not self.status and (self.claim is not None or not self.move_to_pending)
 
 
 class Settled(NamedTuple):
@@ -213,22 +113,6 @@ class Settled(NamedTuple):
     due_ms: int | None = None
     lost: tuple[JobDescriptor, ...] = ()
     failed: int = 0
-
-
-class JobRecord(NamedTuple):
-    """All that is known of a job."""
-
-    descriptor: str
-    state: int
-    attempts_allowed: int
-    attempts_remaining: int
-    status: str
-    created_at_ms: int
-    run_after_ms: int
-    updated_at_ms: int
-    claim: str | None
-    body: bytes | None
-    unique_key: str | None = None
 
 
 class StoreSize(NamedTuple):
@@ -254,21 +138,6 @@ class JobFilter(NamedTuple):
     is_future: bool | None = None
     body_regex: str | None = None
     is_retry: bool = False
-
-
-class Position(NamedTuple):
-    """Where a scan goes on: behind this job. ``shard`` is empty where a store has but one."""
-
-    run_after_ms: int
-    local_id: int
-    shard: str = ""
-
-
-class Page(NamedTuple):
-    """Part of a scan; ``position`` resumes it, None at the end."""
-
-    jobs: list[JobRecord]
-    position: Position | None
 
 
 class Expired(NamedTuple):

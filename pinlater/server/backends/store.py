@@ -21,25 +21,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
-    Ack,
-    Checkpoint,
     Claim,
-    ClaimedJob,
     Collected,
     Dequeued,
     Expired,
     IdempotencyKey,
     JobFilter,
-    JobRecord,
     KeptReport,
-    NewJob,
-    Page,
-    Position,
-    QueueChange,
-    QueueSettings,
     Settled,
     StoreSize,
 )
@@ -162,14 +156,16 @@ class Store(Protocol):
             raises, and the store makes the jobs PENDING again as soon as it can, without spending an attempt.
         """
 
-    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
         """Return the jobs that a dequeue would claim.
 
         State: unchanged.
         Repeat: safe.
         """
 
-    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    async def ack_dequeued_jobs(
+        self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
+    ) -> Settled:
         """End the attempt of claimed jobs; return how many were changed, and how many acks were stale.
 
         State: IN_PROGRESS -> SUCCEEDED; or PENDING after the retry delay, with one attempt less; or FAILED if that was
@@ -178,7 +174,7 @@ class Store(Protocol):
         Repeat: safe, except for failures without a claim: those would end the attempt of the next holder.
         """
 
-    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         """Renew the leases of claimed jobs, save progress, or give jobs back.
 
         State: IN_PROGRESS -> IN_PROGRESS with a new lease; or PENDING, without spending an attempt.
@@ -227,7 +223,7 @@ class Store(Protocol):
         Repeat: safe.
         """
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         """Return the next page of jobs that match, latest run_after first, without bodies.
 
         State: unchanged.

@@ -7,15 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound
-from pinlater.server.backends.records import (
-    Ack,
-    Checkpoint,
-    ClaimedJob,
-    Expired,
-    IdempotencyKey,
-    NewJob,
-    Settled,
-)
+from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
+from pinlater.model.jobs import NewJob
+from pinlater.server.backends.records import Expired, IdempotencyKey, Settled
 from pinlater.server.backends.store import ServerStore, Store
 from pinlater.server.broker.claimable import makes_claimable
 from pinlater.server.broker.dequeue import DequeueHandler, DequeueRequest, DequeueResult
@@ -99,7 +93,7 @@ class Broker:
         """Claim jobs, waiting for them if allowed; see ``DequeueHandler.dequeue``."""
         return await self._dequeues.dequeue(order, caller)
 
-    async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
+    async def peek(self, queue: str, limit: int, max_bytes: int) -> list[DequeuedJob]:
         """Return the jobs that a dequeue would claim, without claiming them.
 
         Raises:
@@ -159,7 +153,7 @@ class Broker:
         self._wake_waiters(queue, count(result), due_ms)
         return result
 
-    async def ack(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    async def ack(self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> Settled:
         """Acknowledge jobs as succeeded or failed; see ``Store.ack_dequeued_jobs``."""
         settled = await self._timed("ack", queue, self.backend.ack_dequeued_jobs(queue, succeeded, failed))
         if failed and settled.changed:
@@ -168,7 +162,7 @@ class Broker:
         self._wake_running_limited(queue, settled.changed)
         return settled
 
-    async def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    async def checkpoint(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         """Renew, change or release claims; see ``Store.checkpoint_jobs``."""
         settled = await self._timed("checkpoint", queue, self.backend.checkpoint_jobs(queue, checkpoints))
         if settled.due_ms is not None:

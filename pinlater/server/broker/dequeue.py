@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound, ServiceError
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued
+from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued
 from pinlater.server.backends.store import ServerStore
 from pinlater.server.broker.parking import Caller, DequeueWait, QueueStates
 from pinlater.server.broker.polling import QueuePoller
@@ -55,7 +56,7 @@ class DequeueResult(NamedTuple):
         claimed_at: when the claim was created, in ``elapsed_seconds``.
     """
 
-    jobs: dict[str, list[ClaimedJob]]
+    jobs: dict[str, list[DequeuedJob]]
     claim: Claim | None = None
     claimed_at: float = 0.0
 
@@ -161,7 +162,7 @@ class DequeueHandler:
             wait: the parked dequeue, once it has waited.
             skip_known_empty: skip queues known to be empty: the broker is notified in time when jobs arrive.
         """
-        taken: dict[str, list[ClaimedJob]] = {}
+        taken: dict[str, list[DequeuedJob]] = {}
         claim, claimed_at = request.new_claim(), elapsed_seconds()
         wanted, bytes_left = request.limit, request.max_bytes
         for queue in request.queues:
@@ -192,7 +193,7 @@ class DequeueHandler:
 
     async def _claim_from(
         self, queue: str, wanted: int, bytes_left: int, claim: Claim, wait: DequeueWait | None
-    ) -> list[ClaimedJob]:
+    ) -> list[DequeuedJob]:
         state = self._queues.get_or_add(queue)
         arrival_count = state.arrival_count
         allowed = taken = 0

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from pinlater.errors import QueueNotFound, ServiceError
+from pinlater.model.attempts import DequeuedJob, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import Checkpoint, ClaimedJob, Settled
+from pinlater.server.backends.records import Settled
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.retry_until_done import RetryQueue
 
@@ -23,11 +24,11 @@ class UnansweredClaims:
         checkpoint: sends checkpoints of a queue to the store.
     """
 
-    def __init__(self, checkpoint: Callable[[str, Sequence[Checkpoint]], Awaitable[Settled]]) -> None:
+    def __init__(self, checkpoint: Callable[[str, Sequence[StoredCheckpoint]], Awaitable[Settled]]) -> None:
         self._checkpoint = checkpoint
         self._unfinished = RetryQueue()
 
-    async def give_back(self, jobs: Mapping[str, Sequence[ClaimedJob]], claim: str) -> None:
+    async def give_back(self, jobs: Mapping[str, Sequence[DequeuedJob]], claim: str) -> None:
         """Return the jobs of a claim, by queue; retry those that the store cannot take now until it does."""
         for queue, claimed in jobs.items():
             work = partial(self._give_back, queue, claimed, claim)
@@ -37,12 +38,14 @@ class UnansweredClaims:
                 log.warning("queue %s: %d jobs cannot be returned yet, retrying: %s", queue, len(claimed), error)
                 self._unfinished.add(work)
 
-    async def _give_back(self, queue: str, claimed: Sequence[ClaimedJob], claim: str) -> None:
+    async def _give_back(self, queue: str, claimed: Sequence[DequeuedJob], claim: str) -> None:
         try:
             await self._checkpoint(
                 queue,
                 [
-                    Checkpoint(JobDescriptor.parse(job.descriptor), claim, "", None, True, job.run_after_ms, None, "")
+                    StoredCheckpoint(
+                        JobDescriptor.parse(job.descriptor), claim, "", None, True, job.run_after_ms, None, ""
+                    )
                     for job in claimed
                 ],
             )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from pinlater.server.backends.records import QueueSettings
+from pinlater.model.queues import QueueSettings
 from pinlater.server.config.settings import Settings
 from pinlater.server.config.watched_file import WatchedFile
 from pinlater.server.limits.formats import count_servers, queue_rates
@@ -54,16 +54,12 @@ class RateLimitFiles:
             self._stored = stored
             self._apply()
 
-    def has_queue(self, queue: str) -> bool:
-        """Return whether the file names a queue."""
-        return queue in self._rates
-
     def effective(self, queue: str, stored: QueueSettings) -> QueueSettings:
         """Return the effective settings of a queue, given those of the store."""
         rate = self._rates.get(queue)
         if rate is None:
             return stored
-        return stored._replace(is_paused=rate <= 0, jobs_per_second=rate if rate > 0 else None)
+        return stored._replace(is_paused=rate <= 0, jobs_per_second=rate if rate > 0 else None, is_from_file=True)
 
     def _add(self, path: Path, read: Callable[[bytes, Path], None]) -> None:
         file = WatchedFile(path, lambda content: read(content, path))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import NamedTuple
 
 from pinlater.errors import NoHealthyShards, ServerError
-from pinlater.server.backends.records import QueueChange, QueueSettings
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.store import ServerStore
 from pinlater.server.limits.files import RateLimitFiles
 
@@ -17,13 +16,6 @@ _POLL_SECONDS = 0.5
 
 _INITIAL_LOAD_SECONDS = 2.0
 """How long an unreachable store may delay the start."""
-
-
-class EffectiveSettings(NamedTuple):
-    """The settings of a queue, and whether the file of rate limits overrides them."""
-
-    settings: QueueSettings
-    is_from_file: bool
 
 
 class StoredLimits:
@@ -68,13 +60,10 @@ class StoredLimits:
                 "check the databases"
             )
 
-    async def effective_settings(self) -> dict[str, EffectiveSettings]:
+    async def effective_settings(self) -> dict[str, QueueSettings]:
         """Return the effective settings of all queues."""
         stored = await self._backend.queue_settings()
-        return {
-            queue: EffectiveSettings(self._files.effective(queue, settings), self._files.has_queue(queue))
-            for queue, settings in stored.items()
-        }
+        return {queue: self._files.effective(queue, settings) for queue, settings in stored.items()}
 
     async def change(self, queue: str, change: QueueChange) -> None:
         """Change the settings of a queue; they take effect here at once."""

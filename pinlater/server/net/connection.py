@@ -9,8 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
-from pinlater.protocol import messages as wire
 from pinlater.protocol.codec import PROTOCOL_ERROR, CallTooLarge, Codec, DecodedCall, SlowToDecode
+from pinlater.protocol.conversion.jobs import dequeue_reply
 from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
@@ -348,7 +348,7 @@ class ClientConnection(asyncio.Protocol):
             answer = await self._carry_out(call)
             if self._peer_sent_eof and may_wait(call):
                 await _undo(answer)
-                answer = Answer(wire.PinLaterDequeueResponse())
+                answer = Answer(dequeue_reply())
             reply = codec.encode_reply(method, sequence_id, answer.success)
         except ServiceError as error:
             reply = codec.encode_service_error(method, sequence_id, error)

@@ -10,7 +10,7 @@ from itertools import accumulate
 from pinlater_supervisor import rss_bytes
 
 from pinlater import __version__
-from pinlater.model.records import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.worker.claim_table.row import Slot
 from pinlater.worker.shared import Shared
 

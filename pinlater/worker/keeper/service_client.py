@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallError, QueueNotFound, StaleClaims
-from pinlater.model.records import Checkpoint, JobInfo
+from pinlater.model.attempts import Checkpoint
+from pinlater.model.jobs import JobInfo
 from pinlater.protocol.conversion.acks import acks_struct, failure_structs, success_structs
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.contact import Contact

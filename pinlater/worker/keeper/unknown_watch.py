@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from pinlater.model.records import UnknownJobs
+from pinlater.model.workers import UnknownJobs
 from pinlater.worker.claim_table.counters import UNKNOWN, Counts, Key
 from pinlater.worker.shared import Shared
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from pinlater.errors import BodyTooLarge, CallUnsendable, EnqueueRejected, QueueNotFound, ServiceError
-from pinlater.model.records import Checkpoint
+from pinlater.model.attempts import Checkpoint
 from pinlater.protocol.conversion.acks import acks_struct, failure_structs, success_structs
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls

@@ -23,7 +23,7 @@ from pinlater.errors import (
     StaleClaims,
 )
 from pinlater.jobs.follow_ups import KEPT_MS
-from pinlater.model.records import Checkpoint
+from pinlater.model.attempts import Checkpoint
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Call, Calls

@@ -12,9 +12,10 @@ import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING, SUCCEEDED
 from pinlater.server.backends.job_notifications import JobNotifications
-from pinlater.server.backends.records import Claim, JobFilter, QueueChange, QueueSettings
+from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.redis import RedisEndpoint
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import ShardUnreachable

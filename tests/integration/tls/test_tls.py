@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 from pinlater import AsyncClient, Client, Job, TlsFiles
-from pinlater.model.records import NewJob
+from pinlater.model.jobs import NewJob
 from tests.integration.test_hostile_peers import framed, is_closed, names_call, read_frame
 from tests.integration.tls.tls_server import in_environment, tool
 from tests.support.apache import decode_answer

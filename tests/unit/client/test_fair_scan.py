@@ -5,7 +5,7 @@ import pytest
 from pinlater.client.fair_scan import Part, fair_scan
 from pinlater.client.moving import carry_out
 from pinlater.errors import QueueNotFound
-from pinlater.model.records import JobInfo, Page
+from pinlater.model.jobs import JobInfo, Page
 from pinlater.model.state import JobState
 from pinlater.protocol.operations import Calls
 

@@ -2,7 +2,8 @@
 
 import time
 
-from pinlater.model.records import Ack, NewJob
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import NewJob
 from pinlater.model.status import format_failure, format_origin, status_space
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pinlater.dashboard.access import local_path
 from pinlater.dashboard.forms import MAX_FORM_BYTES
-from pinlater.model.records import NewJob
+from pinlater.model.jobs import NewJob
 from tests.unit.dashboard.app import ADMIN, HERE, LOCKED, PAGES, READER, dashboard, log_in, post, token_in
 
 # Without a password

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pinlater.model.records import NewJob
+from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
 from tests.unit.dashboard.app import post, token_in
 from tests.unit.dashboard.failing import fail

@@ -8,7 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from pinlater import Job
-from pinlater.model.records import Ack, NewJob
+from pinlater.model.attempts import Ack
+from pinlater.model.jobs import NewJob
 from pinlater.model.state import JobState
 from tests.support.patterns import SLOW_BODY, SLOW_PATTERN
 from tests.unit.dashboard.app import ADMIN, LOCKED, PAGES, READER, dashboard, log_in, post, token_in

@@ -29,7 +29,7 @@ from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import LENGTH, MOST_QUEUES, History
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.errors import NoHealthyShards
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
 from pinlater.server.admin.figures import figures_of
 from pinlater.server.admin.reports import ServerStatus

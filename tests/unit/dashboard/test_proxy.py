@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from pinlater.model.records import NewJob
+from pinlater.model.jobs import NewJob
 from tests.unit.dashboard.app import ADMIN, LOCKED, dashboard, post, token_in
 
 PROXY = tuple(map(ip_network, ("10.0.0.1", "127.0.0.0/8")))

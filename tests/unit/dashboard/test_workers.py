@@ -10,8 +10,9 @@ from pinlater import Client
 from pinlater.dashboard.claim_holders import ClaimScan, HeldJob, HeldJobs
 from pinlater.dashboard.first_seen import ClaimHolder
 from pinlater.dashboard.workforce import run_of, worker_overview
-from pinlater.model.records import JobInfo, NewJob, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
+from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 
 def ago_ms(hours):

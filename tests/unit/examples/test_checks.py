@@ -14,7 +14,7 @@ from jobs_example.demo.work import DELAY_SECONDS, EVENTS, Work
 from jobs_example.source_index import INSERT, SCHEMA
 from jobs_example.thumbnails import PHOTOS, MakeThumbnails
 from pinlater import JobState
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 from pinlater.testing import FakeContext
 
 FILES = ["bisect.py", "heapq.py", "queue.py"]

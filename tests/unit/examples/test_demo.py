@@ -15,7 +15,7 @@ from jobs_example.demo.receiver import LOST, REFUSED, Receiver, answer_to
 from jobs_example.demo.screen import Screen, bar
 from jobs_example.demo.work import EVENTS, IndexStatus
 from pinlater import JobState
-from pinlater.model.records import JobInfo
+from pinlater.model.jobs import JobInfo
 
 
 def test_the_schedule_has_every_kind_of_failure():

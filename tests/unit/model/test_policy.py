@@ -11,8 +11,8 @@ from pinlater.errors import BodyInvalid, Discard
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.backoff import DEFAULT_BACKOFF
 from pinlater.model.body_metadata import BodyMetadata, read_metadata, with_policy
+from pinlater.model.jobs import JobInfo
 from pinlater.model.policy import Policy, make_policy, read_policy
-from pinlater.model.records import JobInfo
 from pinlater.model.state import JobState
 from pinlater.testing import LocalServer, run_inline
 from pinlater.worker.running.runner import Runner

@@ -42,7 +42,7 @@ LAYERS = [
         "errors model protocol server.backends server.broker server.config server.limits server.metrics",
     ),
     ("pinlater.server.broker", "errors model server.backends server.limits"),
-    ("pinlater.server.limits", "errors server.backends server.config"),
+    ("pinlater.server.limits", "errors model server.backends server.config"),
     ("pinlater.server.backends", "errors model protocol server.config server.metrics"),
     ("pinlater.server.backends.sharded", "errors model protocol server.backends server.metrics"),
     ("pinlater.server.backends.sqlite", "errors model protocol server.backends server.metrics"),

@@ -3,18 +3,10 @@
 import pytest
 
 from pinlater.errors import ProtocolError
-from pinlater.model.records import (
-    Ack,
-    Acks,
-    Checkpoint,
-    ClaimedJob,
-    JobInfo,
-    NewJob,
-    RunningJob,
-    WorkerProcess,
-    WorkerReport,
-)
+from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
+from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
+from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.protocol import messages
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.conversion import jobs, queues, values, workers

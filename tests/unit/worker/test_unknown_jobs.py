@@ -5,8 +5,8 @@ import pytest
 from pinlater.client.unknown_classes import unknown_classes
 from pinlater.errors import BodyInvalid, EnqueueRejected
 from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark
-from pinlater.model.records import UnknownJobs as Told
-from pinlater.model.records import WorkerReport
+from pinlater.model.workers import UnknownJobs as Told
+from pinlater.model.workers import WorkerReport
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.counters import UNKNOWN
 from pinlater.worker.keeper import unknown_watch as watch_module

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from pinlater.model.attempts import StoredAck
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import Ack, Settled
+from pinlater.server.backends.records import Settled
 from pinlater.server.backends.search import Queue
 
 _LAST_MS = 2**63 - 1
@@ -20,8 +21,8 @@ class AckCall(NamedTuple):
     """The acks of one call, all for one queue."""
 
     queue: Queue
-    succeeded: Sequence[Ack]
-    failed: Sequence[Ack]
+    succeeded: Sequence[StoredAck]
+    failed: Sequence[StoredAck]
 
     @property
     def is_repeatable(self) -> bool:

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pinlater.model.attempts import StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import Checkpoint, Settled
+from pinlater.server.backends.records import Settled
 from pinlater.server.backends.search import Queue
 
 
@@ -19,7 +20,7 @@ class CheckpointCall(NamedTuple):
     """The checkpoints of one call, all for one queue."""
 
     queue: Queue
-    checkpoints: Sequence[Checkpoint]
+    checkpoints: Sequence[StoredCheckpoint]
 
     @property
     def weight(self) -> int:
@@ -91,7 +92,7 @@ async def _claims_by_source(transaction: MysqlTransaction, call: CheckpointCall)
     return dict(await transaction.rows("claims_of_jobs", ids=ids, queue=call.queue.id)) if ids else {}
 
 
-def _claim_of(item: Checkpoint, held: Mapping[int, bytes]) -> bytes | None:
+def _claim_of(item: StoredCheckpoint, held: Mapping[int, bytes]) -> bytes | None:
     """Return the claim that has to hold the job; None: another source holds it, or nobody."""
     if item.claim is not None:
         return item.claim.encode()
@@ -116,7 +117,7 @@ def _statements(transaction: MysqlTransaction, call: CheckpointCall, held: Mappi
         )
 
 
-def _bind(transaction: MysqlTransaction, queue: Queue, item: Checkpoint, claim: bytes) -> bytes:
+def _bind(transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, claim: bytes) -> bytes:
     return transaction.bind(
         "checkpoint_job",
         id=item.job.local_id,

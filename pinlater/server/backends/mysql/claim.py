@@ -13,13 +13,14 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from pinlater.errors import UnknownError
+from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.scan_cursor import FROM_START, ScanCursor
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
 from pinlater.server.backends.search import Queue
 from pinlater.server.log_rate_limit import LogRateLimit
 
@@ -59,10 +60,10 @@ class Candidate(NamedTuple):
     created_at: int
     run_after: int
 
-    def with_body(self, body: bytes) -> ClaimedJob:
+    def with_body(self, body: bytes) -> DequeuedJob:
         """Return the claimed job."""
         descriptor = f"{self.prefix}{self.id}"
-        return ClaimedJob(descriptor, body, self.allowed, self.remaining, self.created_at, self.run_after)
+        return DequeuedJob(descriptor, body, self.allowed, self.remaining, self.created_at, self.run_after)
 
 
 class Share(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.mysql.call_results import find_results, insert_results
 from pinlater.server.backends.mysql.database import Database
@@ -16,7 +17,7 @@ from pinlater.server.backends.mysql.ids import IdAllocator
 from pinlater.server.backends.mysql.queries import blob, text
 from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import IdempotencyKey, JobRecord, NewJob
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sharded import CallResult
 
@@ -64,16 +65,16 @@ class EnqueueCall:
 
 def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> EnqueueCall:
     """Return the call that stores new jobs: nothing -> PENDING."""
-    keys = [job.unique_key for job in jobs]
+    keys = [job.unique for job in jobs]
     return EnqueueCall(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row, once)
 
 
 def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> EnqueueCall:
     """Return the call that imports jobs with their history; claimed jobs become PENDING."""
     records = [job._replace(state=PENDING) if job.state == IN_PROGRESS else job for job in jobs]
-    keys = [job.unique_key if job.state == PENDING else None for job in records]
+    keys = [job.unique if job.state == PENDING else None for job in records]
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
-    records = [job._replace(unique_key=key) for job, key in zip(records, keys, strict=True)]
+    records = [job._replace(unique=key) for job, key in zip(records, keys, strict=True)]
     return EnqueueCall(queue, records, priorities, keys if any(keys) else None, _imported_row, once)
 
 
@@ -86,7 +87,7 @@ def _new_row(job: NewJob, local_id: int, queue_id: int, now: int) -> bytes:
 
 
 def _imported_row(job: JobRecord, local_id: int, queue_id: int, _: int) -> bytes:
-    body, key = job.body or b"", job.unique_key
+    body, key = job.body or b"", job.unique
     priority = JobDescriptor.parse(job.descriptor).priority
     moment = b"NULL" if job.state == PENDING else b"%d" % job.updated_at_ms
     times = (job.created_at_ms, job.updated_at_ms)

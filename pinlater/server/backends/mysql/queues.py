@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from pinlater.errors import QueueNotFound
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import QueueChange, QueueSettings
 from pinlater.server.backends.search import Queue
 
 CACHE_SECONDS = 1.0
@@ -97,7 +97,7 @@ class MysqlQueues:
             rows = await transaction.rows("settings_of_queue", name=name)
             if not rows:
                 raise not_found(name)
-            is_paused, rate, most = QueueSettings(*rows[0]).changed(changes)
+            is_paused, rate, most, _ = changes.applied_to(QueueSettings(*rows[0]))
             await transaction.run_and_commit(
                 transaction.bind(
                     "change_queue_settings",

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.mysql.claim import Candidate, DequeueCall, share_out
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.records import RETRIES_LOOKED_AT, ClaimedJob, JobRecord, Page, Position, StoreSize
+from pinlater.server.backends.records import RETRIES_LOOKED_AT, StoreSize
 from pinlater.server.backends.search import JobSearch, Queue
 
 _BEGIN, _END = -(2**63), 2**63 - 1
@@ -24,11 +26,11 @@ _SMALL_PAGE_BYTES = 100_000
 _QUEUES_PAGE = 500
 
 
-async def peek(database: Database, queue: Queue, limit: int, max_bytes: int) -> list[ClaimedJob]:
+async def peek(database: Database, queue: Queue, limit: int, max_bytes: int) -> list[DequeuedJob]:
     """Return the jobs that a dequeue would claim."""
     bind = database.queries.bind
 
-    async def read(connection: MysqlConnection) -> list[ClaimedJob]:
+    async def read(connection: MysqlConnection) -> list[DequeuedJob]:
         found: list[Candidate] = []
         for priority, prefix in enumerate(queue.prefixes, 1):
             left = limit - len(found)
@@ -131,7 +133,7 @@ async def first_due(database: Database, queues: Sequence[str], levels: int) -> d
     return found
 
 
-async def scan(database: Database, search: JobSearch, limit: int, position: Position | None) -> Page:
+async def scan(database: Database, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
     """Return the next page of matching jobs, latest run_after first, without their bodies."""
     found = [
         (Position(row[7], row[0]), _record(database, search.queue, row)._replace(body=None))
@@ -139,7 +141,7 @@ async def scan(database: Database, search: JobSearch, limit: int, position: Posi
     ]
     found.sort(key=lambda entry: entry[0], reverse=True)
     last = found[limit - 1][0] if 0 < limit < len(found) else None
-    return Page([record for _, record in found[:limit]], last)
+    return RecordPage([record for _, record in found[:limit]], last)
 
 
 async def matching_ids(

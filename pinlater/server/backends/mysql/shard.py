@@ -10,7 +10,10 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from pinlater.errors import QueueNotFound
+from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.job_notifications import JobNotifications
@@ -27,23 +30,14 @@ from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queues import MysqlQueues, not_found
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
-    Ack,
-    Checkpoint,
     Claim,
-    ClaimedJob,
     Collected,
     CommitStats,
     Dequeued,
     Expired,
     IdempotencyKey,
     JobFilter,
-    JobRecord,
     KeptReport,
-    NewJob,
-    Page,
-    Position,
-    QueueChange,
-    QueueSettings,
     Settled,
     StoreSize,
 )
@@ -259,15 +253,17 @@ class MysqlShard:
     async def unlock_queue(self, queue: str, token: int) -> None:
         await self._with_queue(queue, lambda at: queue_locks.unlock_queue(self._database, at, token))
 
-    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
         at = await self._queues.get(queue)
         return await reads.peek(self._database, at, limit, max_bytes)
 
-    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    async def ack_dequeued_jobs(
+        self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
+    ) -> Settled:
         call = AckCall(await self._queues.get(queue), succeeded, failed)
         return await self._acks.submit(call, len(succeeded) + len(failed))
 
-    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         call = CheckpointCall(await self._queues.get(queue), checkpoints)
         settled = await self._checkpoints.submit(call, call.weight)
         if settled.due_ms is not None:
@@ -296,7 +292,7 @@ class MysqlShard:
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         return earliest_by_queue(await reads.first_due(self._database, queues, self._options.priority_levels))
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         return await reads.scan(self._database, await self._search(queue, which), limit, position)
 
     async def _search(self, queue: str, which: JobFilter) -> JobSearch:

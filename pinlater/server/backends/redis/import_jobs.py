@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
-from pinlater.server.backends.records import IdempotencyKey, JobRecord
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.redis.lifecycle import key_arguments, pack, parse_result
 from pinlater.server.backends.redis.records import time_argument
 from pinlater.server.backends.redis.script_calls import ScriptRunner
@@ -28,5 +29,5 @@ async def import_jobs(
 def _argument(job: JobRecord, priority: int) -> tuple[Any, ...]:
     state = PENDING if job.state == IN_PROGRESS else job.state
     times = (time_argument(time_ms) for time_ms in (job.created_at_ms, job.run_after_ms, job.updated_at_ms))
-    key = job.unique_key if state == PENDING else None
+    key = job.unique if state == PENDING else None
     return (priority, state, job.attempts_allowed, job.attempts_remaining, job.status, *times, key)

@@ -12,18 +12,10 @@ from typing import Any
 import msgspec
 
 from pinlater.errors import UnknownError
+from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import (
-    JOB_OVERHEAD_BYTES,
-    Ack,
-    Checkpoint,
-    Claim,
-    ClaimedJob,
-    Dequeued,
-    IdempotencyKey,
-    NewJob,
-    Settled,
-)
+from pinlater.model.jobs import NewJob
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, IdempotencyKey, Settled
 from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, time_argument
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner, not_found
 from pinlater.server.backends.sharded import CallResult, DuePriorities
@@ -124,7 +116,7 @@ async def claim(
     )
     head = f"{queue}:s{scripts.name}:p"
     jobs = [
-        ClaimedJob(f"{head}{priority}:{local_id}", body, allowed, remaining, created_at, run_after)
+        DequeuedJob(f"{head}{priority}:{local_id}", body, allowed, remaining, created_at, run_after)
         for local_id, priority, allowed, remaining, created_at, run_after, body in zip(
             *_columns(columns), bodies, strict=True
         )
@@ -163,7 +155,9 @@ async def unlock_queue(scripts: ScriptRunner, queue: str, token: int) -> None:
     await scripts.run("unlock_queue", queue, token)
 
 
-async def ack(scripts: ScriptRunner, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+async def ack(
+    scripts: ScriptRunner, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
+) -> Settled:
     """Acknowledge jobs: IN_PROGRESS -> SUCCEEDED, PENDING or FAILED; others, and those of another claim, stay.
 
     A failure without a claim is not repeatable: the second one would end the attempt of the next holder.
@@ -184,12 +178,12 @@ async def ack(scripts: ScriptRunner, queue: str, succeeded: Sequence[Ack], faile
     return Settled(changed, len(succeeded) + len(failed) - changed, due, failed=given_up)
 
 
-def _single_ack(item: Ack, *, is_success: bool) -> tuple[Any, ...]:
+def _single_ack(item: StoredAck, *, is_success: bool) -> tuple[Any, ...]:
     (_, _, priority, local_id), claim_descriptor, status, delay_ms, is_final = item
     return is_success, local_id, priority, claim_descriptor, status, min(delay_ms, MAX_EXACT), is_final
 
 
-async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
     """Checkpoint jobs that their claim or source holds: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
     bodies = [item.body for item in checkpoints if item.body is not None]
     numbers = count(1)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 
 from pinlater.errors import QueueNotFound
-from pinlater.server.backends.records import QueueChange, QueueSettings
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 
 _REFRESH_SECONDS = 10.0

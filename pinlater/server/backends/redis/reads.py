@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from pinlater.errors import QueueNotFound
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.records import RETRIES_LOOKED_AT, JobFilter, JobRecord, Page, Position
+from pinlater.server.backends.records import RETRIES_LOOKED_AT, JobFilter
 from pinlater.server.backends.redis.lifecycle import pack, pack_ids, parse_due_times
 from pinlater.server.backends.redis.records import KINDS, StoredJob, parse_job
 from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
@@ -129,7 +130,7 @@ async def first_due(scripts: ScriptRunner, queues: Sequence[str], levels: int) -
     return found
 
 
-async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position: Position | None) -> Page:
+async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position: Position | None) -> RecordPage:
     """Return the next page of matching jobs, latest run_after first, without their bodies."""
     found = [
         job for priority in search.priorities async for job in matching(scripts, search, priority, limit + 1, position)
@@ -137,8 +138,8 @@ async def scan(scripts: ScriptRunner, search: RedisSearch, limit: int, position:
     found.sort(key=lambda job: job.rank, reverse=True)
     shown = found[:limit]
     if len(found) <= limit or not shown:
-        return Page([job.record for job in shown], None)
-    return Page([job.record for job in shown], Position(shown[-1].record.run_after_ms, shown[-1].local_id))
+        return RecordPage([job.record for job in shown], None)
+    return RecordPage([job.record for job in shown], Position(shown[-1].record.run_after_ms, shown[-1].local_id))
 
 
 async def matching(

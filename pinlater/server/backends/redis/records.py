@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import FAILED, PENDING, SUCCEEDED
-from pinlater.server.backends.records import JobRecord
 
 KINDS = {PENDING: "p", SUCCEEDED: "s", FAILED: "f"}
 """State -> the letter of its sorted sets. Claimed jobs are in one set for all priorities, by expiry."""

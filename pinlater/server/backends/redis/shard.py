@@ -10,29 +10,23 @@ from contextlib import suppress
 from redis.asyncio import Connection
 
 from pinlater.errors import ShardConnectionFailed, UnknownError
+from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.body_pattern import BodyPattern
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
-    Ack,
-    Checkpoint,
     Claim,
-    ClaimedJob,
     Collected,
     CommitStats,
     Dequeued,
     Expired,
     IdempotencyKey,
     JobFilter,
-    JobRecord,
     KeptReport,
-    NewJob,
-    Page,
-    Position,
-    QueueChange,
-    QueueSettings,
     Settled,
     StoreSize,
 )
@@ -240,17 +234,19 @@ class RedisShard:
     async def unlock_queue(self, queue: str, token: int) -> None:
         await lifecycle.unlock_queue(self._scripts, queue, token)
 
-    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
         shown = await lifecycle.claim(self._slow_scripts, queue, limit, None, max_bytes=max_bytes, levels=self._levels)
         return shown.jobs
 
-    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    async def ack_dequeued_jobs(
+        self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
+    ) -> Settled:
         settled = await lifecycle.ack(self._scripts, queue, succeeded, failed)
         if settled.changed and not all(ack.is_final for ack in failed):
             self._channel.publish(queue, settled.due_ms)
         return settled
 
-    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         settled = await lifecycle.checkpoint(self._scripts, queue, checkpoints)
         if settled.due_ms is not None:
             self._channel.publish(queue, settled.due_ms)
@@ -283,7 +279,7 @@ class RedisShard:
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         return earliest_by_queue(await reads.first_due(self._slow_scripts, queues, self._levels))
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         return await reads.scan(self._slow_scripts, await self._search(queue, which), limit, position)
 
     async def _search(self, queue: str, which: JobFilter) -> reads.RedisSearch:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob, Dequeued
+from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
 
 
 class DequeueAccumulator:
@@ -19,16 +20,16 @@ class DequeueAccumulator:
     """
 
     def __init__(self, limit: int, max_bytes: int) -> None:
-        self.jobs: list[ClaimedJob] = []
+        self.jobs: list[DequeuedJob] = []
         self.wanted = limit
         self.room_bytes = max_bytes
-        self._held: dict[str, list[ClaimedJob]] = {}
+        self._held: dict[str, list[DequeuedJob]] = {}
         self._max_bytes = max_bytes
         self._next_due_ms: int | None = None
         self._has_more = False
         self._is_held = False
 
-    def held_at(self, shard: str) -> list[ClaimedJob]:
+    def held_at(self, shard: str) -> list[DequeuedJob]:
         """Return the jobs of one shard; the list goes on growing."""
         return self._held.setdefault(shard, [])
 

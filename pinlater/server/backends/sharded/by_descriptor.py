@@ -8,19 +8,23 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from pinlater.errors import QueueNotFound, ServiceError, UnknownError
+from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import Ack, Checkpoint, JobRecord, Settled
+from pinlater.model.jobs import JobRecord
+from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sharded.fan_out import Call
 from pinlater.server.backends.sharded.partial_failure import partial_failure
 from pinlater.server.backends.sharded.shard import Shard
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
-_I = TypeVar("_I", Ack, Checkpoint)
+_I = TypeVar("_I", StoredAck, StoredCheckpoint)
 
 _NOTHING = Settled(0, 0)
 
 
-async def ack(registry: ShardRegistry, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+async def ack(
+    registry: ShardRegistry, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
+) -> Settled:
     """Settle jobs wherever they are; a shard that fails does not keep the others from it.
 
     Raises:
@@ -36,7 +40,7 @@ async def ack(registry: ShardRegistry, queue: str, succeeded: Sequence[Ack], fai
     return await _settle(registry, call_at, sizes)
 
 
-async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
     """Change claimed jobs wherever they are.
 
     Raises:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
+from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, ClaimedJob, Dequeued, covered
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, covered
 from pinlater.server.backends.sharded import fan_out
 from pinlater.server.backends.sharded.accumulator import DequeueAccumulator
 from pinlater.server.backends.sharded.due_priorities import ShardPriorities
@@ -82,14 +83,14 @@ class ShardClaimer:
         """End what is still tried."""
         await self._locks.close()
 
-    async def peek(self, queue: str, limit: int, max_bytes: int) -> list[ClaimedJob]:
+    async def peek(self, queue: str, limit: int, max_bytes: int) -> list[DequeuedJob]:
         """Return what a dequeue of all shards would hand out; change nothing."""
         handles = self._group.registry.healthy()
         answers = await ask_all(handles, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
         if len(answers) == 1:
             return answers[0][1]
         found = sorted((job for _, jobs in answers for job in jobs), key=_priority)
-        shown: list[ClaimedJob] = []
+        shown: list[DequeuedJob] = []
         for job in found[:limit]:
             max_bytes -= len(job.body) + JOB_OVERHEAD_BYTES
             if max_bytes < 0 and shown:
@@ -182,5 +183,5 @@ def _warn_of_hold(queue: str, max_running: int, error: ShardConnectionFailed) ->
     )
 
 
-def _priority(job: ClaimedJob) -> int:
+def _priority(job: DequeuedJob) -> int:
     return JobDescriptor.parse(job.descriptor).priority

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
+from pinlater.model.queues import QueueChange
 from pinlater.protocol.messages import IN_PROGRESS
-from pinlater.server.backends.records import JobFilter, QueueChange
+from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sharded.fan_out import ask_in_turn
 from pinlater.server.backends.sharded.placement import rank
 from pinlater.server.backends.sharded.shard_handle import ShardHandle

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from pinlater.server.backends.records import Collected, Expired, QueueSettings
+from pinlater.model.queues import QueueSettings
+from pinlater.server.backends.records import Collected, Expired
 
 _UNLIMITED = QueueSettings()
 

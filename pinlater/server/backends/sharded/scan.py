@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import JobRecord, Page, Position
+from pinlater.model.jobs import JobRecord, Position, RecordPage
 
 _BEHIND_ALL = 2**63 - 1
 
@@ -25,7 +25,7 @@ def start_of(shard: str, position: Position | None) -> Position | None:
     return Position(position.run_after_ms, 0 if shard > position.shard else _BEHIND_ALL)
 
 
-def merge(pages: Iterable[Page], limit: int) -> Page:
+def merge(pages: Iterable[RecordPage], limit: int) -> RecordPage:
     """Return one page of what the shards returned for the same limit."""
     ranked: list[tuple[_Rank, JobRecord]] = []
     has_more = False
@@ -35,9 +35,9 @@ def merge(pages: Iterable[Page], limit: int) -> Page:
     ranked.sort(key=lambda entry: entry[0], reverse=True)
     shown = ranked[:limit]
     if not shown or not (has_more or len(ranked) > limit):
-        return Page([record for _, record in shown], None)
+        return RecordPage([record for _, record in shown], None)
     last = shown[-1][0]
-    return Page([record for _, record in shown], Position(last.run_after_ms, last.local_id, last.shard))
+    return RecordPage([record for _, record in shown], Position(last.run_after_ms, last.local_id, last.shard))
 
 
 def _rank(record: JobRecord) -> _Rank:

@@ -12,7 +12,8 @@ from operator import methodcaller
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import IdempotencyKey, JobRecord, NewJob
+from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sharded import by_descriptor, limited_changes, placement
 from pinlater.server.backends.sharded.fan_out import ask_all
 from pinlater.server.backends.sharded.shard import Shard

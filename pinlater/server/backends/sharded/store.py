@@ -8,23 +8,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pinlater.errors import ServiceError
+from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.queues import QueueChange
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
-    Ack,
-    Checkpoint,
     Claim,
-    ClaimedJob,
     Dequeued,
     Expired,
     JobFilter,
-    JobRecord,
     KeptReport,
-    NewJob,
-    Page,
-    Position,
-    QueueChange,
     Settled,
     StoreSize,
 )
@@ -58,7 +53,7 @@ def _new_priorities(jobs: Iterable[NewJob]) -> list[int]:
 
 
 def _new_keys(jobs: Iterable[NewJob]) -> list[str | None]:
-    return [job.unique_key for job in jobs]
+    return [job.unique for job in jobs]
 
 
 def _imported_priorities(jobs: Iterable[JobRecord]) -> list[int]:
@@ -66,7 +61,7 @@ def _imported_priorities(jobs: Iterable[JobRecord]) -> list[int]:
 
 
 def _imported_keys(jobs: Iterable[JobRecord]) -> list[str | None]:
-    return [job.unique_key if job.state in {PENDING, IN_PROGRESS} else None for job in jobs]
+    return [job.unique if job.state in {PENDING, IN_PROGRESS} else None for job in jobs]
 
 
 def _queues_of(expired: Iterable[Expired]) -> list[str]:
@@ -199,16 +194,18 @@ class ShardedStore:
     ) -> Dequeued:
         return await self._claimer.dequeue(DequeueOptions(queue, limit, claim, max_bytes, max_running, options))
 
-    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
         return await self._claimer.peek(queue, limit, max_bytes)
 
-    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    async def ack_dequeued_jobs(
+        self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
+    ) -> Settled:
         settled = await by_descriptor.ack(self.group.registry, queue, succeeded, failed)
         if failed:
             self.group.due_priorities.invalidate(queue)
         return settled
 
-    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         settled = await by_descriptor.checkpoint(self.group.registry, queue, checkpoints)
         if settled.due_ms is not None:
             self.group.due_priorities.invalidate(queue)
@@ -223,7 +220,7 @@ class ShardedStore:
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
         return await by_descriptor.lookup(self.group.registry, jobs, include_body=include_body)
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         pages = await ask_all(
             self.group.healthy(),
             lambda shard: shard.scan_jobs(queue, which, limit, scan.start_of(shard.name, position)),

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.records import Ack, Settled
+from pinlater.model.attempts import StoredAck
+from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -21,8 +22,8 @@ class SqliteAckRequest(NamedTuple):
     """The acks of one call, all for one queue."""
 
     queue_id: int
-    succeeded: Sequence[Ack]
-    failed: Sequence[Ack]
+    succeeded: Sequence[StoredAck]
+    failed: Sequence[StoredAck]
 
 
 def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
@@ -44,7 +45,7 @@ def _retry_at(now: int, delay_ms: int) -> int:
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
-def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Ack]) -> int:
+def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> int:
     """Most acks have no text, and a whole batch the same claim: those go in one statement."""
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     apart: list[tuple[object, ...]] = []
@@ -60,7 +61,7 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Ack])
     return changed + (transaction.run_many(_SUCCEED_ONE, apart) if apart else 0)
 
 
-def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Ack]) -> tuple[int, int]:
+def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> tuple[int, int]:
     """Return how many jobs have FAILED for good, and how many are tried again."""
     if not acks:
         return 0, 0

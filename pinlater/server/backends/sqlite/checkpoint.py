@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pinlater.model.attempts import StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.server.backends.claim_names import source_of
-from pinlater.server.backends.records import Checkpoint, Settled
+from pinlater.server.backends.records import Settled
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
@@ -21,7 +22,7 @@ class SqliteCheckpointRequest(NamedTuple):
     """The checkpoints of one call, all for one queue."""
 
     queue_id: int
-    checkpoints: Sequence[Checkpoint]
+    checkpoints: Sequence[StoredCheckpoint]
 
 
 class ReleaseRequest(NamedTuple):
@@ -68,7 +69,7 @@ def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> t
     )
 
 
-def _apply(transaction: SqliteTransaction, queue_id: int, item: Checkpoint) -> bool:
+def _apply(transaction: SqliteTransaction, queue_id: int, item: StoredCheckpoint) -> bool:
     if not _is_holder(transaction, queue_id, item):
         return False
     transaction.run(
@@ -87,7 +88,7 @@ def _apply(transaction: SqliteTransaction, queue_id: int, item: Checkpoint) -> b
     return True
 
 
-def _is_holder(transaction: SqliteTransaction, queue_id: int, item: Checkpoint) -> bool:
+def _is_holder(transaction: SqliteTransaction, queue_id: int, item: StoredCheckpoint) -> bool:
     for (claim,) in transaction.rows(_HOLDER, (queue_id, item.job.local_id, item.job.priority)):
         return bool(claim == item.claim if item.claim is not None else source_of(claim) == item.source)
     return False

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.records import ClaimedJob, Dequeued
+from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.records import Dequeued
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
@@ -38,7 +39,7 @@ def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest) -> D
         transaction.now,
         request,
     )
-    jobs: list[ClaimedJob] = []
+    jobs: list[DequeuedJob] = []
     if max_running is not None:
         free = max_running - int(transaction.rows(_CLAIMED, (queue_id,))[0][0])
         if free <= 0:

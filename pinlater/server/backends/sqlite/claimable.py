@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, ClaimedJob
+from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import id_list
 
@@ -41,12 +42,12 @@ class Claimable(NamedTuple):
         """What the jobs take of an answer."""
         return sum(self.sizes) + JOB_OVERHEAD_BYTES * len(self.sizes)
 
-    def with_bodies(self, rows: Rows, prefix: str) -> list[ClaimedJob]:
+    def with_bodies(self, rows: Rows, prefix: str) -> list[DequeuedJob]:
         """Return the jobs as they are handed out; ``prefix`` is the head of their descriptors."""
         [(bodies,)] = rows(_BODIES, (id_list(self.ids),))
         ends = list(accumulate(self.sizes))
         return [
-            ClaimedJob(f"{prefix}{local_id}", bodies[end - size : end], allowed, remaining, created_at, run_after)
+            DequeuedJob(f"{prefix}{local_id}", bodies[end - size : end], allowed, remaining, created_at, run_after)
             for local_id, size, end, allowed, remaining, created_at, run_after in zip(
                 self.ids, self.sizes, ends, self.allowed, self.remaining, self.created_at, self.run_after, strict=True
             )

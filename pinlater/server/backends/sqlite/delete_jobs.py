@@ -7,9 +7,10 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
+from pinlater.model.jobs import Position
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.records import IdempotencyKey, Position
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.search import JobSearch
 from pinlater.server.backends.sqlite import maintenance
 from pinlater.server.backends.sqlite.readers import Readers

@@ -6,7 +6,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.records import IdempotencyKey, NewJob
+from pinlater.model.jobs import NewJob
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, keep, keep_new, recall_places
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
@@ -56,17 +57,17 @@ def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest)
     known = recall_places(transaction, once, len(jobs))
     if known is not None:
         return known
-    taken = places_of_keys(transaction, queue_id, {job.unique_key for job in jobs if job.unique_key is not None})
+    taken = places_of_keys(transaction, queue_id, {job.unique for job in jobs if job.unique is not None})
     first_id = transaction.take_ids(len(jobs))  # those of jobs that are there already are never used
     fresh: list[NewJob] = []
     places: list[Place] = []
     for job in jobs:
-        place = None if job.unique_key is None else taken.get(job.unique_key)
+        place = None if job.unique is None else taken.get(job.unique)
         if place is None:
             place = (job.priority, first_id + len(fresh))
             fresh.append(job)
-            if job.unique_key is not None:
-                taken[job.unique_key] = place
+            if job.unique is not None:
+                taken[job.unique] = place
         places.append(place)
     _insert_unique(transaction, queue_id, fresh, first_id)
     keep(transaction, once, first_id, places)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
-from pinlater.server.backends.records import IdempotencyKey, JobRecord
+from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import Place, keep, recall_places
 from pinlater.server.backends.sqlite.enqueue import places_of_keys
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -56,7 +57,7 @@ def _state_of(job: JobRecord) -> int:
 
 def _key_of(job: JobRecord) -> str | None:
     """Return the key of a job that is not finished."""
-    return job.unique_key if _state_of(job) == PENDING else None
+    return job.unique if _state_of(job) == PENDING else None
 
 
 def _row(queue_id: int, place: Place, job: JobRecord, key: str | None) -> tuple[object, ...]:

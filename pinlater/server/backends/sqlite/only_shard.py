@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinlater.errors import UnknownError
+from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import Ack
 
 SHARD = "1"
 
 
-def ours(acks: Sequence[Ack]) -> list[Ack]:
+def ours(acks: Sequence[StoredAck]) -> list[StoredAck]:
     """Return the acks whose jobs name this shard."""
     return [ack for ack in acks if ack.job.shard == SHARD]
 

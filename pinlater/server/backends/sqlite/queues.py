@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pinlater.server.backends.records import QueueChange, QueueSettings
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
@@ -32,7 +32,7 @@ def change(transaction: SqliteTransaction, requests: Sequence[ChangeRequest]) ->
     """Carry out each request."""
     for queue_id, wanted in requests:
         for row in transaction.rows(QUERIES["settings_of_queue"], (queue_id,)):
-            transaction.run(QUERIES["change_queue_settings"], (queue_id, *QueueSettings(*row).changed(wanted)))
+            transaction.run(QUERIES["change_queue_settings"], (queue_id, *wanted.applied_to(QueueSettings(*row))[:3]))
     return [None for _ in requests]
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from pinlater.model.attempts import DequeuedJob
+from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
-from pinlater.server.backends.records import RETRIES_LOOKED_AT, ClaimedJob, JobRecord, Page, Position
+from pinlater.server.backends.records import RETRIES_LOOKED_AT
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
@@ -32,7 +34,7 @@ def _rows_of(state: int) -> _Rows:
     return _Rows("claimed", ()) if state == IN_PROGRESS else _Rows("finished", (state,))
 
 
-def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max_bytes: int) -> list[ClaimedJob]:
+def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max_bytes: int) -> list[DequeuedJob]:
     """Return what a dequeue would hand out."""
 
     def rows(sql: str, parameters: Iterable[Any]) -> list[Any]:
@@ -96,12 +98,12 @@ def first_due(connection: sqlite3.Connection, queues: Sequence[Queue]) -> dict[s
     return found
 
 
-def scan(connection: sqlite3.Connection, search: JobSearch, limit: int, position: Position | None) -> Page:
+def scan(connection: sqlite3.Connection, search: JobSearch, limit: int, position: Position | None) -> RecordPage:
     """Return the next jobs that match, latest run_after first, without their bodies."""
     found = list(_matching(connection, search, limit + 1, position))
     found.sort(key=_rank, reverse=True)
     last = _rank(found[limit - 1]) if len(found) > limit else None
-    return Page([record for _, record in found[:limit]], last)
+    return RecordPage([record for _, record in found[:limit]], last)
 
 
 def _rank(entry: tuple[int, JobRecord]) -> Position:

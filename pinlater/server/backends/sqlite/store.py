@@ -10,27 +10,21 @@ from operator import attrgetter
 from pathlib import Path
 
 from pinlater.errors import QueueNotFound, UnknownError
+from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
-    Ack,
-    Checkpoint,
     Claim,
-    ClaimedJob,
     Collected,
     CommitStats,
     Dequeued,
     Expired,
     IdempotencyKey,
     JobFilter,
-    JobRecord,
     KeptReport,
-    NewJob,
-    Page,
-    Position,
-    QueueChange,
-    QueueSettings,
     Settled,
     StoreSize,
 )
@@ -52,7 +46,7 @@ from pinlater.server.backends.sqlite.writer import Writer
 from pinlater.server.backends.store import Capabilities, PollIntervals
 from pinlater.server.metrics.shard_state import ShardState
 
-_unique_key_of = attrgetter("unique_key")  # in C: every job passes here
+_unique_key_of = attrgetter("unique")  # in C: every job passes here
 
 FILE_NAME = "pinlater.db"
 
@@ -252,10 +246,12 @@ class SqliteStore:
         dequeued: Dequeued = await self._writer.submit(claim_jobs, request)
         return dequeued
 
-    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[ClaimedJob]:
+    async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
         return await self._readers.run(reads.peek, self._named(queue), self._now_ms(), limit, max_bytes)
 
-    async def ack_dequeued_jobs(self, queue: str, succeeded: Sequence[Ack], failed: Sequence[Ack]) -> Settled:
+    async def ack_dequeued_jobs(
+        self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
+    ) -> Settled:
         at = self._named(queue)
         strangers = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
         if strangers:  # an error, but not one that the other acks have to suffer for
@@ -265,7 +261,7 @@ class SqliteStore:
             check_shard(strangers[0])
         return acked
 
-    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Settled:
+    async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         at = self._named(queue)
         for item in checkpoints:
             check_shard(item.job)
@@ -299,7 +295,7 @@ class SqliteStore:
         known = [self._queues[queue] for queue in queues if queue in self._queues]
         return await self._readers.run(reads.first_due, known)
 
-    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> Page:
+    async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
         return await self._readers.run(reads.scan, self._search(queue, which), limit, position)
 
     def _search(self, queue: str, which: JobFilter) -> JobSearch:

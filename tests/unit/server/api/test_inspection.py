@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.protocol import messages as wire
 from pinlater.server.api.inspection import Inspection
-from pinlater.server.backends.records import JobRecord, Page, Position
 
 JOB = JobRecord("q:s1:p1:1", 0, 2, 2, "", 5, 5, 5, None, b"body", None)
 
@@ -22,7 +22,7 @@ class Store:
         self.begun.append(limit)
         await self.go_on.wait()
         seen = position.local_id if position else 0
-        return Page([JOB] * limit, Position(5, seen + limit))
+        return RecordPage([JOB] * limit, Position(5, seen + limit))
 
 
 def scan(limit):

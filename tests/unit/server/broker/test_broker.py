@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from pinlater.errors import DequeueRateLimited, QueueNotFound, UnknownError
+from pinlater.model.attempts import StoredAck
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import NewJob
 from pinlater.protocol.messages import IN_PROGRESS
-from pinlater.server.backends.records import Ack, Claim, CommitStats, JobFilter, NewJob
+from pinlater.server.backends.records import Claim, CommitStats, JobFilter
 from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.broker import Broker, Caller, dequeue
 from pinlater.server.broker.dequeue import DequeueRequest
@@ -168,7 +170,7 @@ def test_a_failed_job_wakes_the_wait_when_its_retry_falls_due(on_bench):
         await bench.broker.enqueue("q", [job(b"again")])
         [first] = (await bench.broker.dequeue(bench.order(), Caller())).jobs["q"]
         waiting = await bench.parked()
-        await bench.broker.ack("q", [], [Ack(JobDescriptor.parse(first.descriptor), None, "", 60, False)])
+        await bench.broker.ack("q", [], [StoredAck(JobDescriptor.parse(first.descriptor), None, "", 60, False)])
         assert bodies(await waiting) == [b"again"]
 
     on_bench(scenario)

@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from pinlater.server.backends.records import Claim, ClaimedJob, Dequeued
+from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.records import Claim, Dequeued
 from pinlater.server.backends.store import FREQUENT_POLLS, Capabilities
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
 
-JOB = ClaimedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
+JOB = DequeuedJob("q:s1:p1:1", b"x", 2, 2, 0, 0)
 
 
 class Store:

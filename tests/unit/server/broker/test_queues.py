@@ -6,7 +6,8 @@ import time
 import pytest
 
 from pinlater.errors import NoHealthyShards, QueueNotFound
-from pinlater.server.backends.records import Claim, ClaimedJob, Dequeued
+from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.records import Claim, Dequeued
 from pinlater.server.backends.store import Capabilities, PollIntervals
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.broker.dequeue import DequeueRequest
@@ -40,7 +41,7 @@ class Store:
             raise self.errors[queue]
         jobs = self.jobs[queue]
         taken, self.jobs[queue] = jobs[:limit], jobs[limit:]
-        claimed = [ClaimedJob(f"{queue}:s1:p1:1", body, 1, 1, 0, 0) for body in taken]
+        claimed = [DequeuedJob(f"{queue}:s1:p1:1", body, 1, 1, 0, 0) for body in taken]
         return Dequeued(claimed, None, has_more=len(taken) == limit)
 
     async def enqueue_jobs(self, queue, bodies):

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from pinlater.errors import NoHealthyShards, UnknownError
-from pinlater.server.backends.records import QueueSettings
+from pinlater.model.queues import QueueSettings
 from pinlater.server.limits import stored_limits
 from pinlater.server.limits.stored_limits import StoredLimits
 

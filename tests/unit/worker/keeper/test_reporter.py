@@ -10,7 +10,7 @@ import pytest
 from pinlater import Client, __version__
 from pinlater.client.servers import ServerSet
 from pinlater.errors import NoHealthyShards
-from pinlater.model.records import WorkerProcess
+from pinlater.model.workers import WorkerProcess
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.conversion.workers import worker_struct
 from pinlater.server.api.worker_reports import MAX_REPORT_BYTES

@@ -4,20 +4,12 @@ import asyncio
 import itertools
 
 from pinlater.errors import QueueNotFound
+from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import JobRecord, Position, RecordPage
+from pinlater.model.queues import QueueSettings
 from pinlater.protocol.messages import IN_PROGRESS
-from pinlater.server.backends.records import (
-    ClaimedJob,
-    Collected,
-    Dequeued,
-    Expired,
-    JobRecord,
-    KeptReport,
-    Page,
-    Position,
-    QueueSettings,
-    Settled,
-)
+from pinlater.server.backends.records import Collected, Dequeued, Expired, KeptReport, Settled
 from pinlater.server.backends.sharded import CallResult, DuePriorities, ShardedStore, ShardSpec
 from pinlater.server.backends.token_bucket import Tokens
 
@@ -117,7 +109,7 @@ class MemoryShard:
         free = limit if max_running is None else max(max_running - self.running, 0)
         is_held = free < min(limit, len(kept))
         limit = min(limit, free)
-        taken = [ClaimedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
+        taken = [DequeuedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
         for job in kept[:limit]:
             all_kept.remove(job)
         self.running += len(taken)
@@ -148,7 +140,7 @@ class MemoryShard:
 
     async def peek_jobs(self, queue, limit, *, max_bytes):
         kept = sorted(await self._called("peek", queue), key=_priority)
-        return [ClaimedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
+        return [DequeuedJob(job.descriptor, job.body, 1, 1, 0, 0) for job in kept[:limit]]
 
     async def ack_dequeued_jobs(self, queue, succeeded, failed):
         await self._called("ack", queue)
@@ -181,7 +173,7 @@ class MemoryShard:
 
     async def change_queue_settings(self, queue, change):
         await self._called("change", queue)
-        self.settings[queue] = self.settings.get(queue, QueueSettings()).changed(change)
+        self.settings[queue] = change.applied_to(self.settings.get(queue, QueueSettings()))
 
     async def acquire_tokens(self, queue, rate, wanted):
         await self._called("take_tokens", queue)
@@ -194,7 +186,7 @@ class MemoryShard:
         ranked = sorted(((job.run_after_ms, JobDescriptor.parse(job.descriptor).local_id), job) for job in kept)[::-1]
         behind = [entry for entry in ranked if position is None or entry[0] < position[:2]]
         last = Position(*behind[limit - 1][0]) if len(behind) > limit else None
-        return Page([job for _, job in behind[:limit]], last)
+        return RecordPage([job for _, job in behind[:limit]], last)
 
     async def retry_failed_jobs(self, queue, priority, attempts, run_after_ms, limit, *, once=None):
         await self._called("retry", queue)

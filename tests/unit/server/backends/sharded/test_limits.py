@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from pinlater.errors import QueueNotFound, ShardConnectionFailed
-from pinlater.server.backends.records import Claim, QueueChange, QueueSettings
+from pinlater.model.queues import QueueChange, QueueSettings
+from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import queue_locks
 from tests.support.bench import QUEUE, new_job
 from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of

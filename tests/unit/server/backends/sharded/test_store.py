@@ -96,8 +96,8 @@ def test_a_key_whose_shard_is_dead_goes_to_no_other(fleet):
 def test_imported_jobs_are_spread_too(fleet):
     names = fleet.enqueue_jobs(QUEUE, [new_job()])
     records = fleet.lookup_jobs([JobDescriptor.parse(names[0])], include_body=True) * 3
-    records[1] = records[1]._replace(unique_key="one")
-    records[2] = records[2]._replace(unique_key="one", state=FAILED)
+    records[1] = records[1]._replace(unique="one")
+    records[2] = records[2]._replace(unique="one", state=FAILED)
     imported = fleet.import_jobs(QUEUE, records)
     shards = [JobDescriptor.parse(name).shard for name in imported]
     (again,) = fleet.import_jobs(QUEUE, records[1:2])

@@ -9,9 +9,9 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.jobs import Position
+from pinlater.protocol.conversion.jobs import read_continuation, write_continuation
 from pinlater.protocol.messages import FAILED
-from pinlater.server.api.rules import read_continuation, write_continuation
-from pinlater.server.backends.records import Position
 from pinlater.server.backends.sharded import ShardUnreachable, fan_out, placement
 from pinlater.server.backends.sharded.health import WINDOW
 from tests.support.bench import QUEUE, ack_of, new_job

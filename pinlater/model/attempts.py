@@ -1,0 +1,149 @@
+"""Attempts: the jobs of a dequeue, and what ends an attempt or saves its progress.
+
+Twice where the two ends differ on purpose: clients think in seconds and text, stores in milliseconds and parsed
+descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pinlater.model.descriptor import JobDescriptor
+
+
+class ClaimedJob(NamedTuple):
+    """A job handed out by a dequeue.
+
+    What a server of the original does not tell is None.
+
+    Attributes:
+        descriptor: address of the job.
+        body: its bytes.
+        attempts_allowed: attempts in all.
+        attempts_remaining: attempts left, this one included.
+        claim: token to send back with acks and checkpoints.
+        created_at_ms: when it was enqueued, epoch milliseconds.
+        run_after_ms: when it became due, epoch milliseconds.
+    """
+
+    descriptor: str
+    body: bytes
+    attempts_allowed: int | None = None
+    attempts_remaining: int | None = None
+    claim: str | None = None
+    created_at_ms: int | None = None
+    run_after_ms: int | None = None
+
+
+class DequeuedJob(NamedTuple):
+    """A job as a store hands it out (or, in a dry run, would); its claim is that of the whole dequeue."""
+
+    descriptor: str
+    body: bytes
+    attempts_allowed: int
+    attempts_remaining: int
+    created_at_ms: int
+    run_after_ms: int
+
+
+class Ack(NamedTuple):
+    """How one job ended.
+
+    Attributes:
+        descriptor: address of the job.
+        claim: its claim; given, the ack only counts if the job is still claimed so.
+        status: text to append to the job's custom status.
+        retry_delay: seconds until the next attempt of a failed job.
+        final: a failed job is given up now, whatever attempts remain.
+    """
+
+    descriptor: str
+    claim: str | None = None
+    status: str = ""
+    retry_delay: float = 0.0
+    final: bool = False
+
+
+class StoredAck(NamedTuple):
+    """An ack as stores take it. ``claim`` None: matched by state alone, as the original does."""
+
+    job: JobDescriptor
+    claim: str | None
+    status: str
+    retry_delay_ms: int
+    is_final: bool
+
+
+class Acks(NamedTuple):
+    """Acks that ride on a dequeue.
+
+    Attributes:
+        succeeded: jobs that are done.
+        failed: jobs whose attempt failed.
+        queue: queue of these jobs; None means the dequeue's.
+    """
+
+    succeeded: Sequence[Ack] = ()
+    failed: Sequence[Ack] = ()
+    queue: str | None = None
+
+
+class Checkpoint(NamedTuple):
+    """What to save of a claimed job; None leaves a thing as it is.
+
+    Attributes:
+        descriptor: address of the job.
+        claim: its claim; without, the job must have been claimed by the same source.
+        body: new body.
+        move_to_pending: give the job back, no attempt spent.
+        run_after_ms: epoch milliseconds before which it does not run (again).
+        attempts: attempts allowed and remaining from now on.
+        status: text to prepend to the job's custom status.
+    """
+
+    descriptor: str
+    claim: str | None = None
+    body: bytes | None = None
+    move_to_pending: bool = False
+    run_after_ms: int | None = None
+    attempts: int | None = None
+    status: str | None = None
+
+
+class StoredCheckpoint(NamedTuple):
+    """A sign of life of one claimed job, with what it wants changed.
+
+    Matched by ``claim`` when given, otherwise by ``source``, the source part of the present claim.
+    ``run_after_ms`` None leaves a job its place in the queue, if there is a claim; without one it means now, as in the
+    original.
+    """
+
+    job: JobDescriptor
+    claim: str | None
+    source: str
+    body: bytes | None
+    move_to_pending: bool
+    run_after_ms: int | None
+    attempts: int | None
+    status: str
+
+    @property
+    def is_renewal(self) -> bool:
+        """Whether it only says that its job is alive: a store may do all of those with one statement."""
+        return (
+            self.body is None
+            and not self.move_to_pending
+            and self.run_after_ms is None
+            and self.attempts is None
+            and not self.status
+        )
+
+    def new_run_after_ms(self, now_ms: int) -> int | None:
+        """Return what the job's moment becomes; None: it stays as it is."""
+        return now_ms if self.run_after_ms is None and self.claim is None else self.run_after_ms
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be done twice: a status would stand there twice, a job be taken from its next holder."""
+        return not self.status and (self.claim is not None or not self.move_to_pending)

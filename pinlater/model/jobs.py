@@ -1,0 +1,127 @@
+"""Jobs: as they are enqueued, as a server describes them, and in the pages of a scan."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pinlater.errors import BodyInvalid
+from pinlater.model.body_metadata import Progress, read_progress
+from pinlater.model.policy import Policy, read_policy
+from pinlater.model.state import JobState
+from pinlater.model.status import FailedAttempt, parse_status
+
+
+class NewJob(NamedTuple):
+    """A job to enqueue.
+
+    Attributes:
+        body: any bytes.
+        priority: 1 is served first.
+        run_after_ms: epoch milliseconds before which it does not run; None is now.
+        attempts: attempts in all, the first included.
+        status: free text to begin the job's custom status with.
+        unique: while a job of the queue with the same text is PENDING or IN_PROGRESS, nothing is stored.
+    """
+
+    body: bytes
+    priority: int = 1
+    run_after_ms: int | None = None
+    attempts: int = 2
+    status: str = ""
+    unique: str | None = None
+
+
+class JobInfo(NamedTuple):
+    """What the server knows of a job; times are epoch milliseconds.
+
+    Attributes:
+        descriptor: address of the job.
+        state: where it stands.
+        attempts_allowed: attempts in all.
+        attempts_remaining: attempts left.
+        status: custom status.
+        created_at_ms: when it was enqueued.
+        run_after_ms: when it became or becomes due.
+        updated_at_ms: when it last changed.
+        claim: its claim, once it was handed out.
+        body: its bytes, where asked for.
+        unique: its unique key, as long as it is not finished.
+    """
+
+    descriptor: str
+    state: JobState
+    attempts_allowed: int
+    attempts_remaining: int
+    status: str = ""
+    created_at_ms: int = 0
+    run_after_ms: int | None = None
+    updated_at_ms: int | None = None
+    claim: str | None = None
+    body: bytes | None = None
+    unique: str | None = None
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the job said that it is; None if it said nothing, is done, or the body was not asked for."""
+        return None if self.state is JobState.SUCCEEDED else read_progress(self.body)
+
+    @property
+    def failed_attempts(self) -> list[FailedAttempt]:
+        """The attempts that failed, the oldest first, as far as our workers have written them into the status."""
+        return parse_status(self.status)[1]
+
+    @property
+    def remark(self) -> str:
+        """What the status says beside that: the text of the enqueue, or all that others have written."""
+        return parse_status(self.status)[0]
+
+    @property
+    def policy(self) -> Policy | None:
+        """What its enqueue said about its attempts; None if it said nothing, or the body was not asked for."""
+        try:
+            return None if self.body is None else read_policy(self.body)
+        except BodyInvalid:
+            return None
+
+
+class Page(NamedTuple):
+    """One answer to a scan.
+
+    Attributes:
+        jobs: some of the jobs.
+        continuation: to be given to the next scan; None when there are no more.
+    """
+
+    jobs: list[JobInfo]
+    continuation: str | None
+
+
+class JobRecord(NamedTuple):
+    """All that a store knows of a job; ``state`` is a number of the wire."""
+
+    descriptor: str
+    state: int
+    attempts_allowed: int
+    attempts_remaining: int
+    status: str
+    created_at_ms: int
+    run_after_ms: int
+    updated_at_ms: int
+    claim: str | None
+    body: bytes | None
+    unique: str | None = None
+
+
+class Position(NamedTuple):
+    """Where a scan goes on: behind this job. ``shard`` is empty where a store has but one."""
+
+    run_after_ms: int
+    local_id: int
+    shard: str = ""
+
+
+class RecordPage(NamedTuple):
+    """One page of a scan, as a store has it; ``position`` resumes it, None at the end."""
+
+    jobs: list[JobRecord]
+    position: Position | None

@@ -1,0 +1,89 @@
+"""Workers: what they report of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SILENT_SECONDS = 12.0
+"""Workers report every 5 s; one that has missed two of them says nothing any more."""
+
+
+class RunningJob(NamedTuple):
+    """A job that a worker says it runs.
+
+    Attributes:
+        descriptor: address of the job.
+        since_ms: when this run began, epoch milliseconds by the worker's clock.
+    """
+
+    descriptor: str
+    since_ms: int
+
+
+class WorkerProcess(NamedTuple):
+    """A job process, as its worker tells of it; what it does not tell is None.
+
+    Attributes:
+        pid: its process id.
+        pool: name of its pool.
+        queues: that it takes jobs from.
+        started_ms: when it started, epoch milliseconds by the worker's clock.
+        memory_bytes: its resident memory.
+        slots: how many jobs it can run at the same time.
+        ended: how many jobs have ended in it, whatever their outcome.
+        jobs: those that it runs.
+    """
+
+    pid: int
+    pool: str | None = None
+    queues: Sequence[str] = ()
+    started_ms: int | None = None
+    memory_bytes: int | None = None
+    slots: int | None = None
+    ended: int | None = None
+    jobs: Sequence[RunningJob] = ()
+
+
+class UnknownJobs(NamedTuple):
+    """Jobs that a worker has given back within the last minutes, since no class of its own reads them.
+
+    Attributes:
+        queue: where they are.
+        name: of their class, as their bodies say; ``(unreadable)`` if they name none.
+        returned: how often the worker has given one back; the same job comes again and again.
+        last_ms: when it did so last, epoch milliseconds by the worker's clock.
+    """
+
+    queue: str
+    name: str
+    returned: int | None = None
+    last_ms: int | None = None
+
+
+class WorkerReport(NamedTuple):
+    """What a worker, one supervisor with its job processes, tells of itself; what it does not tell is None.
+
+    Attributes:
+        id: tells it from all others, also from those before it on the same host.
+        host: where it runs.
+        pid: process id of the supervisor.
+        version: of PinLater.
+        python: version of Python.
+        started_ms: when it started, epoch milliseconds by its own clock.
+        is_draining: it takes no more jobs, and ends when those that run have ended.
+        processes: its job processes.
+        reported_ms: when the report came, epoch milliseconds by the store's clock; None in one that is to be sent.
+        unknown: jobs that it gets and does not know.
+    """
+
+    id: str
+    host: str
+    pid: int | None = None
+    version: str | None = None
+    python: str | None = None
+    started_ms: int | None = None
+    is_draining: bool = False
+    processes: Sequence[WorkerProcess] = ()
+    reported_ms: int | None = None
+    unknown: Sequence[UnknownJobs] = ()
