@@ -1,4 +1,4 @@
-"""Collect the reports of the server processes, anew for each page."""
+"""Collect the reports of the server processes, again for each page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from pinlater.server.admin.reporter import SUFFIX
 from pinlater.server.metrics.families import Snapshot
 from pinlater.server.metrics.reports import ProcessReport, decode_report, snapshots_of, sum_reports
-from pinlater.server.metrics.shard_state import ShardState, joined
+from pinlater.server.metrics.shard_state import ShardState, combine
 
 _ANSWER_SECONDS = 2.0
 _NOBODY = "no server process answers"
@@ -53,7 +53,7 @@ class ServerStatus:
     @property
     def shards(self) -> list[ShardState]:
         """The states of the store's shards, combined over the processes."""
-        return joined(state for report in self._live for state in report.shards)
+        return combine(state for report in self._live for state in report.shards)
 
     def snapshot(self) -> list[Snapshot]:
         """Return the summed metrics; counters do not drop when a process is replaced."""

@@ -198,7 +198,7 @@ class DequeueHandler:
         arrival_count = state.arrival_count
         allowed = taken = 0
         try:
-            allowed = await self._limits.take(queue, wanted)
+            allowed = await self._limits.acquire(queue, wanted)
             if allowed <= 0:
                 return []  # not an attempt: a dequeue woken for this queue still has to try
             found = await self._claim(queue, allowed, bytes_left, claim)

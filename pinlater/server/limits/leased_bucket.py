@@ -28,7 +28,7 @@ class LeasedBucket(Bucket):
     """Holds a few tokens of one queue, and fetches more from the store.
 
     Args:
-        take: takes tokens from the store.
+        acquire: takes tokens from the store.
         queue: to limit.
         rate: tokens per second, over all servers.
         now: monotonic seconds.
@@ -36,10 +36,10 @@ class LeasedBucket(Bucket):
     """
 
     def __init__(
-        self, take: AcquireTokens, queue: str, rate: float, now: float, clock: Callable[[], float] = time.monotonic
+        self, acquire: AcquireTokens, queue: str, rate: float, now: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.rate = rate
-        self._take = take
+        self._acquire = acquire
         self._clock = clock
         self._queue = queue
         self._held = 0
@@ -57,7 +57,7 @@ class LeasedBucket(Bucket):
         self._held = min(self._held, self._spare)
         self._next_at = now
 
-    async def take(self, wanted: int, now: float) -> int:
+    async def acquire(self, wanted: int, now: float) -> int:
         self._wanted += wanted
         try:
             while self._held < wanted and self._next_at <= now:
@@ -80,7 +80,7 @@ class LeasedBucket(Bucket):
             if self._returning:  # returned tokens must be back before the next fetch
                 await asyncio.wait(self._returning)
             count = self._wanted - self._held + self._spare
-            tokens = await self._take(self._queue, self.rate, count)
+            tokens = await self._acquire(self._queue, self.rate, count)
         finally:
             self._fetching = None
         self._held += tokens.taken
@@ -100,7 +100,7 @@ class LeasedBucket(Bucket):
 
     async def _return(self, count: int) -> None:
         with suppress(ServiceError):  # at most one second's worth of tokens is lost
-            await self._take(self._queue, self.rate, -count)
+            await self._acquire(self._queue, self.rate, -count)
 
     def seconds_until_next(self, now: float) -> float:
         return 0.0 if self._held else max(0.0, self._next_at - now)

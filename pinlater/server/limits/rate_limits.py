@@ -23,7 +23,7 @@ class Bucket(Protocol):
     def change_rate(self, rate: float, now: float) -> None:
         """Change the rate, keeping the tokens."""
 
-    async def take(self, wanted: int, now: float) -> int:
+    async def acquire(self, wanted: int, now: float) -> int:
         """Take up to ``wanted`` tokens; return how many."""
 
     def give_back(self, count: int, now: float) -> None:
@@ -48,7 +48,7 @@ class LocalBucket(Bucket):
         self._capacity = max(rate, 1.0)
         self._tokens = min(self._tokens, self._capacity)
 
-    async def take(self, wanted: int, now: float) -> int:
+    async def acquire(self, wanted: int, now: float) -> int:
         self._fill(now)
         taken = max(0, min(wanted, int(self._tokens + _ROUNDING)))
         self._tokens -= taken
@@ -109,7 +109,7 @@ class RateLimits:
                     bucket.change_rate(rate, now)
         self._buckets = buckets
 
-    async def take(self, queue: str, wanted: int) -> int:
+    async def acquire(self, queue: str, wanted: int) -> int:
         """Take tokens for up to ``wanted`` jobs; return how many may be handed out now.
 
         Raises:
@@ -118,7 +118,7 @@ class RateLimits:
         if queue in self._paused:
             return 0
         bucket = self._buckets.get(queue)
-        return wanted if bucket is None else await bucket.take(wanted, self._clock())
+        return wanted if bucket is None else await bucket.acquire(wanted, self._clock())
 
     def give_back(self, queue: str, count: int) -> None:
         """Return tokens for jobs that were not handed out."""

@@ -28,7 +28,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def render_prometheus(snapshots: Sequence[Snapshot], pids: Sequence[int] = ()) -> str:
     """Render the page, with the memory, CPU time and open files of the given processes summed."""
-    # Here, so that a server that nobody scrapes never pays for the import.
+    # Imported here, so that servers without scrapes need not load it.
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry()

@@ -20,7 +20,7 @@ from pinlater.server.metrics.families import (
     Snapshot,
     label_values,
 )
-from pinlater.server.metrics.shard_state import ShardState, joined
+from pinlater.server.metrics.shard_state import ShardState, combine
 from pinlater.server.metrics.shards import MOST_SHARDS
 
 Labels = tuple[str, ...]
@@ -120,7 +120,7 @@ def sum_reports(reports: Iterable[ProcessReport]) -> ProcessReport:
             total.labeled_gauges[name] = list(_added(total.labeled_gauges.get(name, ()), values).items())
         for name, value in report.shared.items():
             total.shared[name] = max(total.shared.get(name, value), value)
-        total.shards = joined([*total.shards, *report.shards])
+        total.shards = combine([*total.shards, *report.shards])
     return total
 
 

@@ -29,7 +29,7 @@ class ShardState(NamedTuple):
     processes: int = 1
     unhealthy_in: int = 0
 
-    def joined(self, other: ShardState) -> ShardState:
+    def combine(self, other: ShardState) -> ShardState:
         """Combine two views of the same shard: it is unhealthy since the first of them saw that."""
         if bool(self.unhealthy_in) == bool(other.unhealthy_in):
             since_ms = min(self.since_ms, other.since_ms) if self.unhealthy_in else max(self.since_ms, other.since_ms)
@@ -46,10 +46,10 @@ class ShardState(NamedTuple):
         )
 
 
-def joined(states: Iterable[ShardState]) -> list[ShardState]:
+def combine(states: Iterable[ShardState]) -> list[ShardState]:
     """Combine the states of each shard, sorted by name; numbers in names count as numbers."""
     found: dict[str, ShardState] = {}
     for state in states:
         known = found.get(state.name)
-        found[state.name] = state if known is None else known.joined(state)
+        found[state.name] = state if known is None else known.combine(state)
     return sorted(found.values(), key=lambda state: (len(state.name), state.name))

@@ -156,13 +156,13 @@ def test_a_vanished_file_is_logged_once_and_picked_up_again(file, seen, caplog):
 
 @pytest.mark.parametrize("error", [ConfigError("bad"), ZeroDivisionError("bug")])
 def test_refused_content_is_refused_once_and_the_next_one_tried(file, seen, caplog, error):
-    def take(content):
+    def acquire(content):
         seen.append(content)
         if content == b"bad":
             raise error
 
     file.write_bytes(b"one")
-    watched = WatchedFile(file, take)
+    watched = WatchedFile(file, acquire)
     watched.load()
     file.write_bytes(b"bad")
     for _ in range(3):
@@ -195,7 +195,7 @@ def record_attempt(limits_files):
 def test_limits_are_in_force_from_the_start_and_follow_the_files(files):
     limits, changes = RateLimits(lambda: 0.0), []
     followed = RateLimitFiles(files, limits, lambda: changes.append(1))
-    assert asyncio.run(limits.take("q", 1000)) == 50
+    assert asyncio.run(limits.acquire("q", 1000)) == 50
     changes.clear()
     files.server_set_file.write_text("a:1\n")
     files.queue_config_file.write_bytes(config(rate="0"))
@@ -207,7 +207,7 @@ def test_limits_are_in_force_from_the_start_and_follow_the_files(files):
 def test_servers_on_one_store_do_not_divide_a_rate(files):
     limits = RateLimits(lambda: 0.0)
     RateLimitFiles(files, limits, lambda: None, is_divided=False)
-    assert asyncio.run(limits.take("q", 1000)) == 100
+    assert asyncio.run(limits.acquire("q", 1000)) == 100
 
 
 def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
@@ -217,7 +217,7 @@ def test_an_empty_or_malformed_server_set_keeps_the_count(files, caplog):
         files.server_set_file.write_text(content)
         record_attempt(followed)
     assert "lists no server; keeping the previous count of 2" in caplog.text
-    assert asyncio.run(limits.take("q", 1000)) == 50
+    assert asyncio.run(limits.acquire("q", 1000)) == 50
 
 
 def test_a_server_set_that_is_not_enabled_is_not_read(tmp_path):

@@ -65,14 +65,14 @@ async def settled():
 def test_servers_take_from_one_bucket(run, store):
     async def scenario():
         one, two = store.server(), store.server()
-        assert [await one.take("q", 7), await two.take("q", 7), await one.take("q", 7)] == [7, 3, 0]
+        assert [await one.acquire("q", 7), await two.acquire("q", 7), await one.acquire("q", 7)] == [7, 3, 0]
         assert one.seconds_until_next("q") == pytest.approx(0.1)
         store.seconds += 0.5
-        assert [await two.take("q", 100), await one.take("q", 100)] == [5, 0]
+        assert [await two.acquire("q", 100), await one.acquire("q", 100)] == [5, 0]
         two.give_back("q", 2)
         await settled()
         store.seconds += 0.1
-        assert await one.take("q", 100) == 3
+        assert await one.acquire("q", 100) == 3
 
     run(scenario())
 
@@ -80,18 +80,18 @@ def test_servers_take_from_one_bucket(run, store):
 def test_one_server_alone_may_use_the_whole_rate(run, store):
     async def scenario():
         one, _ = store.server(), store.server()
-        await one.take("q", 100)
+        await one.acquire("q", 100)
         for _ in range(10):
             store.seconds += 1.0
-            assert await one.take("q", 100) == 10
+            assert await one.acquire("q", 100) == 10
 
     run(scenario())
 
 
 def test_a_replacement_finds_what_was_taken(run, store):
     async def scenario():
-        await store.server().take("q", 10)
-        assert await store.server().take("q", 10) == 0
+        await store.server().acquire("q", 10)
+        assert await store.server().acquire("q", 10) == 0
 
     run(scenario())
 
@@ -100,10 +100,10 @@ def test_an_answer_without_jobs_costs_nothing(run, store):
     async def scenario():
         one, two = store.server(), store.server()
         for _ in range(5):
-            one.give_back("q", await one.take("q", 10))
+            one.give_back("q", await one.acquire("q", 10))
             await settled()
             assert one.seconds_until_next("q") == 0
-        assert await two.take("q", 10) == 10
+        assert await two.acquire("q", 10) == 10
 
     run(scenario())
 
@@ -112,8 +112,8 @@ def test_a_question_waits_for_what_is_being_given_back(run, store):
     async def scenario():
         limits = store.server()
         for _ in range(5):
-            limits.give_back("q", await limits.take("q", 10))
-        assert await limits.take("q", 10) == 10
+            limits.give_back("q", await limits.acquire("q", 10))
+        assert await limits.acquire("q", 10) == 10
 
     run(scenario())
 
@@ -121,13 +121,13 @@ def test_a_question_waits_for_what_is_being_given_back(run, store):
 def test_what_others_give_back_is_found_soon_however_slow_the_rate(run, store):
     async def scenario():
         one, two = store.server(q=0.01), store.server(q=0.01)
-        assert await one.take("q", 1) == 1
-        assert await two.take("q", 1) == 0
+        assert await one.acquire("q", 1) == 1
+        assert await two.acquire("q", 1) == 0
         one.give_back("q", 1)
         await settled()
         store.seconds += two.seconds_until_next("q")
         assert store.seconds <= 1001.0
-        assert await two.take("q", 1) == 1
+        assert await two.acquire("q", 1) == 1
 
     run(scenario())
 
@@ -135,10 +135,10 @@ def test_what_others_give_back_is_found_soon_however_slow_the_rate(run, store):
 def test_small_dequeues_of_a_fast_queue_do_not_all_ask_the_store(run, store):
     async def scenario():
         limits = store.server(q=1000)
-        assert [await limits.take("q", 1) for _ in range(100)] == [1] * 100
+        assert [await limits.acquire("q", 1) for _ in range(100)] == [1] * 100
         assert len(store.questions) <= 5
         store.seconds += 60
-        assert await limits.take("q", 5000) <= 1020
+        assert await limits.acquire("q", 5000) <= 1020
 
     run(scenario())
 
@@ -146,14 +146,14 @@ def test_small_dequeues_of_a_fast_queue_do_not_all_ask_the_store(run, store):
 def test_a_store_without_tokens_is_not_asked_again_at_once(run, store):
     async def scenario():
         limits = store.server(q=500)
-        await limits.take("q", 1000)
+        await limits.acquire("q", 1000)
         asked = len(store.questions)
         for _ in range(50):
-            await limits.take("q", 1)
+            await limits.acquire("q", 1)
         assert len(store.questions) == asked
         assert 0 < limits.seconds_until_next("q") <= 0.1
         store.seconds += limits.seconds_until_next("q")
-        assert await limits.take("q", 1) == 1
+        assert await limits.acquire("q", 1) == 1
 
     run(scenario())
 
@@ -162,7 +162,7 @@ def test_all_who_ask_at_once_get_what_there_is(run, store):
     async def scenario():
         limits = store.server()
         store.gate.clear()
-        takes = [asyncio.create_task(limits.take("q", 2)) for _ in range(7)]
+        takes = [asyncio.create_task(limits.acquire("q", 2)) for _ in range(7)]
         await asyncio.sleep(0)
         takes[0].cancel()
         await asyncio.sleep(0)
@@ -178,10 +178,10 @@ def test_who_come_while_the_store_is_asked_are_asked_for_together(run, store):
     async def scenario():
         limits = store.server(q=100)
         store.gate.clear()
-        takes = [asyncio.create_task(limits.take("q", 1))]
+        takes = [asyncio.create_task(limits.acquire("q", 1))]
         while not store.questions:
             await asyncio.sleep(0)
-        takes += [asyncio.create_task(limits.take("q", 5)) for _ in range(10)]
+        takes += [asyncio.create_task(limits.acquire("q", 5)) for _ in range(10)]
         await asyncio.sleep(0)
         store.gate.set()
         assert await asyncio.gather(*takes) == [1] + [5] * 10
@@ -195,14 +195,14 @@ def test_a_store_that_is_away_fails_all_who_asked_and_is_asked_again_by_the_next
         limits = store.server()
         store.is_away = True
         store.gate.clear()
-        takes = [asyncio.create_task(limits.take("q", 2)) for _ in range(5)]
+        takes = [asyncio.create_task(limits.acquire("q", 2)) for _ in range(5)]
         await asyncio.sleep(0)
         store.gate.set()
         failures = await asyncio.gather(*takes, return_exceptions=True)
         assert {type(failure) for failure in failures} == {NoHealthyShards}
         assert len(store.questions) == 1
         store.is_away = False
-        assert await limits.take("q", 10) == 10
+        assert await limits.acquire("q", 10) == 10
         store.is_away = True
         limits.give_back("q", 10)  # it is tried, and nobody is told
         await settled()
@@ -213,12 +213,12 @@ def test_a_store_that_is_away_fails_all_who_asked_and_is_asked_again_by_the_next
 def test_a_changed_rate_hands_out_nothing_extra(run, store):
     async def scenario():
         one, two = store.server(), store.server()
-        await one.take("q", 10)
+        await one.acquire("q", 10)
         for limits in (one, two):
             limits.update({"q": 1000})
-        assert [await limits.take("q", 100) for limits in (one, two)] == [0, 0]
+        assert [await limits.acquire("q", 100) for limits in (one, two)] == [0, 0]
         store.seconds += 0.02
-        assert await two.take("q", 100) == 20
+        assert await two.acquire("q", 100) == 20
 
     run(scenario())
 
@@ -226,8 +226,8 @@ def test_a_changed_rate_hands_out_nothing_extra(run, store):
 def test_queues_have_buckets_of_their_own_and_pauses_ask_nobody(run, store):
     async def scenario():
         limits = store.server(q=10, r=10, p=0)
-        assert [await limits.take(queue, 20) for queue in "qrp"] == [10, 10, 0]
+        assert [await limits.acquire(queue, 20) for queue in "qrp"] == [10, 10, 0]
         assert len(store.questions) == 2
-        assert await limits.take("free", 7) == 7
+        assert await limits.acquire("free", 7) == 7
 
     run(scenario())

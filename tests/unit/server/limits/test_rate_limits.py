@@ -17,8 +17,8 @@ class Clock:
         return self.now
 
 
-def take(limits, queue, wanted):
-    return asyncio.run(limits.take(queue, wanted))
+def acquire(limits, queue, wanted):
+    return asyncio.run(limits.acquire(queue, wanted))
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def limits(clock):
 
 
 def test_a_queue_without_limit_gets_all_it_wants(limits):
-    assert take(limits, "free", 12345) == 12345
+    assert acquire(limits, "free", 12345) == 12345
     assert limits.seconds_until_next("free") == 0
     assert not limits.is_paused("free")
     limits.give_back("free", 1)
@@ -40,12 +40,12 @@ def test_a_queue_without_limit_gets_all_it_wants(limits):
 
 def test_a_full_bucket_hands_out_one_seconds_worth(limits, clock):
     limits.update({"q": 10})
-    assert take(limits, "q", 4) == 4
-    assert take(limits, "q", 100) == 6
-    assert take(limits, "q", 1) == 0
+    assert acquire(limits, "q", 4) == 4
+    assert acquire(limits, "q", 100) == 6
+    assert acquire(limits, "q", 1) == 0
     assert limits.seconds_until_next("q") == pytest.approx(0.1)
     clock.now += 3600
-    assert take(limits, "q", 100) == 10
+    assert acquire(limits, "q", 100) == 10
 
 
 def test_over_time_the_rate_is_kept(limits, clock):
@@ -53,90 +53,90 @@ def test_over_time_the_rate_is_kept(limits, clock):
     handed_out = 0
     for _ in range(1000):
         clock.now += 0.037
-        handed_out += take(limits, "q", 5)
+        handed_out += acquire(limits, "q", 5)
     assert handed_out == pytest.approx(7.3 * 37 + 7.3, abs=2)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 1, 3, 7, 1e-4, 1e4])
 def test_whoever_waits_as_long_as_told_gets_a_job(limits, clock, rate):
     limits.update({"q": rate})
-    take(limits, "q", 1_000_000)
+    acquire(limits, "q", 1_000_000)
     for _ in range(50):
         clock.now += limits.seconds_until_next("q")
         assert limits.seconds_until_next("q") == 0.0
-        assert take(limits, "q", 1) == 1
+        assert acquire(limits, "q", 1) == 1
 
 
 def test_a_slow_queue_lets_the_first_job_through_at_once(limits, clock):
     limits.update({"q": 0.1})
-    assert take(limits, "q", 5) == 1
+    assert acquire(limits, "q", 5) == 1
     clock.now += 9.9
-    assert take(limits, "q", 5) == 0
+    assert acquire(limits, "q", 5) == 0
     clock.now += 0.1
-    assert take(limits, "q", 5) == 1
+    assert acquire(limits, "q", 5) == 1
 
 
 def test_what_is_given_back_can_be_taken_again(limits, clock):
     limits.update({"q": 10})
-    take(limits, "q", 10)
+    acquire(limits, "q", 10)
     limits.give_back("q", 7)
-    assert take(limits, "q", 10) == 7
+    assert acquire(limits, "q", 10) == 7
     limits.give_back("q", 500)
-    assert take(limits, "q", 500) == 10
+    assert acquire(limits, "q", 500) == 10
 
 
 def test_nothing_is_taken_for_a_wish_of_nothing(limits):
     limits.update({"q": 10})
-    assert take(limits, "q", 0) == 0
-    assert take(limits, "q", 10) == 10
+    assert acquire(limits, "q", 0) == 0
+    assert acquire(limits, "q", 10) == 10
 
 
 @pytest.mark.parametrize("rate", [0, -1])
 def test_a_rate_of_zero_or_less_pauses(limits, rate):
     limits.update({"q": rate})
     assert limits.is_paused("q")
-    assert take(limits, "q", 1) == 0
+    assert acquire(limits, "q", 1) == 0
     assert limits.seconds_until_next("q") is None
     limits.give_back("q", 1)
-    assert take(limits, "q", 1) == 0
+    assert acquire(limits, "q", 1) == 0
 
 
 def test_servers_share_a_limit(limits):
     limits.update({"q": 10}, server_count=4)
-    assert take(limits, "q", 100) == 2
+    assert acquire(limits, "q", 100) == 2
     assert limits.seconds_until_next("q") == pytest.approx(0.5 / 2.5)
 
 
 def test_a_reload_keeps_the_state_of_unchanged_limits(limits):
     limits.update({"q": 10, "other": 1})
-    take(limits, "q", 10)
+    acquire(limits, "q", 10)
     limits.update({"q": 10})
-    assert take(limits, "q", 1) == 0
-    assert take(limits, "other", 50) == 50
+    assert acquire(limits, "q", 1) == 0
+    assert acquire(limits, "other", 50) == 50
 
 
 def test_a_changed_limit_hands_out_nothing_extra(limits, clock):
     limits.update({"q": 10})
-    take(limits, "q", 10)
+    acquire(limits, "q", 10)
     limits.update({"q": 1000})
-    assert take(limits, "q", 1000) == 0
+    assert acquire(limits, "q", 1000) == 0
     clock.now += 0.5
-    assert take(limits, "q", 1000) == 500
+    assert acquire(limits, "q", 1000) == 500
     clock.now += 1
     limits.update({"q": 2})
-    assert take(limits, "q", 1000) == 2
+    assert acquire(limits, "q", 1000) == 2
 
 
 def test_time_before_a_change_counts_at_the_old_rate(limits, clock):
     limits.update({"q": 10})
-    take(limits, "q", 10)
+    acquire(limits, "q", 10)
     clock.now += 0.5
     limits.update({"q": 1000})
-    assert take(limits, "q", 1000) == 5
+    assert acquire(limits, "q", 1000) == 5
 
 
 def test_a_paused_queue_goes_on_after_the_pause(limits):
     limits.update({"q": 0})
     limits.update({"q": 5})
     assert not limits.is_paused("q")
-    assert take(limits, "q", 9) == 5
+    assert acquire(limits, "q", 9) == 5
