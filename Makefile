@@ -33,8 +33,9 @@ format: venv ## Put the code into its form
 	@$(VENV)/bin/ruff format
 	@$(VENV)/bin/ruff check --fix
 
-generate: venv ## Write the generated modules anew: the blocking client
+generate: venv ## Write the generated modules anew: the blocking client, the structs of the wire
 	@$(VENV)/bin/python tools/generate_blocking.py
+	@$(VENV)/bin/python tools/generate_messages.py
 
 reference: venv ## Write docs/reference anew from the code
 	@$(VENV)/bin/python docs/make_reference.py

@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import generate_blocking  # noqa: E402
+import generate_messages  # noqa: E402
 
 
 @pytest.mark.parametrize("source", generate_blocking.MODULES)
@@ -16,3 +17,8 @@ def test_the_blocking_client_is_generated_from_the_asyncio_one(source):
     target = generate_blocking.FOLDER / generate_blocking.MODULES[source]
     expected = generate_blocking.generated(generate_blocking.FOLDER / source)
     assert target.read_text(encoding="utf-8") == expected, "run make generate, and commit what it writes"
+
+
+def test_the_structs_are_generated_from_the_thrift_file():
+    text = generate_messages.TARGET.read_text(encoding="utf-8")
+    assert text == generate_messages.generated(), "run make generate, and commit what it writes"

@@ -5,7 +5,7 @@ import pytest
 from pinlater.errors import QueueNotFound
 from pinlater.protocol import messages as wire
 from pinlater.protocol.codec import UNKNOWN_METHOD, Codec
-from pinlater.protocol.messages import METHODS, idl
+from pinlater.protocol.messages import METHODS
 from tests.support import apache
 
 THRIFT_NAMES = {
@@ -41,7 +41,7 @@ SAMPLES = {
 def _class(kind):
     if kind.endswith("_args"):
         return wire.arguments_of(kind.removesuffix("_args"))
-    return getattr(idl, THRIFT_NAMES.get(kind, f"PinLater{kind}"))
+    return getattr(wire, THRIFT_NAMES.get(kind, f"PinLater{kind}"))
 
 
 def _sample(kind):

@@ -1,9 +1,10 @@
-"""The IDL, its stub, and every struct there and back."""
+"""The structs beside the IDL, and every struct there and back."""
 
-import ast
+import inspect
 from pathlib import Path
 
 import pytest
+import thriftpy2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thriftpy2.thrift import TType
@@ -12,10 +13,14 @@ from pinlater.errors import SERVICE_ERRORS, ServiceError, service_error
 from pinlater.model.state import JobState
 from pinlater.protocol import messages
 from pinlater.protocol.codec import Codec
-from pinlater.protocol.messages import METHODS, STATE_NAMES, arguments_of, idl, result_of
+from pinlater.protocol.messages import METHODS, STATE_NAMES, arguments_of, result_of
 
-STUB = ast.parse(Path(messages.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-STRUCTS = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
+idl = thriftpy2.load(str(Path(messages.__file__).with_name("pinlater.thrift")), module_name="as_parsed_thrift")
+STRUCTS = {
+    name: kind
+    for name, kind in vars(messages).items()
+    if hasattr(kind, "thrift_spec") and kind.__module__ == messages.__name__
+}
 PYTHON_TYPES = {
     TType.BOOL: "bool",
     TType.BYTE: "int",
@@ -25,6 +30,7 @@ PYTHON_TYPES = {
     TType.STRING: "str",
     TType.BINARY: "bytes",
 }
+CONTAINERS = {TType.STRUCT, TType.LIST, TType.SET, TType.MAP}
 ORIGINAL_METHODS = {
     "createQueue", "deleteQueue", "enqueueJobs", "dequeueJobs", "ackDequeuedJobs", "checkpointJobs", "lookupJobs",
     "getJobCount", "getQueueNames", "scanJobs", "retryFailedJobs", "deleteJobs",
@@ -32,7 +38,7 @@ ORIGINAL_METHODS = {
 
 
 def _python_type(wire_type, spec):
-    """Return how a stub writes a field's type."""
+    """Return how a field's type is written for type checkers."""
     if wire_type == TType.STRUCT:
         return spec.__name__
     if wire_type == TType.LIST:
@@ -53,31 +59,41 @@ def _fields(kind):
     return fields
 
 
-def test_the_stub_has_the_structs_of_the_idl():
-    of_the_idl = {name for name, kind in vars(idl).items() if hasattr(kind, "thrift_spec")}
-    assert set(STRUCTS) == of_the_idl
-    assert {name for name in STRUCTS if hasattr(messages, name)} == set(STRUCTS)
+def _specification(kind):
+    """Return {id: all that the codec reads of a field}; structs by name, enumerations as numbers."""
+    defaults = dict(kind.default_spec)
+    return {
+        number: (_named(spec if spec[0] in CONTAINERS else (*spec[:2], spec[-1])), defaults[spec[1]])
+        for number, spec in kind.thrift_spec.items()
+    }
 
 
-def test_the_stub_has_all_public_names():
-    names = {node.name for node in STUB.body if isinstance(node, ast.FunctionDef)}
-    names |= {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)}
-    public = (
-        {name for name in vars(messages) if name.isidentifier() and name[0] != "_"}
-        - {"Path", "thriftpy2"}
-        - set(STRUCTS)
-    )
-    assert names == public
+def _named(part):
+    if isinstance(part, tuple):
+        return tuple(map(_named, part))
+    return part.__name__ if isinstance(part, type) else part
+
+
+def test_the_structs_are_those_of_the_idl():
+    of_the_idl = {name: kind for name, kind in vars(idl).items() if hasattr(kind, "thrift_spec")}
+    assert of_the_idl.keys() == STRUCTS.keys()
+    for name, kind in of_the_idl.items():
+        assert _specification(STRUCTS[name]) == _specification(kind), name
+        assert vars(STRUCTS[name]()) == vars(kind()), name
+        assert issubclass(STRUCTS[name], Exception) == issubclass(kind, Exception)
+
+
+def test_the_calls_are_those_of_the_idl():
+    assert set(idl.PinLater.thrift_services) == METHODS
+    for method in METHODS:
+        for ours, theirs in ((arguments_of(method), "args"), (result_of(method), "result")):
+            assert _specification(ours) == _specification(getattr(idl.PinLater, f"{method}_{theirs}")), method
 
 
 @pytest.mark.parametrize("name", STRUCTS)
-def test_the_stub_has_the_fields_of_the_idl_in_their_order(name):
-    stub, expected = STRUCTS[name], _fields(getattr(messages, name))
-    fields = {node.target.id: ast.unparse(node.annotation) for node in stub.body if isinstance(node, ast.AnnAssign)}
-    assert list(fields.items()) == list(expected.items())
-    (init,) = [node for node in stub.body if isinstance(node, ast.FunctionDef)]
-    arguments = {arg.arg: ast.unparse(arg.annotation) for arg in init.args.args[1:]}
-    assert list(arguments.items()) == list(expected.items())
+def test_type_checkers_see_the_fields_in_their_order(name):
+    assert list(STRUCTS[name].__annotations__.items()) == list(_fields(STRUCTS[name]).items())
+    assert list(inspect.signature(STRUCTS[name]).parameters) == list(_fields(STRUCTS[name]))
 
 
 def test_the_methods_are_the_original_twelve_and_our_additions():
