@@ -69,7 +69,7 @@ def move_jobs(
     Exit status 1 if the answer is no, or there are no jobs to move.
     """
     if (retry or attempts) and state != "failed":
-        raise click.UsageError("--retry and --attempts need --state failed.")
+        raise click.UsageError("--retry and --attempts are for failed jobs; add --state failed.")
     require_confirmation(yes=yes, dry_run=dry_run)
     from pinlater.client.moving import Move
 
