@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pinlater.dashboard.forms import Form, RequestRefused, read_form
 from pinlater.dashboard.forwarded import is_local
-from pinlater.dashboard.options import Options
+from pinlater.dashboard.options import DashboardOptions
 from pinlater.dashboard.sessions import LoginSession, Role, Sessions
 
 RenderRefusal = Callable[[Request, Exception], Awaitable[Response]]
@@ -46,7 +46,9 @@ class AccessMiddleware:
         render_refusal: renders a refusal as a page.
     """
 
-    def __init__(self, app: ASGIApp, options: Options, sessions: Sessions, render_refusal: RenderRefusal) -> None:
+    def __init__(
+        self, app: ASGIApp, options: DashboardOptions, sessions: Sessions, render_refusal: RenderRefusal
+    ) -> None:
         self._app = app
         self._options = options
         self._sessions = sessions
@@ -121,7 +123,7 @@ class Cookie(NamedTuple):
     is_secure: bool
 
     @classmethod
-    def of(cls, request: Request, options: Options) -> Cookie:
+    def of(cls, request: Request, options: DashboardOptions) -> Cookie:
         """Return the cookie of a request's server; its name has the port: browsers share cookies between ports."""
         is_secure = options.tls is not None or request.url.scheme == "https"
         prefix = "" if not is_secure else "__Secure-" if options.base_path else "__Host-"

@@ -23,7 +23,7 @@ from pinlater.dashboard.base_path import BasePathMiddleware
 from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.forwarded import ProxyHeadersMiddleware
 from pinlater.dashboard.headers import SecurityHeadersMiddleware
-from pinlater.dashboard.options import Options, PlainPage
+from pinlater.dashboard.options import DashboardOptions, PlainPage
 from pinlater.dashboard.pages import (
     bulk_actions,
     charts,
@@ -84,7 +84,7 @@ _ROUTES = [
 ]
 
 
-def make_app(options: Options) -> Starlette:
+def make_app(options: DashboardOptions) -> Starlette:
     """Build the dashboard."""
     make = functools.partial(AsyncClient, options.server, source="dashboard", patience=_PATIENCE_SECONDS)
     client = make(timeout=_CALL_SECONDS, retries=1, connections=_CONNECTIONS)

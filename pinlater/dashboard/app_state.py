@@ -16,7 +16,7 @@ from pinlater.dashboard.failures import FailureScan, scan_failures
 from pinlater.dashboard.first_seen import FirstSeen
 from pinlater.dashboard.forms import RequestRefused
 from pinlater.dashboard.history import History
-from pinlater.dashboard.options import Options
+from pinlater.dashboard.options import DashboardOptions
 from pinlater.dashboard.sessions import PasswordChecker, Role, Sessions
 from pinlater.dashboard.ttl_cache import TtlCache
 from pinlater.dashboard.watch import ClaimWatcher
@@ -45,7 +45,7 @@ class AppState:
         search: lock held by the one body search that may run.
     """
 
-    options: Options
+    options: DashboardOptions
     client: AsyncVerbs
     searcher: AsyncVerbs
     counts: CountCache
@@ -68,7 +68,7 @@ class AppState:
         self.claims.forget()
 
 
-def make_app_state(options: Options, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
+def make_app_state(options: DashboardOptions, client: AsyncVerbs, searcher: AsyncVerbs) -> AppState:
     """Build the shared state."""
     counts, first_seen, history = CountCache(client), FirstSeen(), History(options.read_figures)
 

@@ -15,7 +15,7 @@ MOST_JOBS = 2000
 """Running jobs read for one page."""
 
 
-class HeldJob(NamedTuple):
+class JobClaim(NamedTuple):
     """A running job.
 
     Attributes:
@@ -34,7 +34,7 @@ class HeldJob(NamedTuple):
 
 
 @dataclass(slots=True)
-class HeldJobs:
+class HolderClaims:
     """The running jobs of one holder: a worker process or another client.
 
     Attributes:
@@ -43,13 +43,13 @@ class HeldJobs:
     """
 
     holder: ClaimHolder
-    jobs: list[HeldJob] = field(default_factory=list)
+    jobs: list[JobClaim] = field(default_factory=list)
 
 
 class ClaimScan(NamedTuple):
     """Claims by holder; ``has_more`` tells that not all running jobs were read."""
 
-    by_holder: dict[ClaimHolder, HeldJobs]
+    by_holder: dict[ClaimHolder, HolderClaims]
     scanned: int
     has_more: bool
 
@@ -61,12 +61,12 @@ async def scan_claims(client: AsyncVerbs, first_seen: FirstSeen, queues: Iterabl
         PinLaterError: the server does not answer.
     """
     scan = await client.scan_fairly(queues, JobState.IN_PROGRESS, limit=MOST_JOBS)
-    by_holder: dict[ClaimHolder, HeldJobs] = {}
+    by_holder: dict[ClaimHolder, HolderClaims] = {}
     for queue, jobs in scan.jobs.items():
         for info in jobs:
             holder = _process_of(parse_holder(info.claim or ""))
-            held = by_holder.setdefault(holder, HeldJobs(holder))
-            held.jobs.append(HeldJob(queue, info.descriptor, first_seen.since_ms(info), info=info))
+            held = by_holder.setdefault(holder, HolderClaims(holder))
+            held.jobs.append(JobClaim(queue, info.descriptor, first_seen.since_ms(info), info=info))
     return ClaimScan(by_holder, scan.scanned, bool(scan.left_out))
 
 

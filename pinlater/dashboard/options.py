@@ -1,4 +1,4 @@
-"""Options of the dashboard."""
+"""DashboardOptions of the dashboard."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class PlainPage(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Options of the dashboard.
+class DashboardOptions:
+    """DashboardOptions of the dashboard.
 
     Attributes:
         server: address of the service.

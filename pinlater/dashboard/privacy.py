@@ -8,11 +8,11 @@ from pinlater.dashboard.access import session_of
 from pinlater.dashboard.app_state import get_app_state
 from pinlater.dashboard.audit import audit
 from pinlater.dashboard.forms import RequestRefused
-from pinlater.dashboard.options import Options
+from pinlater.dashboard.options import DashboardOptions
 from pinlater.dashboard.sessions import LoginSession, Role
 
 
-def may_search(session: LoginSession | None, options: Options) -> bool:
+def may_search(session: LoginSession | None, options: DashboardOptions) -> bool:
     """Tell whether a session may search bodies: if they are hidden, only the admin may."""
     return session is not None and (session.role is Role.ADMIN or not options.hides_bodies)
 

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pinlater.dashboard.app import make_app
-from pinlater.dashboard.options import Options
+from pinlater.dashboard.options import DashboardOptions
 
 MAX_CONNECTIONS = 128
 MAX_HEAD_BYTES = 16 * 1024
@@ -26,7 +26,7 @@ _STOP_SECONDS = 3
 
 
 async def serve(
-    options: Options,
+    options: DashboardOptions,
     listener: socket.socket,
     until: Callable[[], Awaitable[None]],
     *,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pinlater.dashboard.claim_holders import ClaimScan, HeldJob, HeldJobs
+from pinlater.dashboard.claim_holders import ClaimScan, HolderClaims, JobClaim
 from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.workers import WorkerProcess, WorkerReport
@@ -18,7 +18,7 @@ class ProcessView:
     """A job process and its running jobs, the longest-running first."""
 
     about: WorkerProcess
-    jobs: list[HeldJob]
+    jobs: list[JobClaim]
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class WorkerOverview:
     """
 
     hosts: list[HostView]
-    others: list[HeldJobs]
+    others: list[HolderClaims]
     scanned: int
     has_more: bool
 
@@ -170,7 +170,7 @@ def worker_overview(reports: Iterable[WorkerReport], claims: ClaimScan, queue: s
     )
 
 
-def _jobs_of(about: WorkerProcess, held: HeldJobs | None, queue: str, *, has_all: bool) -> list[HeldJob]:
+def _jobs_of(about: WorkerProcess, held: HolderClaims | None, queue: str, *, has_all: bool) -> list[JobClaim]:
     reported = {job.descriptor: job.since_ms for job in about.jobs}
     jobs = [
         job._replace(since_ms=reported.pop(job.descriptor), is_exact=True) if job.descriptor in reported else job
@@ -178,7 +178,7 @@ def _jobs_of(about: WorkerProcess, held: HeldJobs | None, queue: str, *, has_all
     ]
     if not has_all:
         jobs += [
-            HeldJob(where, descriptor, since_ms, is_exact=True)
+            JobClaim(where, descriptor, since_ms, is_exact=True)
             for descriptor, since_ms in reported.items()
             if (where := _queue_of(descriptor)) and queue in {"", where}
         ]
@@ -192,7 +192,7 @@ def _queue_of(descriptor: str) -> str:
         return ""
 
 
-def _start(job: HeldJob) -> int:
+def _start(job: JobClaim) -> int:
     return job.since_ms or 0
 
 

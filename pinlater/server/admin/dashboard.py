@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from pinlater.dashboard.figures import ServerFigures
-from pinlater.dashboard.options import Options
+from pinlater.dashboard.options import DashboardOptions
 from pinlater.server.admin.access import OWN_SOCKET
 from pinlater.server.admin.figures import figures_of
 from pinlater.server.admin.pages import MonitoringPages
@@ -19,7 +19,7 @@ from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.listeners import is_exposed
 
 
-def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> Options:
+def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> DashboardOptions:
     """Create the options of the dashboard.
 
     Args:
@@ -32,7 +32,7 @@ def options_of(settings: Settings, tls: ssl.SSLContext | None, folder: Path) -> 
     async def figures() -> ServerFigures:
         return figures_of(await reports.collect())
 
-    return Options(
+    return DashboardOptions(
         server=f"unix:{folder / OWN_SOCKET}",
         name=f"{settings.thrift_host}:{settings.thrift_port}",
         read_figures=figures,

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from pinlater.dashboard.app import make_app
 from pinlater.dashboard.figures import DEQUEUED, ENQUEUED, SUCCEEDED, ServerFigures, ServerProcess
-from pinlater.dashboard.options import Options
+from pinlater.dashboard.options import DashboardOptions
 from pinlater.server.admin.pages import MonitoringPages
 from pinlater.server.admin.reports import ServerStatus
 
@@ -41,7 +41,7 @@ def dashboard(address, base=HERE, peer="127.0.0.1", **options):
     async def view():
         return ServerStatus([], [])
 
-    chosen = Options(
+    chosen = DashboardOptions(
         server=address, name=address, read_figures=read_figures, plain_pages=MonitoringPages(view).by_path, **options
     )
     with TestClient(make_app(chosen), base, follow_redirects=False, client=(peer, 1234)) as browser:

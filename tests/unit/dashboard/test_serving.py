@@ -5,7 +5,7 @@ import contextlib
 import socket
 
 from pinlater.dashboard.figures import ServerFigures
-from pinlater.dashboard.options import Options
+from pinlater.dashboard.options import DashboardOptions
 from pinlater.dashboard.serving import MAX_CONNECTIONS, serve
 from pinlater.server.admin.pages import MonitoringPages
 from pinlater.server.admin.reports import ServerStatus
@@ -22,7 +22,9 @@ async def view():
     return ServerStatus([], [])
 
 
-OPTIONS = Options(server="127.0.0.1:1", name="x", read_figures=read_figures, plain_pages=MonitoringPages(view).by_path)
+OPTIONS = DashboardOptions(
+    server="127.0.0.1:1", name="x", read_figures=read_figures, plain_pages=MonitoringPages(view).by_path
+)
 
 
 def serving(test, **options):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from pinlater import Client
-from pinlater.dashboard.claim_holders import ClaimScan, HeldJob, HeldJobs
+from pinlater.dashboard.claim_holders import ClaimScan, HolderClaims, JobClaim
 from pinlater.dashboard.first_seen import ClaimHolder
 from pinlater.dashboard.workforce import run_of, worker_overview
 from pinlater.model.jobs import JobInfo, NewJob
@@ -26,7 +26,7 @@ def job(number):
 
 def claimed(*numbers, since_ms=500):
     infos = [JobInfo(job(number), JobState.IN_PROGRESS, 3, 2) for number in numbers]
-    return [HeldJob("pins", info.descriptor, since_ms, info=info) for info in infos]
+    return [JobClaim("pins", info.descriptor, since_ms, info=info) for info in infos]
 
 
 def claims_by(has_more=False, **held):
@@ -35,7 +35,7 @@ def claims_by(has_more=False, **held):
     for name, jobs in held.items():
         host, _, pid = name.partition("_")
         holder = ClaimHolder(f"worker:{host}:{pid}", host, int(pid)) if pid else ClaimHolder(name)
-        by_holder[holder] = HeldJobs(holder, jobs)
+        by_holder[holder] = HolderClaims(holder, jobs)
     return ClaimScan(by_holder, sum(map(len, held.values())), has_more)
 
 
@@ -75,7 +75,7 @@ def test_where_not_all_claims_were_seen_the_report_says_what_runs():
 def test_claims_of_a_process_that_had_the_same_number_are_not_hidden():
     claims = claims_by(web1_42=claimed(1))
     gone = ClaimHolder("worker:web1:42:before", "web1", 42)
-    claims = claims._replace(by_holder={gone: HeldJobs(gone, claimed(2)), **claims.by_holder})
+    claims = claims._replace(by_holder={gone: HolderClaims(gone, claimed(2)), **claims.by_holder})
     overview = worker_overview([report(processes=[WorkerProcess(42)])], claims)
     assert runs_of(overview) == {42: [(job(1), 500, False)]}
     assert [(held.holder, [one.descriptor for one in held.jobs]) for held in overview.others] == [(gone, [job(2)])]
