@@ -17,7 +17,7 @@ _LAST_MS = 2**63 - 1
 _FINAL = "fail_jobs"
 
 
-class AckCall(NamedTuple):
+class MysqlAckCall(NamedTuple):
     """The acks of one call, all for one queue."""
 
     queue: Queue
@@ -40,7 +40,7 @@ class _Outcome(NamedTuple):
     is_final: bool = False
 
 
-async def ack_jobs(database: Database, batch: CommitBatch[AckCall, Settled]) -> None:
+async def ack_jobs(database: Database, batch: CommitBatch[MysqlAckCall, Settled]) -> None:
     """Attempt the acks of a batch; jobs that are not in progress, or under another claim, stay as they are."""
     async with database.transaction() as transaction:
         statements = [list(_statements(transaction, call)) for call in batch.requests]
@@ -53,12 +53,12 @@ async def ack_jobs(database: Database, batch: CommitBatch[AckCall, Settled]) -> 
     batch.answer([_settled(transaction.now, call, some) for call, some in zip(batch.requests, counts, strict=True)])
 
 
-def _ids(calls: Sequence[AckCall]) -> list[int]:
+def _ids(calls: Sequence[MysqlAckCall]) -> list[int]:
     """Return the ids of all jobs in the order in which transactions lock them."""
     return sorted({ack.job.local_id for call in calls for ack in (*call.succeeded, *call.failed)})
 
 
-def _settled(now: int, call: AckCall, counts: Sequence[tuple[str, int]]) -> Settled:
+def _settled(now: int, call: MysqlAckCall, counts: Sequence[tuple[str, int]]) -> Settled:
     """Return the result of a call, given the number of jobs that each of its statements has changed."""
     changed = sum(count for _, count in counts)
     failed = sum(count for name, count in counts if name == _FINAL)
@@ -72,7 +72,7 @@ def _retry_at(now: int, delay_ms: int) -> int:
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
-def _statements(transaction: MysqlTransaction, call: AckCall) -> Iterator[tuple[str, bytes]]:
+def _statements(transaction: MysqlTransaction, call: MysqlAckCall) -> Iterator[tuple[str, bytes]]:
     """Yield names and statements, one for all acks with the same outcome, which most acks of a call have.
 
     A failure has two, for jobs with attempts left and for the others: their counts tell how many are FAILED.

@@ -49,7 +49,7 @@ def _json(elsewhere: Sequence[tuple[int, int, int]]) -> bytes:
     return blob(json.dumps(elsewhere, separators=(",", ":")).encode()) if elsewhere else b"NULL"
 
 
-class ChangeLimit(NamedTuple):
+class ChangeQuota(NamedTuple):
     """How many jobs a call, repeated ones included, may change.
 
     Attributes:
@@ -67,9 +67,9 @@ Change = Callable[[MysqlTransaction, int | None], Awaitable[int]]
 """Changes up to a number of jobs (None: no limit) in a transaction and returns how many."""
 
 
-async def change_once(database: Database, limits: ChangeLimit, change: Change) -> int:
+async def change_once(database: Database, quota: ChangeQuota, change: Change) -> int:
     """Return how many jobs a call has changed in all; ``change`` may be called several times."""
-    once, limit, so_far = limits
+    once, limit, so_far = quota
 
     async def change_and_store(transaction: MysqlTransaction) -> int:
         known = None if once is None else await _lock_result(transaction, once)

@@ -16,7 +16,7 @@ from pinlater.server.backends.records import Settled
 from pinlater.server.backends.search import Queue
 
 
-class CheckpointCall(NamedTuple):
+class MysqlCheckpointCall(NamedTuple):
     """The checkpoints of one call, all for one queue."""
 
     queue: Queue
@@ -33,7 +33,7 @@ class CheckpointCall(NamedTuple):
         return all(item.is_repeatable for item in self.checkpoints)
 
 
-async def checkpoint_jobs(database: Database, batch: CommitBatch[CheckpointCall, Settled]) -> None:
+async def checkpoint_jobs(database: Database, batch: CommitBatch[MysqlCheckpointCall, Settled]) -> None:
     """Attempt the checkpoints of a batch: IN_PROGRESS -> IN_PROGRESS with a new lease, or PENDING."""
     async with database.transaction() as transaction:
         if batch.conflicts:
@@ -51,7 +51,7 @@ async def checkpoint_jobs(database: Database, batch: CommitBatch[CheckpointCall,
     )
 
 
-async def lost_jobs(database: Database, call: CheckpointCall) -> tuple[JobDescriptor, ...]:
+async def lost_jobs(database: Database, call: MysqlCheckpointCall) -> tuple[JobDescriptor, ...]:
     """Return the jobs that their checkpoints' claims no longer hold, except those to return to PENDING.
 
     To be called if some were stale: a statement for many jobs returns how many it has changed, but not which.
@@ -81,12 +81,12 @@ async def release_claims(database: Database, queue: Queue, source: str) -> int:
     return await database.change(change, is_repeatable=True)
 
 
-def _ids(calls: Sequence[CheckpointCall]) -> list[int]:
+def _ids(calls: Sequence[MysqlCheckpointCall]) -> list[int]:
     """Return the ids of all jobs in the order in which transactions lock them."""
     return sorted({item.job.local_id for call in calls for item in call.checkpoints})
 
 
-async def _claims_by_source(transaction: MysqlTransaction, call: CheckpointCall) -> dict[int, bytes]:
+async def _claims_by_source(transaction: MysqlTransaction, call: MysqlCheckpointCall) -> dict[int, bytes]:
     """Return the claims that hold the jobs of checkpoints without a claim."""
     ids = sorted(item.job.local_id for item in call.checkpoints if item.claim is None)
     return dict(await transaction.rows("claims_of_jobs", ids=ids, queue=call.queue.id)) if ids else {}
@@ -100,7 +100,7 @@ def _claim_of(item: StoredCheckpoint, held: Mapping[int, bytes]) -> bytes | None
     return claim if claim is not None and source_of(claim.decode()) == item.source else None
 
 
-def _statements(transaction: MysqlTransaction, call: CheckpointCall, held: Mapping[int, bytes]) -> Iterator[bytes]:
+def _statements(transaction: MysqlTransaction, call: MysqlCheckpointCall, held: Mapping[int, bytes]) -> Iterator[bytes]:
     """Yield one statement per checkpoint that changes something, in their order, then those that only renew."""
     renewals: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
     for item in call.checkpoints:
@@ -135,7 +135,7 @@ def _bind(transaction: MysqlTransaction, queue: Queue, item: StoredCheckpoint, c
     )
 
 
-def _settled(now: int, call: CheckpointCall, counts: Sequence[int]) -> Settled:
+def _settled(now: int, call: MysqlCheckpointCall, counts: Sequence[int]) -> Settled:
     changed = sum(counts)
     dues = [
         now if item.run_after_ms is None else item.run_after_ms for item in call.checkpoints if item.move_to_pending

@@ -34,7 +34,7 @@ MAX_JOBS = 5000
 """A transaction claims no more than this, or the limit of one dequeue."""
 
 
-class DequeueCall(NamedTuple):
+class MysqlDequeueCall(NamedTuple):
     """One dequeue."""
 
     limit: int
@@ -80,7 +80,7 @@ class Share(NamedTuple):
     is_held: bool
 
 
-ClaimBatch = CommitBatch[DequeueCall, Dequeued]
+ClaimBatch = CommitBatch[MysqlDequeueCall, Dequeued]
 
 
 class Claimer:
@@ -122,12 +122,12 @@ class Claimer:
         self.cursor.advance((job.prefix, job.run_after) for share in shares for job in share.jobs)
         batch.answer(dequeued)
 
-    def _release(self, calls: Sequence[DequeueCall], shares: Sequence[Share]) -> None:
+    def _release(self, calls: Sequence[MysqlDequeueCall], shares: Sequence[Share]) -> None:
         for call, share in zip(calls, shares, strict=True):
             if share.jobs:
                 self._orphaned.add(self._queue, call.claim, [job.id for job in share.jobs])
 
-    async def _count_running(self, transaction: MysqlTransaction, calls: Sequence[DequeueCall]) -> int:
+    async def _count_running(self, transaction: MysqlTransaction, calls: Sequence[MysqlDequeueCall]) -> int:
         """Return how many jobs run, if they are limited; no other claim is made until the transaction ends."""
         if all(call.max_running is None for call in calls):
             return 0
@@ -194,7 +194,7 @@ class Claimer:
         return [Candidate(prefix, *row) for row in rows]
 
     async def _claim_shares(
-        self, transaction: MysqlTransaction, calls: Sequence[DequeueCall], shares: Sequence[Share]
+        self, transaction: MysqlTransaction, calls: Sequence[MysqlDequeueCall], shares: Sequence[Share]
     ) -> list[Dequeued | Exception]:
         """Claim the jobs, read their bodies and, for dequeues that want more jobs, when the next falls due; commit."""
         statements = [
@@ -223,7 +223,7 @@ class Claimer:
             for call, share in zip(calls, shares, strict=True)
         ]
 
-    def _fail_claim(self, call: DequeueCall, share: Share) -> UnknownError:
+    def _fail_claim(self, call: MysqlDequeueCall, share: Share) -> UnknownError:
         """Release what was claimed although another server has changed some of the locked jobs. Return the error."""
         self._release([call], [share])
         error = UnknownError(
@@ -234,7 +234,7 @@ class Claimer:
         return error
 
     @staticmethod
-    def _claim_statement(transaction: MysqlTransaction, call: DequeueCall, share: Share) -> bytes:
+    def _claim_statement(transaction: MysqlTransaction, call: MysqlDequeueCall, share: Share) -> bytes:
         return transaction.bind(
             "claim_jobs",
             ids=sorted(job.id for job in share.jobs),
@@ -245,7 +245,7 @@ class Claimer:
         )
 
     def _next_due_queries(
-        self, transaction: MysqlTransaction, calls: Sequence[DequeueCall], shares: Sequence[Share]
+        self, transaction: MysqlTransaction, calls: Sequence[MysqlDequeueCall], shares: Sequence[Share]
     ) -> list[bytes]:
         if not any(_is_short(call, share) for call, share in zip(calls, shares, strict=True)):
             return []
@@ -255,11 +255,11 @@ class Claimer:
         ]
 
 
-def _is_short(call: DequeueCall, share: Share) -> bool:
+def _is_short(call: MysqlDequeueCall, share: Share) -> bool:
     return call.want_next_due and not share.is_full
 
 
-def share_out(found: Sequence[Candidate], calls: Sequence[DequeueCall], running: int = 0) -> list[Share]:
+def share_out(found: Sequence[Candidate], calls: Sequence[MysqlDequeueCall], running: int = 0) -> list[Share]:
     """Divide the found jobs among dequeues, in order, up to the limit and answer size of each."""
     shares: list[Share] = []
     at = 0

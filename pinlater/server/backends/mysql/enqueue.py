@@ -32,7 +32,7 @@ RowWriter = Callable[[Any, int, int, int], bytes]
 
 
 @dataclass(slots=True)
-class EnqueueCall:
+class MysqlEnqueueCall:
     """The jobs of one call, all for one queue; all are stored, or none.
 
     Attributes:
@@ -63,19 +63,19 @@ class EnqueueCall:
         return f"{self.queue.prefixes[self.priorities[place] - 1]}{self.first_id + place}"
 
 
-def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> EnqueueCall:
+def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> MysqlEnqueueCall:
     """Return the call that stores new jobs: nothing -> PENDING."""
     keys = [job.unique for job in jobs]
-    return EnqueueCall(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row, once)
+    return MysqlEnqueueCall(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row, once)
 
 
-def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> EnqueueCall:
+def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> MysqlEnqueueCall:
     """Return the call that imports jobs with their history; claimed jobs become PENDING."""
     records = [job._replace(state=PENDING) if job.state == IN_PROGRESS else job for job in jobs]
     keys = [job.unique if job.state == PENDING else None for job in records]
     priorities = [JobDescriptor.parse(job.descriptor).priority for job in records]
     records = [job._replace(unique=key) for job, key in zip(records, keys, strict=True)]
-    return EnqueueCall(queue, records, priorities, keys if any(keys) else None, _imported_row, once)
+    return MysqlEnqueueCall(queue, records, priorities, keys if any(keys) else None, _imported_row, once)
 
 
 def _new_row(job: NewJob, local_id: int, queue_id: int, now: int) -> bytes:
@@ -97,9 +97,9 @@ def _imported_row(job: JobRecord, local_id: int, queue_id: int, _: int) -> bytes
     return b"(%d,%d,%d,%d,%d,%b,%d,%d,%d,%d,%d,%b,%b,%b)" % (*head, *times, *attempts, *texts)
 
 
-EnqueueBatch = CommitBatch[EnqueueCall, list[str]]
+EnqueueBatch = CommitBatch[MysqlEnqueueCall, list[str]]
 
-Row = tuple[EnqueueCall, int]
+Row = tuple[MysqlEnqueueCall, int]
 """A job: its call and its index there."""
 
 _Duplicates = dict[tuple[int, int], str]
@@ -151,7 +151,7 @@ Descriptors = dict[int, list[str]]
 """Identity of a call -> descriptors of its jobs."""
 
 
-async def _insert(transaction: MysqlTransaction, calls: Sequence[EnqueueCall], batch: EnqueueBatch) -> Descriptors:
+async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], batch: EnqueueBatch) -> Descriptors:
     """Insert and commit the jobs of calls. Return their descriptors."""
     queue_ids = sorted({call.queue.id for call in calls})
     if batch.conflicts:  # over a unique key: without concurrent inserts into these queues, this attempt succeeds
@@ -183,7 +183,7 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[EnqueueCall], b
     return _with_repeats(calls, known | {id(call): _descriptors(call, duplicates) for call in new})
 
 
-async def _known(transaction: MysqlTransaction, calls: Sequence[EnqueueCall], *, is_doubtful: bool) -> Descriptors:
+async def _known(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], *, is_doubtful: bool) -> Descriptors:
     """Return what earlier executions stored. First executions are not looked up: a duplicate would be a conflict."""
     keyed = [call for call in calls if call.once is not None and (is_doubtful or call.once.is_repeat)]
     results = await find_results(transaction, {call.once.value for call in keyed if call.once})
@@ -194,15 +194,15 @@ async def _known(transaction: MysqlTransaction, calls: Sequence[EnqueueCall], *,
     }
 
 
-def _without_repeats(calls: Iterable[EnqueueCall]) -> list[EnqueueCall]:
+def _without_repeats(calls: Iterable[MysqlEnqueueCall]) -> list[MysqlEnqueueCall]:
     """Return the calls without those that repeat another one of them."""
-    firsts: dict[object, EnqueueCall] = {}
+    firsts: dict[object, MysqlEnqueueCall] = {}
     for call in calls:
         firsts.setdefault(id(call) if call.once is None else call.once.value, call)
     return list(firsts.values())
 
 
-def _with_repeats(calls: Sequence[EnqueueCall], descriptors: Descriptors) -> Descriptors:
+def _with_repeats(calls: Sequence[MysqlEnqueueCall], descriptors: Descriptors) -> Descriptors:
     """Add the calls that repeat another one of the same transaction."""
     if len(descriptors) == len(calls):
         return descriptors
@@ -210,7 +210,7 @@ def _with_repeats(calls: Sequence[EnqueueCall], descriptors: Descriptors) -> Des
     return {id(call): firsts[call.once.value] for call in calls if call.once} | descriptors
 
 
-def _results(calls: Iterable[EnqueueCall], duplicates: _Duplicates) -> Iterator[tuple[IdempotencyKey, CallResult]]:
+def _results(calls: Iterable[MysqlEnqueueCall], duplicates: _Duplicates) -> Iterator[tuple[IdempotencyKey, CallResult]]:
     """Yield the results to store, of calls with an idempotency key."""
     elsewhere: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for (call_id, place), descriptor in duplicates.items():
@@ -227,20 +227,22 @@ def _unique_index_order(row: Row) -> tuple[int, str]:
     return call.queue.id, (call.keys[place] if call.keys is not None else None) or ""
 
 
-def _descriptors(call: EnqueueCall, duplicates: _Duplicates) -> list[str]:
+def _descriptors(call: MysqlEnqueueCall, duplicates: _Duplicates) -> list[str]:
     if call.keys is not None:
         return [duplicates.get((id(call), place)) or call.descriptor(place) for place in range(len(call.jobs))]
     prefixes = call.queue.prefixes
     return [f"{prefixes[priority - 1]}{local_id}" for local_id, priority in enumerate(call.priorities, call.first_id)]
 
 
-async def _stored_ids(transaction: MysqlTransaction, calls: Sequence[EnqueueCall]) -> set[int]:
+async def _stored_ids(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> set[int]:
     """Return the ids that were stored: of a call without unique keys, the first stands for all."""
     ids = [call.first_id + place for call in calls for place in range(1 if call.keys is None else len(call.jobs))]
     return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
 
 
-async def _duplicates(transaction: MysqlTransaction, calls: Sequence[EnqueueCall], stored: set[int]) -> _Duplicates:
+async def _duplicates(
+    transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], stored: set[int]
+) -> _Duplicates:
     """Return the jobs whose unique key another job has, stored already or earlier in this batch."""
     keyed = [call for call in calls if call.keys is not None]
     holders: dict[tuple[int, str], str] = {}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
-from pinlater.server.backends.mysql.call_results import ChangeLimit, change_once
+from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
@@ -37,7 +37,7 @@ async def retry_failed(database: Database, queue: Queue, priority: int, options:
     """Retry failed jobs, the oldest first: FAILED -> PENDING. Return how many."""
 
     async def retry(ids: Sequence[int], so_far: int) -> int:
-        return await _retry(database, queue, {priority: ids}, options, ChangeLimit(options.once, limit, so_far))
+        return await _retry(database, queue, {priority: ids}, options, ChangeQuota(options.once, limit, so_far))
 
     return await change_in_steps(_failed_pages(database, queue, priority, limit), retry, limit, nothing=())
 
@@ -65,7 +65,7 @@ async def _failed_pages(database: Database, queue: Queue, priority: int, limit: 
 
 async def retry_jobs(database: Database, queue: Queue, jobs: Sequence[JobDescriptor], options: RetryOptions) -> int:
     """Retry those of the jobs that are failed: FAILED -> PENDING. Return how many."""
-    return await _retry(database, queue, _by_priority(jobs), options, ChangeLimit(options.once))
+    return await _retry(database, queue, _by_priority(jobs), options, ChangeQuota(options.once))
 
 
 async def _retry(
@@ -73,7 +73,7 @@ async def _retry(
     queue: Queue,
     ids_by_priority: Mapping[int, Sequence[int]],
     options: RetryOptions,
-    limits: ChangeLimit,
+    quota: ChangeQuota,
 ) -> int:
     async def change(transaction: MysqlTransaction, left: int | None) -> int:
         run_after = transaction.now if options.run_after_ms is None else options.run_after_ms
@@ -83,7 +83,7 @@ async def _retry(
             changed += await _change(transaction, ids, "retry_jobs", most=left, priority=priority, **values)
         return changed
 
-    return await change_once(database, limits, change)
+    return await change_once(database, quota, change)
 
 
 async def run_jobs_now(
@@ -94,17 +94,17 @@ async def run_jobs_now(
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
         return await _change_by_priority(transaction, jobs, "run_jobs_now", now=transaction.now, queue=queue.id)
 
-    return await change_once(database, ChangeLimit(once), change)
+    return await change_once(database, ChangeQuota(once), change)
 
 
-async def delete_ids(database: Database, queue: Queue, state: int, ids: Sequence[int], limits: ChangeLimit) -> int:
+async def delete_ids(database: Database, queue: Queue, state: int, ids: Sequence[int], quota: ChangeQuota) -> int:
     """Delete the jobs that are still in a state. Return how many the call has deleted in all."""
     values = {"state": state, "queue": queue.id, "is_any": True, "priority": 0}
 
     async def change(transaction: MysqlTransaction, left: int | None) -> int:
         return await _change(transaction, ids, "delete_jobs", most=left, **values)
 
-    return await change_once(database, limits, change)
+    return await change_once(database, quota, change)
 
 
 async def delete_jobs(
@@ -116,7 +116,7 @@ async def delete_jobs(
     async def change(transaction: MysqlTransaction, _: int | None) -> int:
         return await _change_by_priority(transaction, jobs, "delete_jobs", **values)
 
-    return await change_once(database, ChangeLimit(once), change)
+    return await change_once(database, ChangeQuota(once), change)
 
 
 async def reap_expired(

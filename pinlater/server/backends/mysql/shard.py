@@ -18,11 +18,11 @@ from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.mysql import buckets, call_results, maintenance, queue_locks, reads, reports
-from pinlater.server.backends.mysql.ack import AckCall, ack_jobs
-from pinlater.server.backends.mysql.checkpoint import CheckpointCall, checkpoint_jobs, lost_jobs, release_claims
-from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, DequeueCall
+from pinlater.server.backends.mysql.ack import MysqlAckCall, ack_jobs
+from pinlater.server.backends.mysql.checkpoint import MysqlCheckpointCall, checkpoint_jobs, lost_jobs, release_claims
+from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, MysqlDequeueCall
 from pinlater.server.backends.mysql.database import Database
-from pinlater.server.backends.mysql.enqueue import EnqueueCall, JobInserter, enqueue, import_
+from pinlater.server.backends.mysql.enqueue import JobInserter, MysqlEnqueueCall, enqueue, import_
 from pinlater.server.backends.mysql.group_commit import GroupCommit
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
@@ -94,14 +94,14 @@ class MysqlShard:
         self._database = Database(name, pool, Queries(database), options.now_ms)
         self._queues = MysqlQueues(self._database, options.priority_levels)
         self._enqueues = GroupCommit(name, JobInserter(self._database).insert, on_commit=options.on_commit)
-        self._acks: GroupCommit[AckCall, Settled] = GroupCommit(
+        self._acks: GroupCommit[MysqlAckCall, Settled] = GroupCommit(
             name,
             partial(ack_jobs, self._database),
             on_commit=options.on_commit,
             max_weight=20_000,
             is_repeatable=attrgetter("is_repeatable"),
         )
-        self._checkpoints: GroupCommit[CheckpointCall, Settled] = GroupCommit(
+        self._checkpoints: GroupCommit[MysqlCheckpointCall, Settled] = GroupCommit(
             name,
             partial(checkpoint_jobs, self._database),
             on_commit=options.on_commit,
@@ -111,7 +111,7 @@ class MysqlShard:
         self._orphaned = MysqlOrphanedClaims(self._database, options.on_commit, self._notify_released)
         # By queue and number of priorities that are claimed.
         self._claimers: defaultdict[int, dict[int, Claimer]] = defaultdict(dict)
-        self._claims: dict[tuple[int, int], GroupCommit[DequeueCall, Dequeued]] = {}
+        self._claims: dict[tuple[int, int], GroupCommit[MysqlDequeueCall, Dequeued]] = {}
 
     @property
     def _group_commits(self) -> list[GroupCommit[object, object]]:
@@ -178,7 +178,7 @@ class MysqlShard:
             self._queues.forget(queue)
             return await call(await self._queues.get(queue))
 
-    async def _enqueue(self, call: EnqueueCall) -> list[str]:
+    async def _enqueue(self, call: MysqlEnqueueCall) -> list[str]:
         if not call.jobs:
             return []
         descriptors = await self._enqueues.submit(call, call.weight)
@@ -197,10 +197,10 @@ class MysqlShard:
         max_running: int | None = None,
         levels: int | None = None,
     ) -> Dequeued:
-        call = DequeueCall(limit, max_bytes, claim.descriptor.encode(), claim.lease_ms, want_next_due, max_running)
+        call = MysqlDequeueCall(limit, max_bytes, claim.descriptor.encode(), claim.lease_ms, want_next_due, max_running)
         return await self._with_queue(queue, lambda at: self._claim(at._replace(prefixes=at.prefixes[:levels]), call))
 
-    async def _claim(self, at: Queue, call: DequeueCall) -> Dequeued:
+    async def _claim(self, at: Queue, call: MysqlDequeueCall) -> Dequeued:
         claiming = self._claims_of(at).submit(call, call.limit)
         try:
             return await asyncio.shield(claiming)
@@ -208,7 +208,7 @@ class MysqlShard:
             claiming.add_done_callback(lambda done: self._release_cancelled(at, call, done))
             raise
 
-    def _release_cancelled(self, at: Queue, call: DequeueCall, claimed: asyncio.Future[Dequeued]) -> None:
+    def _release_cancelled(self, at: Queue, call: MysqlDequeueCall, claimed: asyncio.Future[Dequeued]) -> None:
         """Release what a cancelled dequeue has claimed: IN_PROGRESS -> PENDING, no attempt spent."""
         if not claimed.cancelled() and claimed.exception() is None and claimed.result().jobs:
             ids = [JobDescriptor.parse(job.descriptor).local_id for job in claimed.result().jobs]
@@ -219,7 +219,7 @@ class MysqlShard:
         self._restart_scans(queue)
         self._notifications.on_job(queue.name, None)
 
-    def _claims_of(self, queue: Queue) -> GroupCommit[DequeueCall, Dequeued]:
+    def _claims_of(self, queue: Queue) -> GroupCommit[MysqlDequeueCall, Dequeued]:
         key = (queue.id, len(queue.prefixes))
         claims = self._claims.get(key)
         if claims is None:
@@ -260,11 +260,11 @@ class MysqlShard:
     async def ack_dequeued_jobs(
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
-        call = AckCall(await self._queues.get(queue), succeeded, failed)
+        call = MysqlAckCall(await self._queues.get(queue), succeeded, failed)
         return await self._acks.submit(call, len(succeeded) + len(failed))
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
-        call = CheckpointCall(await self._queues.get(queue), checkpoints)
+        call = MysqlCheckpointCall(await self._queues.get(queue), checkpoints)
         settled = await self._checkpoints.submit(call, call.weight)
         if settled.due_ms is not None:
             self._restart_scans(call.queue)
@@ -322,8 +322,8 @@ class MysqlShard:
         pattern = await asyncio.to_thread(search.pattern)
 
         async def delete(ids: Sequence[int], so_far: int) -> int:
-            limits = call_results.ChangeLimit(once, limit, so_far)
-            return await maintenance.delete_ids(self._database, search.queue, which.state, ids, limits)
+            quota = call_results.ChangeQuota(once, limit, so_far)
+            return await maintenance.delete_ids(self._database, search.queue, which.state, ids, quota)
 
         found = reads.matching_ids(self._database, search, pattern, limit)
         return await change_in_steps(found, delete, limit, nothing=[], pattern=pattern)

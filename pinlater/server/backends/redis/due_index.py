@@ -1,4 +1,4 @@
-"""The due index: tells the monitor which queues to check, so that it need not ask each queue.
+"""The due index: tells the monitor which queues to check, instead of checking each of them.
 
 The script that claims jobs also indexes the claim. So the monitor misses no claim, whichever server made it.
 """

@@ -19,7 +19,7 @@ from pinlater.server.backends.redis.reads import PAGE_JOBS, RedisSearch, pages
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 
 
-class RetryRequest(NamedTuple):
+class RedisRetry(NamedTuple):
     """FAILED -> PENDING, up to ``limit`` jobs of one priority."""
 
     priority: int
@@ -43,7 +43,7 @@ class ExpiryGrace(NamedTuple):
     quiet_ms: int
 
 
-async def retry_failed(scripts: ScriptRunner, queue: str, request: RetryRequest) -> int:
+async def retry_failed(scripts: ScriptRunner, queue: str, request: RedisRetry) -> int:
     """Retry failed jobs, the oldest first: FAILED -> PENDING. Return how many.
 
     A page is repeatable with an idempotency key only, or too many jobs would be retried.

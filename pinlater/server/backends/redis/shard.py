@@ -299,7 +299,7 @@ class RedisShard:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        request = maintenance.RetryRequest(priority, attempts, run_after_ms, limit, once)
+        request = maintenance.RedisRetry(priority, attempts, run_after_ms, limit, once)
         return self._notify(queue, await maintenance.retry_failed(self._slow_scripts, queue, request), run_after_ms)
 
     def _notify_released(self, queue: str) -> None:

@@ -51,8 +51,8 @@ end
 for priority = 1, levels do
   local key, offset, is_more = prefix .. 'p' .. priority, 0, true
   while is_more and wanted > 0 and not is_answer_full do
-    local asked = math.min(wanted, AT_ONCE)
-    local members = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'LIMIT', offset, asked)
+    local size = math.min(wanted, AT_ONCE)
+    local members = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'LIMIT', offset, size)
     local taken, records, claims, covered = claim_members(members)
     if is_dry then
       offset = offset + covered
@@ -65,7 +65,7 @@ for priority = 1, levels do
       bodies[#bodies + 1] = body
     end
     wanted = wanted - #taken
-    is_more = #members == asked
+    is_more = #members == size
   end
   if wanted <= 0 or is_answer_full then
     break

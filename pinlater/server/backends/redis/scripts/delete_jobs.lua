@@ -8,15 +8,15 @@ if before and not most then
   return {0, before}
 end
 before = before or 0
-local asked, gone, seen = {}, {}, {}
+local members, deleted, seen = {}, {}, {}
 for at, id in ipairs(cmsgpack.unpack(ARGV[7])) do
-  asked[at] = member_of(id)
+  members[at] = member_of(id)
 end
-for at, line in ipairs(read_fields(JOBS, asked)) do
+for at, line in ipairs(read_fields(JOBS, members)) do
   local state, priority = string.match(line or '', '^(%d) (%d+)')
-  if state == ARGV[5] and priority == ARGV[6] and not seen[asked[at]] and (not most or before + #gone < most) then
-    seen[asked[at]] = true
-    gone[#gone + 1] = asked[at]
+  if state == ARGV[5] and priority == ARGV[6] and not seen[members[at]] and (not most or before + #deleted < most) then
+    seen[members[at]] = true
+    deleted[#deleted + 1] = members[at]
   end
 end
 local places = {
@@ -24,11 +24,11 @@ local places = {
   [FAILED] = {'f' .. ARGV[6], 'F'}
 }
 for _, place in ipairs(places[ARGV[5]]) do
-  call_in_chunks('ZREM', prefix .. place, gone)
+  call_in_chunks('ZREM', prefix .. place, deleted)
 end
-delete_unique_keys(gone)
-call_in_chunks('HDEL', JOBS, gone)
-call_in_chunks('HDEL', prefix .. 'bodies', gone)
-call_in_chunks('HDEL', prefix .. 'status', gone)
-store_result(ARGV[2], ARGV[3], before + #gone)
-return {#gone, before + #gone}
+delete_unique_keys(deleted)
+call_in_chunks('HDEL', JOBS, deleted)
+call_in_chunks('HDEL', prefix .. 'bodies', deleted)
+call_in_chunks('HDEL', prefix .. 'status', deleted)
+store_result(ARGV[2], ARGV[3], before + #deleted)
+return {#deleted, before + #deleted}

@@ -1,4 +1,4 @@
--- The due index tells the monitor which queues to check, so that it need not ask each of them. For every queue of
+-- The due index tells the monitor which queues to check, so that it need not check each of them. For every queue of
 -- the shard it has a moment no later than the first one in the queue's "claims" (when it expires), "S" and "F" (when
 -- it finished). It may be earlier: whoever ends a claim does not search for the next one.
 local SHARD, QUEUE = string.match(KEYS[1], '^([^{]*{[^:]*):(.*)}$')
