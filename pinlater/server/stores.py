@@ -161,11 +161,11 @@ def _redis(context: _ShardContext) -> _ShardKind:
         raise _driver_missing("redis", error) from None
 
     def make(spec: ShardSpec) -> RedisShard:
-        if not isinstance(spec.place, RedisEndpoint):
-            raise TypeError(f"{spec.place!r} is not the endpoint of a Redis shard")
+        if not isinstance(spec.endpoint, RedisEndpoint):
+            raise TypeError(f"{spec.endpoint!r} is not the endpoint of a Redis shard")
         return RedisShard(
             spec.name,
-            spec.place,
+            spec.endpoint,
             priority_levels=settings.priority_levels,
             count_limit=settings.count_limit,
             regex_seconds=settings.regex_timeout_seconds,

@@ -34,7 +34,7 @@ def test_the_error_says_what_is_stored_and_the_same_call_stores_the_rest(fleets,
         store = fleets()
         await store.create_queue(QUEUE)
         [member] = [member for member in store.group.registry if member.name == refuser]
-        with redis.Redis(port=member.spec.place.master[1]) as client:
+        with redis.Redis(port=member.spec.endpoint.master[1]) as client:
             client.set(broken_key(refuser), "no hash")
             with pytest.raises(UnknownError) as refused:
                 await store.enqueue_jobs(QUEUE, JOBS, once=once)

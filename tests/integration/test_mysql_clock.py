@@ -10,7 +10,7 @@ from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import StoreClock
 from tests.support.bench import QUEUE, checkpoint_of, new_job
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 
 LEASE_MS = 5_000
 
@@ -25,7 +25,7 @@ class Database:
 
     async def server(self):
         """Return the store as one more server has it, which knows the time."""
-        server = make_fleet([place_of(shared_service())], None, prefix=self._prefix)
+        server = make_fleet([endpoint_of(shared_service())], None, prefix=self._prefix)
         self.servers.append(server)
         await server.create_queue(QUEUE)
         await self.look(server)

@@ -19,12 +19,12 @@ from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, START_MS, ack_of, new_job
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.mariadb_service import free_port, shared_service
-from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 
 
 @pytest.fixture(scope="module")
-def place():
-    return place_of(shared_service())
+def endpoint():
+    return endpoint_of(shared_service())
 
 
 async def ask(pool, number):
@@ -37,7 +37,7 @@ async def ask(pool, number):
     return [row[0] for result in results for row in result.rows]
 
 
-def test_cancelled_queries_answer_nobody_else(place):
+def test_cancelled_queries_answer_nobody_else(endpoint):
     """Cancels at random moments, in all states of a query, and compares every answer with its question."""
     chance = random.Random(7)
 
@@ -55,7 +55,7 @@ def test_cancelled_queries_answer_nobody_else(place):
                 tally["answered"] += 1
 
     async def scenario():
-        pool = MysqlPool(place, 4)
+        pool = MysqlPool(endpoint, 4)
         tally = {"cancelled": 0, "answered": 0}
         await asyncio.gather(*(client(pool, range(start, 10**6, 10_000), tally) for start in range(8)))
         assert await ask(pool, 1) == [1, 1, 1]
@@ -67,20 +67,20 @@ def test_cancelled_queries_answer_nobody_else(place):
     assert tally["answered"] > 100
 
 
-def test_a_log_in_whose_package_is_missing_says_which(place, monkeypatch):
+def test_a_log_in_whose_package_is_missing_says_which(endpoint, monkeypatch):
     async def connect(**_):
         raise RuntimeError("'pynacl' package is required for ed25519_password auth method")
 
     monkeypatch.setattr(asyncmy, "connect", connect)
     with pytest.raises(ConnectFailed, match="'pynacl' package is required"):
-        asyncio.run(MysqlConnection.open(place))
+        asyncio.run(MysqlConnection.open(endpoint))
 
 
-def test_cancelled_calls_of_the_store_leave_it_in_order(place):
+def test_cancelled_calls_of_the_store_leave_it_in_order(endpoint):
     chance = random.Random(11)
 
     async def scenario():
-        fleet = make_fleet([place], lambda: START_MS, prefix=fresh_prefix())
+        fleet = make_fleet([endpoint], lambda: START_MS, prefix=fresh_prefix())
         await fleet.create_queue(QUEUE)
         seen = set()
         for number in range(150):
@@ -110,11 +110,11 @@ def test_cancelled_calls_of_the_store_leave_it_in_order(place):
     assert asyncio.run(scenario())
 
 
-def test_the_databases_clock_is_read_without_summer_time(place):
+def test_the_databases_clock_is_read_without_summer_time(endpoint):
     """Twice in the night in which it ends, half past two is ambiguous."""
 
     async def scenario():
-        connection = await MysqlConnection.open(place)
+        connection = await MysqlConnection.open(endpoint)
         [(rows, _, _)] = await connection.run(b"SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()), @@time_zone")
         connection.close()
         return list(rows)
@@ -122,9 +122,9 @@ def test_the_databases_clock_is_read_without_summer_time(place):
     assert asyncio.run(scenario()) == [(0, "+00:00")]
 
 
-def test_a_connection_that_was_cut_off_is_not_used_again(place):
+def test_a_connection_that_was_cut_off_is_not_used_again(endpoint):
     async def scenario():
-        pool = MysqlPool(place, 1)
+        pool = MysqlPool(endpoint, 1)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05), pool.connection() as connection:
                 await connection.run(b"SELECT SLEEP(2)")
@@ -136,9 +136,9 @@ def test_a_connection_that_was_cut_off_is_not_used_again(place):
     asyncio.run(scenario())
 
 
-def test_an_error_of_a_statement_leaves_the_connection_usable(place):
+def test_an_error_of_a_statement_leaves_the_connection_usable(endpoint):
     async def scenario():
-        connection = await MysqlConnection.open(place)
+        connection = await MysqlConnection.open(endpoint)
         with pytest.raises(StatementRejected, match="nothing was changed"):
             await connection.run(b"SELECT 1", b"SELECT nonsense", b"SELECT 2")
         [(rows, _, _)] = await connection.run(b"SELECT 3")
@@ -148,9 +148,9 @@ def test_an_error_of_a_statement_leaves_the_connection_usable(place):
     asyncio.run(scenario())
 
 
-def test_a_statement_that_no_packet_holds_is_a_clear_error(place):
+def test_a_statement_that_no_packet_holds_is_a_clear_error(endpoint):
     async def scenario():
-        connection = await MysqlConnection.open(place)
+        connection = await MysqlConnection.open(endpoint)
         with pytest.raises(UnknownError, match="max_allowed_packet"):
             await connection.run(b"SELECT '" + b"x" * connection.max_packet_bytes + b"'")
         halves = [b"SELECT LENGTH('" + b"x" * (connection.max_packet_bytes // 2) + b"')"] * 5
@@ -161,9 +161,9 @@ def test_a_statement_that_no_packet_holds_is_a_clear_error(place):
 
 
 @pytest.mark.parametrize("body", [b"'" * 1_000_000, bytes(range(256)) * 4000, b"\\" * 500_000, b"\0" * 500_000])
-def test_bodies_of_awkward_bytes(place, body):
+def test_bodies_of_awkward_bytes(endpoint, body):
     async def scenario():
-        fleet = make_fleet([place], lambda: START_MS, prefix=fresh_prefix())
+        fleet = make_fleet([endpoint], lambda: START_MS, prefix=fresh_prefix())
         await fleet.create_queue(QUEUE)
         await fleet.enqueue_jobs(QUEUE, [new_job(body), new_job(b"next")])
         jobs = (await fleet.dequeue_jobs(QUEUE, 5, Claim("h:1:1:w:1", 1000))).jobs
@@ -174,9 +174,9 @@ def test_bodies_of_awkward_bytes(place, body):
 
 
 @pytest.mark.parametrize("change", [{"port": free_port()}, {"password": "wrong"}], ids=["port", "password"])
-def test_nobody_there(place, change):
+def test_nobody_there(endpoint, change):
     async def scenario():
-        pool = MysqlPool(place._replace(**change), 1)
+        pool = MysqlPool(endpoint._replace(**change), 1)
         async with pool.connection():
             pass
 
@@ -184,7 +184,7 @@ def test_nobody_there(place, change):
         asyncio.run(scenario())
 
 
-def test_a_server_that_says_nothing(place):
+def test_a_server_that_says_nothing(endpoint):
     """It takes the connection, as a stopped one does, and never greets us."""
 
     async def scenario(port):
@@ -197,11 +197,11 @@ def test_a_server_that_says_nothing(place):
         assert asyncio.run(scenario(silent.getsockname()[1])) < CONNECT_SECONDS + 5
 
 
-def test_two_transactions_in_each_others_way(place):
+def test_two_transactions_in_each_others_way(endpoint):
     """A deadlock is a conflict, and the connection is usable after it."""
 
     async def scenario():
-        one, two = await MysqlConnection.open(place), await MysqlConnection.open(place)
+        one, two = await MysqlConnection.open(endpoint), await MysqlConnection.open(endpoint)
         database = (fresh_prefix() + "deadlock").encode()
         await one.run(
             b"CREATE DATABASE %b" % database,
@@ -221,19 +221,21 @@ def test_two_transactions_in_each_others_way(place):
 
 
 @pytest.fixture
-def proxy(place):
+def proxy(endpoint):
     """Stands before the server, and loses answers."""
-    proxy = LossyProxy(place.port)
+    proxy = LossyProxy(endpoint.port)
     yield proxy
     proxy.close()
 
 
 @pytest.mark.parametrize("claim", [None, "host:1:1:worker:1"])
-def test_a_failure_without_a_claim_is_not_sent_twice(place, proxy, claim):
+def test_a_failure_without_a_claim_is_not_sent_twice(endpoint, proxy, claim):
     """The second one would end the attempt of the next holder."""
 
     async def scenario():
-        fleet = make_fleet([place._replace(host="127.0.0.1", port=proxy.port)], lambda: START_MS, prefix=fresh_prefix())
+        fleet = make_fleet(
+            [endpoint._replace(host="127.0.0.1", port=proxy.port)], lambda: START_MS, prefix=fresh_prefix()
+        )
         try:
             await fleet.create_queue(QUEUE)
             (name,) = await fleet.enqueue_jobs(QUEUE, [new_job(attempts=5)])
@@ -254,11 +256,11 @@ def test_a_failure_without_a_claim_is_not_sent_twice(place, proxy, claim):
     assert asyncio.run(scenario()) == (PENDING, 4)
 
 
-def test_a_claim_of_which_nobody_knows_whether_it_was_committed_is_given_back(place, proxy):
+def test_a_claim_of_which_nobody_knows_whether_it_was_committed_is_given_back(endpoint, proxy):
     commits = []
 
     async def scenario():
-        proxied = place._replace(host="127.0.0.1", port=proxy.port)
+        proxied = endpoint._replace(host="127.0.0.1", port=proxy.port)
         fleet = make_fleet([proxied], lambda: START_MS, prefix=fresh_prefix(), on_commit=commits.append)
         try:
             await fleet.create_queue(QUEUE)

@@ -12,7 +12,7 @@ from pinlater.protocol.messages import IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.galera import Galera
-from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 
 pytestmark = pytest.mark.timeout(180)
 _claims = itertools.count(1)
@@ -34,7 +34,7 @@ def with_servers(nodes, scenario):
 
     async def run():
         clock, prefix = FakeClock(), fresh_prefix()
-        servers = [make_fleet([place_of(node)], clock, prefix=prefix) for node in nodes]
+        servers = [make_fleet([endpoint_of(node)], clock, prefix=prefix) for node in nodes]
         await servers[0].create_queue(QUEUE)
         try:
             return await scenario(servers)

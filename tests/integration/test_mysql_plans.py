@@ -10,7 +10,7 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from tests.support.mariadb_service import is_mysql, shared_service
-from tests.support.mysql_bench import fresh_prefix, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix
 
 NOW = 1_700_000_000_000
 ROWS = {"due": 30_000, "scheduled": 30_000, "claimed": 2_000, "finished": 30_000}
@@ -69,14 +69,14 @@ class Filled:
         service = shared_service()
         self.queries = Queries(fresh_prefix() + "plans")
         self._runner = asyncio.Runner()
-        self._connection = self._runner.run(self._open(place_of(service)))
+        self._connection = self._runner.run(self._open(endpoint_of(service)))
 
-    async def _open(self, place):
-        pool = MysqlPool(place, 1)
+    async def _open(self, endpoint):
+        pool = MysqlPool(endpoint, 1)
         async with Database("1", pool, self.queries, lambda: NOW).connection():
             pass
         pool.close()
-        connection = await MysqlConnection.open(place)
+        connection = await MysqlConnection.open(endpoint)
         for name in ("emails", "thumbnails"):
             await connection.run(self.queries.bind("create_queue", name=name, now=NOW))
         first = 0

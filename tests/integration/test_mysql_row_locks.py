@@ -14,7 +14,7 @@ from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
 from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 from tests.support.network import Network
 
 
@@ -41,7 +41,7 @@ def test_a_database_that_locks_no_rows_is_refused(monkeypatch, ending, complaint
     understand(monkeypatch, "lock_version", lambda statement: statement.replace(b" FOR UPDATE SKIP LOCKED", ending))
 
     async def scenario():
-        pool = MysqlPool(place_of(shared_service()), 1)
+        pool = MysqlPool(endpoint_of(shared_service()), 1)
         try:
             async with Database("1", pool, Queries(f"{fresh_prefix()}1")).connection():
                 pass
@@ -54,7 +54,7 @@ def test_a_database_that_locks_no_rows_is_refused(monkeypatch, ending, complaint
 
 def test_servers_that_start_at_once_do_not_take_each_other_for_such():
     async def scenario():
-        pools = [MysqlPool(place_of(shared_service()), 2) for _ in range(8)]
+        pools = [MysqlPool(endpoint_of(shared_service()), 2) for _ in range(8)]
         database = f"{fresh_prefix()}1"
 
         async def connect(pool):
@@ -85,8 +85,8 @@ def test_no_job_has_two_holders_where_looking_locks_nothing(monkeypatch):
 
     async def scenario(port):
         prefix = fresh_prefix()
-        place = place_of(shared_service(), port=port)
-        servers = [make_fleet([place], lambda: START_MS, prefix=prefix) for _ in range(2)]
+        endpoint = endpoint_of(shared_service(), port=port)
+        servers = [make_fleet([endpoint], lambda: START_MS, prefix=prefix) for _ in range(2)]
         await servers[0].create_queue(QUEUE)
         names = await servers[0].enqueue_jobs(QUEUE, [new_job() for _ in range(60)])
         assert await servers[1].count_jobs(QUEUE, JobFilter(IN_PROGRESS)) == 0  # it is connected now

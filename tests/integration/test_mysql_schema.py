@@ -10,14 +10,14 @@ from pinlater.server.backends.mysql.errors import StatementRejected
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import fresh_prefix, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix
 
 
 class Old:
     """A database with the tables of version 1, and a queue in it."""
 
     def __init__(self):
-        self._place = place_of(shared_service())
+        self._endpoint = endpoint_of(shared_service())
         self.queries = Queries(fresh_prefix() + "schema")
         self.run(b"CREATE DATABASE %b" % self.name)
         self.run(*self.queries.schema(1), self.queries.bind("create_queue", name="emails", now=1))
@@ -28,7 +28,7 @@ class Old:
 
     def run(self, *statements):
         async def work():
-            connection = await MysqlConnection.open(self._place)
+            connection = await MysqlConnection.open(self._endpoint)
             results = await connection.run(*statements)
             connection.close()
             return results
@@ -37,7 +37,7 @@ class Old:
 
     def open(self, servers=1):
         async def work():
-            pools = [MysqlPool(self._place, 1) for _ in range(servers)]
+            pools = [MysqlPool(self._endpoint, 1) for _ in range(servers)]
             try:
                 await asyncio.gather(*(self._open_one(pool) for pool in pools))
             finally:

@@ -19,7 +19,7 @@ from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.backends.sharded import ShardClock, StoreClock
 from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 
 SERVERS = 3
 _claims = itertools.count(1)
@@ -30,12 +30,12 @@ def claim(lease_ms=60_000):
 
 
 def with_servers(scenario, *, shards=1, count=SERVERS, prefix=None):
-    """Run ``scenario(servers, clock)`` with several stores of one place, as several servers have them."""
+    """Run ``scenario(servers, clock)`` with several stores of one endpoint, as several servers have them."""
 
     async def run():
         clock, names = FakeClock(), prefix or fresh_prefix()
-        places = [place_of(shared_service())] * shards
-        servers = [make_fleet(places, clock, prefix=names, connections=6) for _ in range(count)]
+        endpoints = [endpoint_of(shared_service())] * shards
+        servers = [make_fleet(endpoints, clock, prefix=names, connections=6) for _ in range(count)]
         await asyncio.gather(*(server.create_queue(QUEUE) for server in servers))
         try:
             return await scenario(servers, clock)
@@ -198,7 +198,7 @@ def test_a_server_whose_own_clock_is_ahead_hands_nothing_out_early(monkeypatch):
     monkeypatch.setattr(database, "ShardClock", partial(ShardClock, machine=lambda: time.time() + 3600))
 
     async def scenario():
-        server = make_fleet([place_of(shared_service())], None, prefix=fresh_prefix())
+        server = make_fleet([endpoint_of(shared_service())], None, prefix=fresh_prefix())
         await server.create_queue(QUEUE)
         await server.enqueue_jobs(QUEUE, [new_job(b"later", run_after_ms=int(time.time() * 1000) + 60_000)])
         await server.enqueue_jobs(QUEUE, [new_job(b"now")])
@@ -280,7 +280,7 @@ def test_queues_are_made_filled_deleted_and_swept_by_all(deadlocks):
 @asynccontextmanager
 async def standing_still(prefix, statement, **values):
     """A server that stands still in a transaction, behind this statement."""
-    one = await connection.MysqlConnection.open(place_of(shared_service()))
+    one = await connection.MysqlConnection.open(endpoint_of(shared_service()))
     try:
         await one.run(b"START TRANSACTION", Queries(f"{prefix}1").bind(statement, **values))
         yield

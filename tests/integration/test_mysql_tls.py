@@ -10,7 +10,7 @@ from pinlater.server.backends.mysql.errors import ConnectFailed
 from pinlater.server.backends.tls_files import TlsFiles
 from tests.support.certificates import Authority
 from tests.support.mariadb_service import MariadbService, skip_if_missing
-from tests.support.mysql_bench import place_of
+from tests.support.mysql_bench import endpoint_of
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,9 @@ def service(tmp_path_factory, authority):
     service.end()
 
 
-async def cipher(place):
+async def cipher(endpoint):
     try:
-        connection = await MysqlConnection.open(place)
+        connection = await MysqlConnection.open(endpoint)
         [(rows, _, _)] = await connection.run(b"SHOW SESSION STATUS LIKE 'Ssl_cipher'")
         connection.close()
         return rows[0][1]
@@ -44,19 +44,19 @@ async def cipher(place):
 
 
 def test_the_connection_is_encrypted(service, authority):
-    assert uvloop.run(cipher(place_of(service, tls=TlsFiles(authority.ca))))
+    assert uvloop.run(cipher(endpoint_of(service, tls=TlsFiles(authority.ca))))
 
 
 def test_our_certificate_is_shown(service, authority):
     ours = authority.issue("pinlater")
-    assert uvloop.run(cipher(place_of(service, tls=TlsFiles(authority.ca, ours.cert, ours.key))))
+    assert uvloop.run(cipher(endpoint_of(service, tls=TlsFiles(authority.ca, ours.cert, ours.key))))
 
 
 def test_a_server_that_nobody_vouches_for_is_refused(service, tmp_path):
     other = Authority(tmp_path, "theirs")
     for tls in (TlsFiles(other.ca), TlsFiles()):
         with pytest.raises(ConnectFailed, match="certificate verify failed"):
-            uvloop.run(cipher(place_of(service, tls=tls)))
+            uvloop.run(cipher(endpoint_of(service, tls=tls)))
 
 
 def test_a_server_of_another_name_is_refused(service, tmp_path, authority):
@@ -64,11 +64,11 @@ def test_a_server_of_another_name_is_refused(service, tmp_path, authority):
     impostor = MariadbService(tmp_path, f"--ssl-cert={elsewhere.cert}", f"--ssl-key={elsewhere.key}")
     try:
         with pytest.raises(ConnectFailed, match="certificate verify failed"):
-            uvloop.run(cipher(place_of(impostor, tls=TlsFiles(authority.ca))))
+            uvloop.run(cipher(endpoint_of(impostor, tls=TlsFiles(authority.ca))))
     finally:
         impostor.end()
 
 
 def test_in_the_clear_nobody_gets_in(service):
     with pytest.raises(ConnectFailed):
-        uvloop.run(cipher(place_of(service)))
+        uvloop.run(cipher(endpoint_of(service)))

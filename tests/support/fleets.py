@@ -5,18 +5,18 @@ from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.store import FREQUENT_POLLS
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import fresh_prefix, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix
 from tests.support.redis_service import RedisService
 
 
 def mysql_fleets(_folder, names="12", pauses=FREQUENT_POLLS):
     """Return what makes a store of shards with these names, each time for another server, and what ends all."""
-    place, prefix = place_of(shared_service()), fresh_prefix()
+    endpoint, prefix = endpoint_of(shared_service()), fresh_prefix()
 
     def fleet():
         maker = MysqlShardFactory(MysqlOptions(3), connections=8, database_prefix=prefix)
         fleet = ShardedStore("mysql", maker, poll_intervals=pauses)
-        fleet.update([ShardSpec(name, place) for name in names])
+        fleet.update([ShardSpec(name, endpoint) for name in names])
         return fleet
 
     return fleet, lambda: None
@@ -25,13 +25,13 @@ def mysql_fleets(_folder, names="12", pauses=FREQUENT_POLLS):
 def redis_fleets(folder, names="12", pauses=FREQUENT_POLLS):
     """Return what ``mysql_fleets`` does."""
     service = RedisService(folder / "redis")
-    place = RedisEndpoint(("127.0.0.1", service.port))
+    endpoint = RedisEndpoint(("127.0.0.1", service.port))
 
     def fleet():
         fleet = ShardedStore(
-            "redis", lambda spec: RedisShard(spec.name, spec.place, priority_levels=3), poll_intervals=pauses
+            "redis", lambda spec: RedisShard(spec.name, spec.endpoint, priority_levels=3), poll_intervals=pauses
         )
-        fleet.update([ShardSpec(name, place) for name in names])
+        fleet.update([ShardSpec(name, endpoint) for name in names])
         return fleet
 
     return fleet, service.close

@@ -10,7 +10,7 @@ from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 _numbers = itertools.count(1)
 
 
-def place_of(service, **changes):
+def endpoint_of(service, **changes):
     return MysqlEndpoint(service.host, service.port, service.user, service.password)._replace(**changes)
 
 
@@ -19,9 +19,9 @@ def fresh_prefix():
     return f"test{os.getpid()}_{next(_numbers)}_"
 
 
-def make_fleet(places, clock, *, prefix, connections=8, **options):
-    """Return a store with a shard at each of the places; to be made in the loop that uses it."""
+def make_fleet(endpoints, clock, *, prefix, connections=8, **options):
+    """Return a store with a shard at each of the endpoints; to be made in the loop that uses it."""
     maker = MysqlShardFactory(MysqlOptions(3, clock, **options), connections=connections, database_prefix=prefix)
     fleet = ShardedStore("mysql", maker)
-    fleet.update([ShardSpec(str(number), place) for number, place in enumerate(places, 1)])
+    fleet.update([ShardSpec(str(number), endpoint) for number, endpoint in enumerate(endpoints, 1)])
     return fleet

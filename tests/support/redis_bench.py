@@ -22,9 +22,9 @@ class RedisBench:
     def shard(self, service, name="1", **options):
         return self.shard_at(RedisEndpoint(("127.0.0.1", service.port)), name, **options)
 
-    def shard_at(self, place, name="1", **options):
+    def shard_at(self, endpoint, name="1", **options):
         async def make():
-            return RedisShard(name, place, priority_levels=3, **options)
+            return RedisShard(name, endpoint, priority_levels=3, **options)
 
         self._shards.append(self.run(make()))
         return self._shards[-1]

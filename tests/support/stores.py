@@ -12,7 +12,7 @@ from pinlater.server.backends.sharded import ShardedStore, ShardSpec
 from pinlater.server.backends.sqlite import SqliteStore
 from tests.support.fleets import mysql_fleets, redis_fleets
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import fresh_prefix, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix
 from tests.support.redis_service import shared_redis_service
 from tests.support.shared_stores import mysql_settings, redis_settings
 
@@ -69,7 +69,7 @@ class RedisHome:
 def _redis_shard(clock, spec):
     return RedisShard(
         spec.name,
-        spec.place,
+        spec.endpoint,
         priority_levels=PRIORITY_LEVELS,
         count_limit=50,
         regex_seconds=SEARCH_SECONDS,
@@ -81,7 +81,7 @@ class MysqlHome:
     """A database of its own for each test, on a server that all share."""
 
     def __init__(self, folder):
-        self._place = place_of(shared_service())
+        self._place = endpoint_of(shared_service())
         self._prefix = fresh_prefix()
 
     def open(self, clock):

@@ -15,7 +15,7 @@ from pinlater.server.backends.records import Claim, JobFilter
 from pinlater.server.clock import SteadyClock
 from tests.support.bench import QUEUE, new_job
 from tests.support.mariadb_service import MariadbService, shared_service, skip_if_missing
-from tests.support.mysql_bench import fresh_prefix, make_fleet, place_of
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
 from tests.support.network import Network
 
 LEASE_MS = 3000
@@ -125,10 +125,10 @@ class Load:
         assert self.longest_seconds < LONGEST_CALL_SECONDS
 
 
-def run(places, trouble):
+def run(endpoints, trouble):
     async def scenario():
         clock = SteadyClock()
-        fleet = make_fleet(places, clock.now_ms, prefix=fresh_prefix(), count_limit=10**6)
+        fleet = make_fleet(endpoints, clock.now_ms, prefix=fresh_prefix(), count_limit=10**6)
         await fleet.create_queue(QUEUE)
         load = Load(fleet)
         await load.run(lambda: trouble(load))
@@ -148,7 +148,7 @@ def test_a_server_that_is_killed_and_started_again(own_service):
             await load.until_it_works()
             await asyncio.sleep(0.3)
 
-    assert run([place_of(own_service)], trouble).errors > 0
+    assert run([endpoint_of(own_service)], trouble).errors > 0
 
 
 def test_a_server_that_hangs_for_a_while(own_service):
@@ -157,11 +157,11 @@ def test_a_server_that_hangs_for_a_while(own_service):
         await asyncio.sleep(11)
         own_service.thaw()
 
-    assert run([place_of(own_service)], trouble).errors > 0
+    assert run([endpoint_of(own_service)], trouble).errors > 0
 
 
 def test_one_shard_of_three_is_dead(own_service):
-    places = [place_of(shared_service()), place_of(shared_service()), place_of(own_service)]
+    endpoints = [endpoint_of(shared_service()), endpoint_of(shared_service()), endpoint_of(own_service)]
     seen = {}
 
     async def trouble(load):
@@ -183,7 +183,7 @@ def test_one_shard_of_three_is_dead(own_service):
             while load.fleet.unhealthy_shards:
                 await asyncio.sleep(0.01)
 
-    run(places, trouble)
+    run(endpoints, trouble)
     assert seen["shards"] == {"1", "2"}
     assert seen["seconds"] < LONGEST_CALL_SECONDS, "the living do not wait for the dead"
 
@@ -201,8 +201,8 @@ def test_a_server_whose_host_vanishes_while_it_claims_frees_its_jobs_within_seco
 
     async def scenario(network):
         prefix, clock = fresh_prefix(), SteadyClock()
-        gone = make_fleet([place_of(own_service, port=network.port)], clock.now_ms, prefix=prefix)
-        other = make_fleet([place_of(own_service)], clock.now_ms, prefix=prefix)
+        gone = make_fleet([endpoint_of(own_service, port=network.port)], clock.now_ms, prefix=prefix)
+        other = make_fleet([endpoint_of(own_service)], clock.now_ms, prefix=prefix)
         await other.create_queue(QUEUE)
         names = set(await other.enqueue_jobs(QUEUE, [new_job()] * 50))
         assert await gone.count_jobs(QUEUE, JobFilter(PENDING)) == 50
@@ -227,7 +227,7 @@ def test_a_server_whose_host_vanishes_while_it_claims_frees_its_jobs_within_seco
 def test_claims_outlive_an_outage_that_kept_their_holders_from_renewing_them(own_service):
     async def scenario():
         clock = SteadyClock()
-        fleet = make_fleet([place_of(own_service)], clock.now_ms, prefix=fresh_prefix())
+        fleet = make_fleet([endpoint_of(own_service)], clock.now_ms, prefix=fresh_prefix())
         await fleet.create_queue(QUEUE)
         await fleet.enqueue_jobs(QUEUE, [new_job()])
         claim = Claim("host:1:1:consumer:1", 1500)

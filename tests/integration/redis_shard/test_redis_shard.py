@@ -245,9 +245,9 @@ def test_a_user_of_its_own_may_do_what_the_documents_say(bench, service):
     (rules,) = re.findall(r"^ACL SETUSER pinlater on >secret (.*)$", GUIDE.read_text(), re.MULTILINE)
     with service.client() as client:
         client.execute_command("ACL", "SETUSER", "pinlater", "on", ">secret", *rules.split())
-    place = RedisEndpoint(("127.0.0.1", service.port), username="pinlater", password="secret")
+    endpoint = RedisEndpoint(("127.0.0.1", service.port), username="pinlater", password="secret")
     heard = JobNotifications()
-    shard = bench.shard_at(place, notifications=heard)
+    shard = bench.shard_at(endpoint, notifications=heard)
     bench.run(shard.create_queue(QUEUE))
     names = bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one", status="s"), new_job(attempts=1)]))
     assert len(bench.take(shard)) == 2

@@ -37,7 +37,7 @@ class MysqlShardFactory:
 
     def __call__(self, spec: ShardSpec) -> MysqlShard:
         """Create a shard; it connects at its first call."""
-        endpoint = spec.place
+        endpoint = spec.endpoint
         assert isinstance(endpoint, MysqlEndpoint)
         if endpoint not in self._pools:
             self._pools[endpoint] = MysqlPool(endpoint, self._connections)

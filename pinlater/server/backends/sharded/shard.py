@@ -20,12 +20,12 @@ class ShardSpec(NamedTuple):
 
     Attributes:
         name: as in descriptors.
-        place: where it is and how to get in, in the form of its store; when it changes, the shard is opened anew.
+        endpoint: address and credentials, in the form of its store; when it changes, the shard is opened again.
         is_dequeue_only: takes no new jobs, so that it can be emptied.
     """
 
     name: str
-    place: Hashable
+    endpoint: Hashable
     is_dequeue_only: bool = False
 
 

@@ -68,7 +68,7 @@ class ShardHandle:
         """How it is now."""
         return ShardState(
             self.name,
-            str(self.spec.place),
+            str(self.spec.endpoint),
             self._since_ms,
             self.spec.is_dequeue_only,
             self._error,

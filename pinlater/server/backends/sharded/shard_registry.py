@@ -43,7 +43,7 @@ class ShardRegistry:
         present = {}
         for spec in specs:
             handle = self._handles.get(spec.name)
-            if handle is not None and handle.spec.place == spec.place:
+            if handle is not None and handle.spec.endpoint == spec.endpoint:
                 handle.spec = spec
             else:
                 handle = ShardHandle(self._make(spec), spec, self._on_call)

@@ -22,10 +22,10 @@ def read(content, *, prefix="", databases=1):
 
 def test_the_form_of_the_original():
     full = {**ENTRY, "slave": {"host": "db2", "port": 3306}, "dequeueOnly": True}
-    place = MysqlEndpoint("db1", 3307, "pin", "secret")
+    endpoint = MysqlEndpoint("db1", 3307, "pin", "secret")
     assert read({"pinlaterlocaldb001": ENTRY, "pinlaterlocaldb012": full}) == [
-        ShardSpec("1", place, is_dequeue_only=False),
-        ShardSpec("12", place, is_dequeue_only=True),
+        ShardSpec("1", endpoint, is_dequeue_only=False),
+        ShardSpec("12", endpoint, is_dequeue_only=True),
     ]
 
 
@@ -41,7 +41,7 @@ def test_other_keys_than_those_with_the_prefix_are_ignored():
 def test_ways_of_encryption():
     def tls_of(**entry):
         [spec] = read({"db1": {**ENTRY, **entry}})
-        return spec.place.tls
+        return spec.endpoint.tls
 
     assert tls_of() is None
     assert tls_of(tls=False) is None

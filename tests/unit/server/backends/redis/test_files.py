@@ -28,9 +28,9 @@ def test_the_file_of_the_original_is_read():
                                       "slave": {"host": "localhost", "port": 6379}, "dequeueOnly": false}},
         {"name": "3", "shardConfig": {"master": {"host": "localhost", "port": 6379}, "dequeueOnly": true}}]}"""
     one, three = read_shards(content, FILE)
-    assert (one.name, one.is_dequeue_only, one.place.master) == ("1", False, ("localhost", 6379))
+    assert (one.name, one.is_dequeue_only, one.endpoint.master) == ("1", False, ("localhost", 6379))
     assert (three.name, three.is_dequeue_only) == ("3", True)
-    assert one.place == three.place
+    assert one.endpoint == three.endpoint
 
 
 def test_ways_to_get_in():
@@ -42,14 +42,14 @@ def test_ways_to_get_in():
         "tls": True,
     }
     (spec,) = read_shards(shards(a=config), FILE)
-    assert spec.place.master is None
-    assert (spec.place.service, spec.place.sentinels) == ("jobs", (("s1", 26379), ("s2", 26379)))
-    assert (spec.place.db, spec.place.username, spec.place.password) == (2, "pinlater", "secret")
-    assert spec.place.sentinel_password == "whisper"
-    assert spec.place.tls == TlsFiles()
-    assert not {"secret", "whisper"} & {*re.findall(r"\w+", f"{spec} {spec.place}")}, "this gets into logs"
+    assert spec.endpoint.master is None
+    assert (spec.endpoint.service, spec.endpoint.sentinels) == ("jobs", (("s1", 26379), ("s2", 26379)))
+    assert (spec.endpoint.db, spec.endpoint.username, spec.endpoint.password) == (2, "pinlater", "secret")
+    assert spec.endpoint.sentinel_password == "whisper"
+    assert spec.endpoint.tls == TlsFiles()
+    assert not {"secret", "whisper"} & {*re.findall(r"\w+", f"{spec} {spec.endpoint}")}, "this gets into logs"
     (plain,) = read_shards(shards(a={"master": MASTER, "tls": False}), FILE)
-    assert plain.place.tls is None
+    assert plain.endpoint.tls is None
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ class MemoryShard:
 
     def __init__(self, spec, log=None):
         self.name = spec.name
-        self.place = spec.place
+        self.place = spec.endpoint
         self.error = None
         self.loses = None
         self.failed = 3

@@ -165,7 +165,7 @@ def test_shards_come_and_go_while_calls_are_under_way(fleet):
 
 def test_a_shard_at_another_place_is_made_anew(fleet):
     old = fleet.shards["1"]
-    fleet.update(*[spec._replace(place=("db2", 3306)) for spec in specs_of("1")], *specs_of("2", "3"))
+    fleet.update(*[spec._replace(endpoint=("db2", 3306)) for spec in specs_of("1")], *specs_of("2", "3"))
     assert fleet.shards["1"] is not old
     fleet.wait_until(lambda: old.is_closed)
 
