@@ -1,4 +1,4 @@
-"""What a dequeue has got so far from the shards that it asked."""
+"""The jobs that a dequeue has claimed so far, from the shards that it asked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
 
 
 class DequeueAccumulator:
-    """Adds up to one answer.
+    """Adds the answers of shards up to one.
 
     Attributes:
         jobs: in the order of the shards, each shard's in its own.
         wanted: how many more may come.
-        room_bytes: how much more the answer holds.
+        free_bytes: how many more bytes the answer holds.
 
     Args:
         limit: most jobs.
@@ -22,7 +22,7 @@ class DequeueAccumulator:
     def __init__(self, limit: int, max_bytes: int) -> None:
         self.jobs: list[DequeuedJob] = []
         self.wanted = limit
-        self.room_bytes = max_bytes
+        self.free_bytes = max_bytes
         self._held: dict[str, list[DequeuedJob]] = {}
         self._max_bytes = max_bytes
         self._next_due_ms: int | None = None
@@ -33,26 +33,26 @@ class DequeueAccumulator:
         """Return the jobs of one shard; the list goes on growing."""
         return self._held.setdefault(shard, [])
 
-    def take(self, found: Dequeued) -> bool:
-        """Add what a shard handed out; return whether that is enough."""
+    def add(self, found: Dequeued) -> bool:
+        """Add the jobs that a shard handed out; return whether that is enough."""
         self.jobs += found.jobs
         self.wanted -= len(found.jobs)
-        self.room_bytes -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in found.jobs)
+        self.free_bytes -= sum(len(job.body) + JOB_OVERHEAD_BYTES for job in found.jobs)
         self._has_more = self._has_more or found.has_more
         self._is_held = self._is_held or found.is_held
         self.expect(found.next_due_ms)
-        if self.wanted <= 0 or self.room_bytes < self._max_bytes / 2:
-            # The next shard hands out a job even if there is no room for it: never ask with little left.
+        if self.wanted <= 0 or self.free_bytes < self._max_bytes / 2:
+            # The next shard hands out a job even if it does not fit: never ask with little left.
             self._has_more = True
             return True
         return False
 
     def expect(self, due_ms: int | None) -> None:
-        """Take note of when a job falls due."""
+        """Record when a job falls due."""
         if due_ms is not None:
             self._next_due_ms = due_ms if self._next_due_ms is None else min(due_ms, self._next_due_ms)
 
     def dequeued(self) -> Dequeued:
-        """Return all of it as one answer."""
+        """Return one answer of all shards."""
         due_ms = None if self._has_more or self._is_held else self._next_due_ms
         return Dequeued(self.jobs, due_ms, self._has_more and not self._is_held, self._is_held)

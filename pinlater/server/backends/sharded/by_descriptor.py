@@ -1,4 +1,4 @@
-"""Calls whose jobs name their shard: split by shard, made at once, put together again."""
+"""Calls about jobs that name their shard: split by descriptor, made at once, merged again."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
 _I = TypeVar("_I", StoredAck, StoredCheckpoint)
 
-_NOTHING = Settled(0, 0)
+_NO_CHANGE = Settled(0, 0)
 
 
 async def ack(
     registry: ShardRegistry, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
 ) -> Settled:
-    """Settle jobs wherever they are; a shard that fails does not keep the others from it.
+    """Ack jobs on their shards; a shard that fails does not keep the others from it.
 
     Raises:
         UnknownError: an ack names no shard that there is; the other acks were carried out.
@@ -37,11 +37,11 @@ async def ack(
         return lambda shard: shard.ack_dequeued_jobs(queue, done.get(name, []), failures.get(name, []))
 
     sizes = {name: len(done.get(name, ())) + len(failures.get(name, ())) for name in (*done, *failures)}
-    return await _settle(registry, call_at, sizes)
+    return await _merge_results(registry, call_at, sizes)
 
 
 async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
-    """Change claimed jobs wherever they are.
+    """Apply checkpoints on the shards of their jobs.
 
     Raises:
         UnknownError: a checkpoint names no shard that there is; nothing was changed.
@@ -54,13 +54,13 @@ async def checkpoint(registry: ShardRegistry, queue: str, checkpoints: Sequence[
     def call_at(name: str) -> Call[Settled]:
         return lambda shard: shard.checkpoint_jobs(queue, groups[name])
 
-    return await _settle(registry, call_at, {name: len(items) for name, items in groups.items()})
+    return await _merge_results(registry, call_at, {name: len(items) for name, items in groups.items()})
 
 
 async def lookup(
     registry: ShardRegistry, jobs: Sequence[JobDescriptor], *, include_body: bool
 ) -> list[JobRecord | None]:
-    """Return records in the order of ``jobs``.
+    """Look up jobs on their shards; return records in the order of ``jobs``.
 
     Raises:
         UnknownError: a descriptor names no shard that there is.
@@ -86,7 +86,7 @@ async def lookup(
 async def count(
     registry: ShardRegistry, jobs: Sequence[JobDescriptor], call: Callable[[Shard, list[JobDescriptor]], Awaitable[int]]
 ) -> int:
-    """Sum what the jobs' shards say of them; without jobs, every shard is asked, lest a missing queue go unnoticed.
+    """Change jobs on their shards; return how many. Without jobs all shards are asked, so that a missing queue shows.
 
     Raises:
         UnknownError: a descriptor names no shard that there is; nothing was done.
@@ -116,10 +116,10 @@ def _by_shard(items: Iterable[_I]) -> dict[str, list[_I]]:
     return groups
 
 
-async def _settle(
+async def _merge_results(
     registry: ShardRegistry, call_at: Callable[[str], Call[Settled]], sizes: Mapping[str, int]
 ) -> Settled:
-    """Make the calls of the shards in ``sizes``, which says how many jobs each call is about."""
+    """Call the shards in ``sizes`` at once, which says how many jobs each call is about; add up the results."""
 
     async def one(name: str) -> Settled:
         return await registry.named(name).ask(call_at(name))
@@ -130,7 +130,7 @@ async def _settle(
     missing = [result for result in results.values() if isinstance(result, QueueNotFound)]
     if missing and len(missing) == len(results):
         raise missing[0]
-    total = _NOTHING
+    total = _NO_CHANGE
     error: BaseException | None = None
     for name, result in results.items():
         if isinstance(result, QueueNotFound):  # the queue came to be elsewhere, and never held a job there

@@ -1,4 +1,4 @@
-"""Dequeues over several shards: the first priority of all shards before the second of any, and within limits."""
+"""Dequeues over several shards: the highest priority of all shards first, then the next, within limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HELD = Dequeued([], None, has_more=False, is_held=True)
 
 
 class DequeueOptions(NamedTuple):
-    """What a dequeue wants, see ``Store.dequeue_jobs``; ``others`` go to the shards as they came."""
+    """The arguments of a dequeue, see ``Store.dequeue_jobs``; ``others`` go to the shards as they came."""
 
     queue: str
     limit: int
@@ -51,7 +51,7 @@ class ShardClaimer:
         self._locks = ShardedQueueLocks(group)
 
     async def dequeue(self, wanted: DequeueOptions) -> Dequeued:
-        """Claim jobs.
+        """Claim jobs from healthy shards, highest priority first.
 
         Raises:
             QueueNotFound: all shards that answered lack the queue.
@@ -65,14 +65,14 @@ class ShardClaimer:
             raise no_healthy_shards()
         try:
             async with self._locks.of(wanted.queue) as lock:
-                room = await self._room(wanted.queue, wanted.max_running)
-                return await self._claim(asked, wanted, room) if room is not None and lock.is_ours else _HELD
+                running = await self._count_running(wanted.queue, wanted.max_running)
+                return await self._claim(asked, wanted, running) if running is not None and lock.is_ours else _HELD
         except ShardConnectionFailed as error:
             _warn_of_hold(wanted.queue, wanted.max_running, error)
             return _HELD
 
-    async def _room(self, queue: str, max_running: int) -> RunningLimit | None:
-        """Return how many jobs may run on each shard; None if a shard does not tell: what runs there counts as well."""
+    async def _count_running(self, queue: str, max_running: int) -> RunningLimit | None:
+        """Count the running jobs of a queue; None if a shard does not answer, since its running jobs count as well."""
         try:
             return await RunningLimit.count(self._group.registry, queue, max_running)
         except ShardConnectionFailed as error:
@@ -80,11 +80,11 @@ class ShardClaimer:
             return None
 
     async def close(self) -> None:
-        """End what is still tried."""
+        """Stop retrying."""
         await self._locks.close()
 
     async def peek(self, queue: str, limit: int, max_bytes: int) -> list[DequeuedJob]:
-        """Return what a dequeue of all shards would hand out; change nothing."""
+        """Return the jobs that a dequeue of all shards would claim; change nothing."""
         handles = self._group.registry.healthy()
         answers = await ask_all(handles, lambda shard: shard.peek_jobs(queue, limit, max_bytes=max_bytes))
         if len(answers) == 1:
@@ -98,13 +98,13 @@ class ShardClaimer:
             shown.append(job)
         return shown
 
-    async def _claim(self, handles: Sequence[ShardHandle], wanted: DequeueOptions, room: RunningLimit) -> Dequeued:
+    async def _claim(self, handles: Sequence[ShardHandle], wanted: DequeueOptions, limit: RunningLimit) -> Dequeued:
         got = DequeueAccumulator(wanted.limit, wanted.max_bytes)
         try:
             if len(handles) <= 1:
-                await self._ask(handles, None, wanted, got, room)
+                await self._ask(handles, None, wanted, got, limit)
             else:
-                await self._by_priority(handles, wanted, got, room)
+                await self._by_priority(handles, wanted, got, limit)
         except ServiceError as error:
             if not got.jobs:
                 raise
@@ -112,29 +112,29 @@ class ShardClaimer:
         return got.dequeued()
 
     async def _by_priority(
-        self, handles: Sequence[ShardHandle], wanted: DequeueOptions, got: DequeueAccumulator, room: RunningLimit
+        self, handles: Sequence[ShardHandle], wanted: DequeueOptions, got: DequeueAccumulator, limit: RunningLimit
     ) -> None:
-        known = self._group.due_priorities.get(wanted.queue, handles)
-        if known is not None and await self._ask_owners(known, wanted, got, room):
+        cached = self._group.due_priorities.get(wanted.queue, handles)
+        if cached is not None and await self._ask_owners(cached, wanted, got, limit):
             return
-        seen = await self._group.due_priorities.read(wanted.queue, handles)
-        got.expect(seen.next_due_ms)
-        await self._ask_owners(seen, wanted, got, room)
+        read = await self._group.due_priorities.read(wanted.queue, handles)
+        got.expect(read.next_due_ms)
+        await self._ask_owners(read, wanted, got, limit)
 
     async def _ask_owners(
-        self, seen: ShardPriorities, wanted: DequeueOptions, got: DequeueAccumulator, room: RunningLimit
+        self, due: ShardPriorities, wanted: DequeueOptions, got: DequeueAccumulator, limit: RunningLimit
     ) -> bool:
-        """Claim the first priority from all shards that have it, then the second; return whether that is enough."""
+        """Claim the highest priority from all shards that have it, then the next; return whether that is enough."""
         deadline = time.monotonic() + fan_out.PATIENCE_SECONDS
-        failure = seen.failure
-        for priority in seen.priorities:
-            for handle in seen.owners(priority):
+        failure = due.failure
+        for priority in due.priorities:
+            for handle in due.owners(priority):
                 try:
-                    if await self._ask([handle], priority, wanted, got, room) or time.monotonic() > deadline:
+                    if await self._ask([handle], priority, wanted, got, limit) or time.monotonic() > deadline:
                         return True
                 except (NoHealthyShards, QueueNotFound) as error:  # just now; the others may still have some
                     failure = error
-                seen.exhausted(handle, priority)
+                due.exhausted(handle, priority)
         if failure is not None:
             raise failure
         return False
@@ -145,9 +145,9 @@ class ShardClaimer:
         levels: int | None,
         wanted: DequeueOptions,
         got: DequeueAccumulator,
-        room: RunningLimit,
+        limit: RunningLimit,
     ) -> bool:
-        """Claim from one shard after the other, the priorities up to ``levels``; return whether that is enough."""
+        """Claim priorities up to ``levels`` from one shard after the other; return whether that is enough."""
         is_enough = False
 
         async def dequeue(shard: Shard) -> Dequeued:
@@ -156,21 +156,21 @@ class ShardClaimer:
                 wanted.queue,
                 got.wanted,
                 wanted.claim._replace(held=held) if held else wanted.claim,
-                max_bytes=got.room_bytes,
-                max_running=room.at(shard.name),
+                max_bytes=got.free_bytes,
+                max_running=limit.at(shard.name),
                 levels=levels,
                 **wanted.others,
             )
-            room.add(shard.name, len(found.jobs))
+            limit.add(shard.name, len(found.jobs))
             held += found.jobs
             return found
 
-        def take(found: Dequeued) -> bool:
+        def add(found: Dequeued) -> bool:
             nonlocal is_enough
-            is_enough = got.take(found)
+            is_enough = got.add(found)
             return is_enough
 
-        await ask_in_turn(handles, dequeue, take)
+        await ask_in_turn(handles, dequeue, add)
         return is_enough
 
 

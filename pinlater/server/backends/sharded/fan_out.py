@@ -1,4 +1,4 @@
-"""Asking several shards: all at once, or one after the other until there is enough."""
+"""Calls of several shards: all at once, or one after the other until there is enough."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Call = Callable[[Shard], Awaitable[_T]]
 async def ask_all(
     handles: Iterable[ShardHandle], call: Call[_T], *, patience: float | None = None
 ) -> list[tuple[ShardHandle, _T]]:
-    """Return the answers of those that gave one; a shard that does not answer, or lacks the queue, gives none.
+    """Call all shards at once; return the answers of those that gave one. Shards that lack the queue are left out.
 
     Args:
-        handles: whom to ask.
-        call: what.
-        patience: answers that come later than after so many seconds are not waited for.
+        handles: the shards.
+        call: makes the call.
+        patience: seconds after which answers are no longer waited for.
 
     Raises:
         QueueNotFound: all that answered lack the queue.
@@ -59,7 +59,7 @@ async def _results(calls: Sequence[Coroutine[Any, Any, _T]], patience: float | N
         return await asyncio.gather(*calls, return_exceptions=True)
     tasks = [asyncio.ensure_future(call) for call in calls]
     _, late = await asyncio.wait(tasks, timeout=patience)
-    for task in late:  # it goes on: how it ends tells how the shard is
+    for task in late:  # it goes on: its end counts for the health of the shard
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return [_LATE if task in late else task.exception() or task.result() for task in tasks]
 
@@ -72,13 +72,13 @@ async def ask_in_turn(
     passing: type[ShardConnectionFailed] = ShardConnectionFailed,
     is_long: bool = False,
 ) -> None:
-    """Ask one after the other, until an answer is enough; for those that give none see ``ask_all``.
+    """Call one shard after the other, until an answer is enough; shards that give none are as in ``ask_all``.
 
     Args:
-        handles: whom to ask; when one took its time, those behind it are not asked any more.
-        call: may ask for less and less.
-        is_enough: takes an answer, and says whether it was the last one wanted.
-        passing: after such a failure, the next one is asked; others are raised.
+        handles: the shards; when one was slow, the rest are not called any more.
+        call: makes the call; it may want less each time.
+        is_enough: receives each answer; returns whether it was the last one wanted.
+        passing: errors after which the next shard is called; others are raised.
         is_long: the call may take long, so that only the time of those that do not answer counts.
     """
     missing: QueueNotFound | None = None
@@ -104,5 +104,5 @@ async def ask_in_turn(
 
 
 def no_healthy_shards() -> NoHealthyShards:
-    """Return the error for when nobody answered."""
+    """Return the error for when no shard answered."""
     return NoHealthyShards("no shard of the store answers at present; look at the databases, the log names them")

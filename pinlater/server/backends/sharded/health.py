@@ -1,20 +1,20 @@
-"""Whether a shard is worth asking: judged by how its latest calls went."""
+"""Health of a shard: judged by its latest calls."""
 
 from __future__ import annotations
 
 from collections import deque
 
 WINDOW = 20
-"""Outcomes that are remembered."""
+"""Calls that count."""
 
-MOST_IN_A_ROW = 3
-"""So many failures in a row, and the shard is left alone."""
+MAX_FAILURES_IN_A_ROW = 3
+"""After so many failures in a row, a shard is unhealthy."""
 
 
 class Health:
-    """A window of outcomes.
+    """The outcomes of the latest calls of a shard.
 
-    A shard is ill when its last three calls failed, or more than half of the last twenty.
+    It is unhealthy when its last three calls failed, or more than half of the last twenty.
     """
 
     def __init__(self) -> None:
@@ -25,12 +25,12 @@ class Health:
     @property
     def is_healthy(self) -> bool:
         """Whether calls may go to the shard."""
-        return self._in_a_row < MOST_IN_A_ROW and self._failures <= WINDOW // 2
+        return self._in_a_row < MAX_FAILURES_IN_A_ROW and self._failures <= WINDOW // 2
 
-    def note(self, *, is_success: bool) -> None:
-        """Take note of how a call went."""
+    def record(self, *, is_success: bool) -> None:
+        """Record the outcome of a call."""
         if is_success and not self._failures:
-            return  # nothing to forget: as it is nearly always
+            return  # nothing to outweigh: the usual case
         if len(self._outcomes) == WINDOW:
             self._failures -= not self._outcomes[0]
         self._outcomes.append(is_success)
@@ -38,6 +38,6 @@ class Health:
         self._in_a_row = 0 if is_success else self._in_a_row + 1
 
     def recover(self) -> None:
-        """Forget what was: the shard answers again."""
+        """Start anew: the shard answers again."""
         self._outcomes.clear()
         self._in_a_row = self._failures = 0

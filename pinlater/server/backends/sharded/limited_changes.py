@@ -1,4 +1,4 @@
-"""Changes of up to so many jobs, whichever they are: shard after shard, until there are enough."""
+"""Changes of up to a limit of jobs: shard after shard, until there are enough."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 
 
-class ChangeLimit(NamedTuple):
-    """How many jobs of a queue a call may change, on all shards together."""
+class LimitedChange(NamedTuple):
+    """The most jobs of a queue that a call may change, on all shards together."""
 
     queue: str
     limit: int
@@ -27,8 +27,8 @@ Change = Callable[[Shard, int], Awaitable[int]]
 """Changes up to a number of jobs on a shard; returns how many it has changed there, with a key now and before."""
 
 
-async def up_to(registry: ShardRegistry, which: ChangeLimit, change: Change) -> int:
-    """Return how many jobs a call has changed, now and, with a key, before.
+async def up_to(registry: ShardRegistry, which: LimitedChange, change: Change) -> int:
+    """Change jobs up to the limit; return how many, with those that an earlier call with the same key changed.
 
     Raises:
         ShardConnectionFailed: it is unknown what a shard has done; the call may be sent again with its key.
@@ -58,13 +58,13 @@ async def up_to(registry: ShardRegistry, which: ChangeLimit, change: Change) -> 
     return which.limit - left
 
 
-async def _changed_before(registry: ShardRegistry, which: ChangeLimit) -> dict[str, int]:
-    """Return how many jobs the call has changed on each shard when it was sent before."""
+async def _changed_before(registry: ShardRegistry, which: LimitedChange) -> dict[str, int]:
+    """Return how many jobs an earlier call with the same key has changed, by shard."""
     queue, _, once = which
     if once is None or not once.is_repeat:
         return {}
 
-    async def look(handle: ShardHandle) -> tuple[str, int]:
+    async def read(handle: ShardHandle) -> tuple[str, int]:
         try:
             result = await handle.ask(lambda shard: shard.call_result(queue, once.value))
         except QueueNotFound:
@@ -75,4 +75,4 @@ async def _changed_before(registry: ShardRegistry, which: ChangeLimit) -> dict[s
             ) from error
         return handle.name, 0 if result is None else result.number
 
-    return {name: number for name, number in await asyncio.gather(*map(look, registry)) if number}
+    return {name: number for name, number in await asyncio.gather(*map(read, registry)) if number}

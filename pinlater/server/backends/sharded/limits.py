@@ -104,7 +104,7 @@ class RunningLimit:
         return cls(max_running, running)
 
     def at(self, shard: str) -> int | None:
-        """Return the limit for one shard, which counts what runs there by itself."""
+        """Return the limit for one shard, which counts its own running jobs by itself."""
         if self.max_running is None:
             return None
         return max(self.max_running - self.running.total() + self.running[shard], 0)

@@ -1,4 +1,4 @@
-"""What to say when one shard fails and others have done their part of the same call."""
+"""The error of a call that failed on one shard, after others have done their part of it."""
 
 from __future__ import annotations
 

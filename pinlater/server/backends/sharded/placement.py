@@ -1,4 +1,4 @@
-"""New jobs: which shard gets which."""
+"""Placement of new jobs on shards."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from pinlater.server.backends.sharded.shard_registry import ShardRegistry
 _J = TypeVar("_J")
 
 StoreCall = Callable[[ShardHandle, Sequence[_J], IdempotencyKey | None], Awaitable[list[str]]]
-"""Stores jobs on a shard, under a key of theirs; returns their descriptors."""
+"""Stores jobs on a shard, under an idempotency key of their own; returns their descriptors."""
 
 
 class NewJobs(NamedTuple, Generic[_J]):
-    """What is to be stored.
+    """New jobs of one call.
 
     Attributes:
         queue: in this queue.
         jobs: these jobs.
         priorities: of each.
         keys: the unique key of each; None: it has none.
-        once: what the call is known by when it is sent again.
+        once: idempotency key of the call.
     """
 
     queue: str
@@ -56,21 +56,21 @@ class NewJobs(NamedTuple, Generic[_J]):
 
 
 def _part_of(key: bytes, places: Sequence[int]) -> bytes:
-    """Return the key of a part, beside the whole's in a store: the time comes first."""
+    """Return the key of a part, near that of the whole in an index: the time comes first."""
     return key[:6] + hashlib.blake2b(key + repr(list(places)).encode(), digest_size=len(key) - 6).digest()
 
 
 async def store(registry: ShardRegistry, given: NewJobs[_J], call: StoreCall[_J]) -> list[str]:
     """Store jobs; return their descriptors in the same order.
 
-    Jobs without a unique key go to one shard, whichever answers. One with a key goes to the shard that the key says and
-    to no other, so that it is unique as long as the shards stay the same. Nothing is stored before all these shards
-    have shown that they answer. Those with keys go first: should the call fail half-way all the same and be made again,
-    then what was stored is there by its key, and nothing is stored twice. The error says so: a shard may answer and
-    refuse its part all the same, and what others stored may be running by then, so it is not taken back.
+    Jobs without a unique key go to one shard, the first that answers. A job with a key goes to the shard that its key
+    selects and to no other, so that it is unique as long as the shards stay the same. All these shards are pinged
+    before anything is stored. Jobs with keys go first: if the call fails half-way and is made again, the jobs that were
+    stored are found by their keys, and nothing is stored twice. The error says so: a shard may answer and still refuse
+    its part, and jobs that others stored may be running by then, so they are not deleted.
 
-    When the call is sent again, all shards that answer are asked first whether they have the jobs. A shard that took
-    them and is away by then cannot say so, and they are stored once more: rather twice than never.
+    When the call is sent again, all healthy shards are asked first whether they have the jobs. A shard that stored
+    them and does not answer by then cannot say so, and they are stored once more: rather twice than never.
 
     Args:
         registry: the shards.
@@ -112,7 +112,7 @@ def _stored_in_part(error: ServiceError, names: Sequence[str]) -> ServiceError:
 
 
 async def _check_that_all_answer(handles: Sequence[ShardHandle]) -> None:
-    """Return if jobs can be stored on all of these shards: a batch is not to be stored in part.
+    """Ping all of these shards: a batch is not to be stored in part.
 
     Raises:
         ShardUnreachable: one does not answer, and nothing was stored.
@@ -151,7 +151,7 @@ async def _store_anywhere(registry: ShardRegistry, given: NewJobs[_J], call: Sto
 
 
 def _in_turn(registry: ShardRegistry, once: IdempotencyKey | None) -> list[ShardHandle]:
-    """Return the shards that may take jobs: at random, or as the key says, so that the same call meets the same one."""
+    """Return the shards that may take jobs: in random order, or in that of the key, so that a repeat tries the same."""
     handles = [handle for handle in registry.enqueueable() if handle.is_healthy]
     if len(handles) < 2:
         return handles
@@ -163,9 +163,9 @@ def _in_turn(registry: ShardRegistry, once: IdempotencyKey | None) -> list[Shard
 
 
 async def _stored_before(registry: ShardRegistry, given: NewJobs[_J]) -> list[str] | None:
-    """Return what became of the jobs when the call was sent before, as far as the shards that answer know."""
+    """Return the descriptors that an earlier call with the same key got; None if no shard that answers knows of one."""
     queue, once = given.queue, given.once
-    if once is None or not once.is_repeat or len(registry) < 2:  # a single one looks by itself
+    if once is None or not once.is_repeat or len(registry) < 2:  # a single one checks by itself
         return None
     for handle, result in await ask_all(registry.healthy(), lambda shard: shard.call_result(queue, once.value)):
         if result is not None:
@@ -174,7 +174,7 @@ async def _stored_before(registry: ShardRegistry, given: NewJobs[_J]) -> list[st
 
 
 def _places(registry: ShardRegistry, keys: Sequence[str | None]) -> list[tuple[ShardHandle | None, list[int]]]:
-    """Return the places of the jobs that go to each shard; those of jobs without a key come last, with None."""
+    """Group the places of jobs by the shard that they go to; jobs without a key come last, under None."""
     handles = registry.enqueueable()
     if not handles:
         raise no_healthy_shards()
@@ -185,12 +185,12 @@ def _places(registry: ShardRegistry, keys: Sequence[str | None]) -> list[tuple[S
 
 
 def _home_of(key: str, handles: Sequence[ShardHandle]) -> ShardHandle:
-    """Return the shard that a key says: when a shard comes or goes, few keys move."""
+    """Return the shard that a key selects: when a shard comes or goes, few keys move."""
     if len(handles) == 1:
         return handles[0]
     return max(handles, key=lambda handle: rank(handle.name, key))
 
 
 def rank(shard: str, key: str) -> bytes:
-    """Return what the shards are compared by when a key chooses one of them."""
+    """Return the rank of a shard for a key (rendezvous hashing)."""
     return hashlib.blake2b(f"{shard}\0{key}".encode(), digest_size=8).digest()

@@ -16,10 +16,10 @@ from pinlater.server.backends.sharded.shard_handle import ShardHandle
 from pinlater.server.retry_until_done import RetryQueue
 
 LOCK_MS = 20_000
-"""A lock ends by itself after this, should its server die. Calls to shards end within 10 s: none outlives the lock."""
+"""A lock expires after this, should its server die. Calls to shards end within 10 s: none outlives the lock."""
 
-MOST_SECONDS = 5.0
-"""Whoever has locked a queue claims within this time, or not at all."""
+MAX_CLAIM_SECONDS = 5.0
+"""A dequeue that has locked a queue claims within this time, or not at all."""
 
 _PATIENCE_SECONDS = 1.0
 _PAUSES_SECONDS = (0.002, 0.05)
@@ -42,16 +42,16 @@ class QueueLock:
     @property
     def is_ours(self) -> bool:
         """Whether claims may still be made."""
-        return self.token is not None and time.monotonic() - self._began < MOST_SECONDS
+        return self.token is not None and time.monotonic() - self._began < MAX_CLAIM_SECONDS
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has ended by itself."""
+    def is_expired(self) -> bool:
+        """Whether it has expired."""
         return time.monotonic() - self._began > LOCK_MS / 1000
 
 
 class ShardedQueueLocks:
-    """Locks queues.
+    """Locks queues for dequeues under a limit of running jobs.
 
     Args:
         group: the shards; one of them, the same for all servers, has the lock of a queue.
@@ -63,14 +63,14 @@ class ShardedQueueLocks:
         self._retries = RetryQueue()
 
     def home(self, queue: str) -> ShardHandle:
-        """Return the shard that has the queue's lock, whether it answers or not."""
+        """Return the shard that has the lock of a queue, healthy or not."""
         return max(self._group.registry, key=lambda handle: rank(handle.name, queue))
 
     @asynccontextmanager
     async def of(self, queue: str) -> AsyncIterator[QueueLock]:
-        """Lock a queue, after the others of this process.
+        """Lock a queue, after the other dequeues of this process.
 
-        After an error the lock is left to end by itself: a claim may still be under way.
+        After an error the lock is left to expire: a claim may still be under way.
 
         Raises:
             ServiceError: of the shard that has the lock.
@@ -96,20 +96,20 @@ class ShardedQueueLocks:
             pause = min(pause * 2, longest)
 
     async def _unlock(self, home: ShardHandle, queue: str, lock: QueueLock) -> None:
-        """Unlock a queue: if the shard is away for a moment, when it is back."""
+        """Unlock a queue; if the shard does not answer, retry until it does."""
         try:
             await _unlock(home, queue, lock)
         except ServiceError:
             self._retries.add(partial(_unlock, home, queue, lock))
 
     async def close(self) -> None:
-        """Leave the locks that could not be ended to their time."""
+        """Leave the locks that could not be unlocked to expire."""
         await self._retries.close()
 
 
 async def _unlock(home: ShardHandle, queue: str, lock: QueueLock) -> None:
     token = lock.token
-    if token is None or lock.is_over:
+    if token is None or lock.is_expired:
         return
     with suppress(QueueNotFound):
         await home.ask(lambda shard: shard.unlock_queue(queue, token))

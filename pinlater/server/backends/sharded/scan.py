@@ -18,7 +18,7 @@ class _Rank(NamedTuple):
 
 
 def start_of(shard: str, position: Position | None) -> Position | None:
-    """Return where a shard goes on, when the scan as a whole goes on at ``position``."""
+    """Return where a shard continues a scan that continues at ``position`` over all shards."""
     if position is None or shard == position.shard:
         return position
     # Of the jobs of that very moment, shards of a higher name have shown all, those of a lower one none.
@@ -26,7 +26,7 @@ def start_of(shard: str, position: Position | None) -> Position | None:
 
 
 def merge(pages: Iterable[RecordPage], limit: int) -> RecordPage:
-    """Return one page of what the shards returned for the same limit."""
+    """Merge the pages that shards returned for the same limit into one."""
     ranked: list[tuple[_Rank, JobRecord]] = []
     has_more = False
     for page in pages:

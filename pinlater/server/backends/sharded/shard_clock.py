@@ -17,7 +17,7 @@ the shard's clock more often than the second."""
 
 
 class ClockRecord(NamedTuple):
-    """What a server leaves at a shard whose clock it has read: the time that it goes by.
+    """The time that a server goes by, stored at a shard whose clock it has read.
 
     Attributes:
         ahead_ms: how far that is ahead of the shard's clock.
@@ -79,10 +79,10 @@ class ShardClock:
         return self.now_ms() - self._elapsed() * 1000
 
     def meet(self, own_ms: float, last: ClockRecord | None) -> ClockRecord | None:
-        """Go by the time that the other servers go by, if this clock is far from it.
+        """Adopt the time that the other servers go by, if this clock is far from it.
 
         It is if the shard's clock was set before this one was read for the first time, or if this machine was paused
-        together with its clocks. A step of the shard's clock makes the last visit seem long ago, or yet to come; then
+        together with its clocks. A step of the shard's clock makes the last record seem long ago, or yet to come; then
         nobody knows better than this clock.
 
         Args:

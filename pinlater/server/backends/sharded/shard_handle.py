@@ -1,4 +1,4 @@
-"""One shard as its fleet has it: with its health, and with what is still under way when it has to go."""
+"""One shard of a sharded store: its health, its calls under way, and its retirement."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-REST_SECONDS = (0.25, 1.0)
-"""Pause before an ill shard is looked at for the first time, and the longest one: it doubles in between."""
+PROBE_SECONDS = (0.25, 1.0)
+"""Pause before an unhealthy shard is probed for the first time, and the longest one: it doubles in between."""
 
-FAREWELL_SECONDS = 10.0
+RETIRE_SECONDS = 10.0
 """A shard that was taken out of the file is closed after this time, even if calls are still under way."""
 
 
@@ -31,11 +31,11 @@ class OnCall(Protocol):
     """Is told of each call to a shard."""
 
     def __call__(self, name: str, seconds: float, *, is_answered: bool) -> None:
-        """Take note of how long it took, and whether there was an answer, a refusal included."""
+        """Record how long it took, and whether there was an answer, a refusal included."""
 
 
 class ShardHandle:
-    """A shard, and what calls to it tell of it.
+    """A shard, and its health as its calls show it.
 
     Args:
         shard: just made.
@@ -60,12 +60,12 @@ class ShardHandle:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it is worth asking."""
+        """Whether calls may go to it."""
         return self._health.is_healthy
 
     @property
     def state(self) -> ShardState:
-        """How it is now."""
+        """Its present state."""
         return ShardState(
             self.name,
             str(self.spec.endpoint),
@@ -77,10 +77,10 @@ class ShardHandle:
         )
 
     async def ask(self, call: Callable[[Shard], Awaitable[_T]]) -> _T:
-        """Make a call of the shard.
+        """Call the shard, unless it is unhealthy.
 
         Raises:
-            ShardUnreachable: it is ill, and was not asked.
+            ShardUnreachable: it is unhealthy, and was not called.
             ServiceError: its own.
         """
         if not self._health.is_healthy:
@@ -105,18 +105,18 @@ class ShardHandle:
 
     def _answered(self, began: float) -> None:
         self._on_call(self.name, time.perf_counter() - began, is_answered=True)
-        self._health.note(is_success=True)
+        self._health.record(is_success=True)
 
     def _fail(self, error: ShardConnectionFailed) -> None:
-        self._health.note(is_success=False)
+        self._health.record(is_success=False)
         if not self._health.is_healthy and self._recovery is None:
             log.error("shard %s is left alone until it answers again: %s", self.name, error)
             self._since_ms, self._error = _now_ms(), str(error)[:_LONGEST_ERROR]
             self._recovery = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
-        """Look at the shard until it answers; nobody's call has to find out."""
-        pause, longest = REST_SECONDS
+        """Probe the shard until it answers, so that no caller has to."""
+        pause, longest = PROBE_SECONDS
         while True:
             await asyncio.sleep(pause)
             try:
@@ -124,7 +124,7 @@ class ShardHandle:
             except ServiceError:
                 pause = min(pause * 2, longest)
             except Exception:
-                log.exception("shard %s could not be looked at", self.name)
+                log.exception("shard %s could not be probed", self.name)
                 pause = longest
             else:
                 break
@@ -134,10 +134,10 @@ class ShardHandle:
         log.info("shard %s answers again", self.name)
 
     async def retire(self) -> None:
-        """Let what is under way come to its end, then close."""
+        """Wait for the calls under way, then close."""
         self._on_idle = asyncio.Event()
         try:
-            async with asyncio.timeout(FAREWELL_SECONDS):
+            async with asyncio.timeout(RETIRE_SECONDS):
                 while self._calls:
                     await self._on_idle.wait()
                     self._on_idle.clear()
@@ -146,7 +146,7 @@ class ShardHandle:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the shard."""
+        """Close the shard, and stop probing it."""
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])

@@ -1,4 +1,4 @@
-"""Who is in the fleet: kept as the file of shards says, also while it changes."""
+"""Registry of the shards: follows the file of shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ShardRegistry:
     """The shards by name.
 
     Args:
-        make: makes a shard; it must not connect before it is asked for something.
+        make: makes a shard; it must not connect before its first call.
         on_call: see ``OnCall``.
     """
 
@@ -35,7 +35,7 @@ class ShardRegistry:
         return len(self._handles)
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
-        """Put another set of shards into force.
+        """Replace the set of shards.
 
         A shard whose place stays the same keeps its connections and its health; one that goes is closed when the
         calls under way have ended.
@@ -69,16 +69,16 @@ class ShardRegistry:
             raise UnknownError(f"there is no shard {name!r} here, only {known}") from None
 
     def healthy(self) -> list[ShardHandle]:
-        """Return the shards that are worth asking, in random order."""
+        """Return the healthy shards, in random order."""
         found = [handle for handle in self._handles.values() if handle.is_healthy]
         if len(found) > 1:
             random.shuffle(found)
         return found
 
     def enqueueable(self) -> list[ShardHandle]:
-        """Return the shards that may take new jobs, ill ones too, in no special order."""
+        """Return the shards that may take new jobs, unhealthy ones included, in no special order."""
         return [handle for handle in self._handles.values() if not handle.spec.is_dequeue_only]
 
     async def close(self) -> None:
-        """Close all shards, also those that are on their way out."""
+        """Close all shards, those that are being retired included."""
         await asyncio.gather(*(handle.close() for handle in self._handles.values()), *self._retiring)

@@ -78,7 +78,7 @@ def until_limit(
         def change(shard: Shard, left: int) -> Awaitable[int]:
             return cast("Awaitable[int]", getattr(shard, name)(**(given | {"limit": left})))
 
-        which = limited_changes.ChangeLimit(given["queue"], given["limit"], given.get("once"))
+        which = limited_changes.LimitedChange(given["queue"], given["limit"], given.get("once"))
         return await limited_changes.up_to(store.group.registry, which, change)
 
     return call

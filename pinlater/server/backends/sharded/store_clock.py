@@ -32,7 +32,7 @@ class StoreClock:
         return self._steady.now_ms()
 
     def learn(self, ahead_ms: Sequence[float]) -> None:
-        """Take note of how far the shards' clocks are ahead of the time elapsed here; see ``ShardClock``.
+        """Set the clock by how far the shards' clocks are ahead of the time elapsed here; see ``ShardClock``.
 
         One that is far off changes little.
         """
@@ -40,7 +40,7 @@ class StoreClock:
             return
         is_first = self._ahead_seconds is None
         self._ahead_seconds = statistics.median_low(ahead_ms) / 1000
-        if is_first:  # nobody has relied on the time before: no need to approach it slowly
+        if is_first:  # no caller has relied on the time before: no need to approach it slowly
             self._steady = SteadyClock(self._wall, self._elapsed)
 
     def _wall(self) -> float:

@@ -13,7 +13,7 @@ from pinlater.errors import (
     UnknownError,
 )
 from pinlater.server.backends.sharded import ShardUnreachable
-from pinlater.server.backends.sharded.health import MOST_IN_A_ROW, WINDOW, Health
+from pinlater.server.backends.sharded.health import MAX_FAILURES_IN_A_ROW, WINDOW, Health
 from tests.support.bench import QUEUE, ack_of, new_job
 from tests.unit.server.backends.sharded.fake_shards import ADDRESS, FleetBench, specs_of
 from tests.unit.server.backends.sharded.filling import CLAIM, PENDING, fill, make_ill
@@ -101,8 +101,8 @@ def test_calls_of_each_shard_are_told(fleet):
     with pytest.raises(UnknownError):
         fleet.count_jobs(QUEUE, PENDING)
     told = Counter((name, is_answered) for name, _, is_answered in fleet.told)
-    assert told["2", False] == MOST_IN_A_ROW
-    assert told["1", True] > MOST_IN_A_ROW  # a refusal is an answer
+    assert told["2", False] == MAX_FAILURES_IN_A_ROW
+    assert told["1", True] > MAX_FAILURES_IN_A_ROW  # a refusal is an answer
     assert not told["1", False]
     assert all(seconds >= 0 for _, seconds, _ in fleet.told)
 
@@ -117,28 +117,28 @@ def test_a_shard_that_refuses_is_not_ill(fleet):
 
 def test_health_is_a_matter_of_the_latest_outcomes():
     health = Health()
-    for _ in range(MOST_IN_A_ROW - 1):
-        health.note(is_success=False)
-    health.note(is_success=True)
+    for _ in range(MAX_FAILURES_IN_A_ROW - 1):
+        health.record(is_success=False)
+    health.record(is_success=True)
     assert health.is_healthy
     for _ in range(WINDOW):
-        health.note(is_success=False)
-        health.note(is_success=True)
+        health.record(is_success=False)
+        health.record(is_success=True)
     assert health.is_healthy, "one out of two"
     health.recover()
     for _ in range(WINDOW):
         for is_success in (False, False, True):
-            health.note(is_success=is_success)
+            health.record(is_success=is_success)
     assert not health.is_healthy, "two out of three"
     health.recover()
     for _ in range(WINDOW // 2):
-        health.note(is_success=False)
-        health.note(is_success=True)
+        health.record(is_success=False)
+        health.record(is_success=True)
     for _ in range(WINDOW):
-        health.note(is_success=True)
-    for _ in range(MOST_IN_A_ROW):
+        health.record(is_success=True)
+    for _ in range(MAX_FAILURES_IN_A_ROW):
         assert health.is_healthy
-        health.note(is_success=False)
+        health.record(is_success=False)
     assert not health.is_healthy, "three in a row"
 
 
