@@ -33,7 +33,7 @@ _REPLACEMENTS = (
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"import asyncio\n", ""),
     (r"for (\w+) in ([\w.]+):\n +yield \1\n", r"yield from \2\n"),
-    (r"\bcarry_out_async\b", "carry_out"),
+    (r"\brun_steps_async\b", "run_steps"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\bclient\.async_", "client."),
 )

@@ -16,7 +16,7 @@ from pinlater.client.async_handle import AsyncJobHandle
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
 from pinlater.client.jobs import Batcher, encoder, queue_of
-from pinlater.client.retrying import Tries, worth_repeating
+from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.errors import PinLaterError
 from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions
@@ -116,7 +116,7 @@ class AsyncBaseClient(AsyncVerbs):
         try:
             return await self._attempt(call, deadline)
         except PinLaterError as error:
-            if not worth_repeating(call, error):
+            if not is_retryable(call, error):
                 raise
             failure = error
         return await self._repeat(call, deadline, failure)
@@ -135,7 +135,7 @@ class AsyncBaseClient(AsyncVerbs):
     async def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
         """Go on after the first try has failed; tenacity gets that failure first, and waits before the second try."""
         failures = [failure]
-        tries = Tries(call, self._retries, self._patience, deadline)
+        retries = CallRetries(call, self._retries, self._patience, deadline)
 
         async def attempt() -> T:
             if failures:
@@ -143,7 +143,7 @@ class AsyncBaseClient(AsyncVerbs):
             return await self._attempt(call, deadline)
 
         try:
-            return await tenacity.AsyncRetrying(**tries.policy())(attempt)
+            return await tenacity.AsyncRetrying(**retries.policy())(attempt)
         except PinLaterError as error:  # tenacity's frames would hide the caller's line
-            verdict = tries.verdict(error)
-            raise verdict.with_traceback(None) from verdict.__cause__
+            final = retries.final_error(error)
+            raise final.with_traceback(None) from final.__cause__

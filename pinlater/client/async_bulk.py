@@ -11,7 +11,7 @@ from pinlater.client.async_connection import AsyncConnection
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.bulk import MAX_IN_FLIGHT
 from pinlater.client.jobs import Batch
-from pinlater.client.retrying import worth_repeating
+from pinlater.client.retrying import is_retryable
 from pinlater.errors import CallError, PinLaterError
 from pinlater.jobs.job import Job
 from pinlater.protocol.operations import Call, Calls
@@ -56,7 +56,7 @@ class AsyncBulkEnqueue:
         try:
             reply = (await self._connected()).send(call.method, call.arguments)
         except CallError as error:
-            if not worth_repeating(call, error):
+            if not is_retryable(call, error):
                 raise
         self._window.append((call, reply))
 
@@ -74,7 +74,7 @@ class AsyncBulkEnqueue:
             else:
                 descriptors = call.convert(await self._connection.wait_for(reply, self._timeout))
         except PinLaterError as error:
-            if reply is None or not worth_repeating(call, error):
+            if reply is None or not is_retryable(call, error):
                 raise
             descriptors = await self._execute(call)
         self._window.popleft()

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, cast
 
 from pinlater.client.address import Address
-from pinlater.client.connection import MAX_REPLY_BYTES, speaks_tls
+from pinlater.client.connection import MAX_REPLY_BYTES, is_tls_alert
 from pinlater.client.sockets import stopping, tune, unavailable
 from pinlater.client.tls import TlsFiles
 from pinlater.errors import CallTimeout, CallUnsendable, ProtocolError, ServerUnavailable, ServiceError
@@ -128,16 +128,16 @@ class AsyncConnection(asyncio.Protocol):
                 if frame == STOPPING:
                     self._fail(stopping(self.address))
                     return
-                self._settle(frame)
+                self._resolve(frame)
         except (FrameTooLarge, MalformedMessage, ProtocolError) as error:
-            hint = "; it speaks TLS: write tls://host:port" if speaks_tls(data) else ""
+            hint = "; it speaks TLS: write tls://host:port" if is_tls_alert(data) else ""
             self._fail(ProtocolError(f"{self.address}: {error}{hint}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the calls in flight."""
         self._fail(unavailable(self.address, exc or ConnectionResetError("the server closed the connection")))
 
-    def _settle(self, frame: bytes) -> None:
+    def _resolve(self, frame: bytes) -> None:
         if not self._calls:
             raise ProtocolError("a reply came to no call")
         method, number, reply = self._calls[0]

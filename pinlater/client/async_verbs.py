@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeVar
 
 from pinlater.client.fair_scan import FairScan, Part, fair_scan
-from pinlater.client.moving import Move, carry_out_async
+from pinlater.client.moving import Move, run_steps_async
 from pinlater.client.periodic import PeriodicJobs, find_periodic
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page
@@ -244,7 +244,7 @@ class AsyncVerbs(ABC):
         Deep queues do not hide the others: each gives the same number, as far as it has so many.
         """
         parts = [Part(queue, state) for queue in queues]
-        return await carry_out_async(fair_scan(self._calls, parts, limit), self._execute)
+        return await run_steps_async(fair_scan(self._calls, parts, limit), self._execute)
 
     async def periodic_jobs(self, queues: Iterable[str] = ()) -> PeriodicJobs:
         """Return the periodic jobs of some queues, or of all: when each runs next, and whether its last run failed.
@@ -252,7 +252,7 @@ class AsyncVerbs(ABC):
         They are found among the waiting and running jobs, of which 5,000 are looked at, fairly over the queues.
         """
         names = list(queues) or sorted(await self.queue_names())
-        return await carry_out_async(find_periodic(self._calls, names), self._execute)
+        return await run_steps_async(find_periodic(self._calls, names), self._execute)
 
     async def retry_failed(
         self, queue: str, *, priority: int = 1, attempts: int = 1, run_after_ms: int | None = None, limit: int = 1000
@@ -335,7 +335,7 @@ class AsyncVerbs(ABC):
             QueueNotFound: there is no queue to move them to, and the server has ``QUEUE_AUTO_CREATE=false``.
             ProtocolError: the server is one of the original, which cannot do it.
         """
-        return await carry_out_async(move.steps(self._calls, descriptors), self._execute)
+        return await run_steps_async(move.steps(self._calls, descriptors), self._execute)
 
     async def release_claims(self, queue: str, source: str) -> int:
         """Give back, no attempt spent, all jobs that ``source`` has claimed; return how many.

@@ -15,7 +15,7 @@ from pinlater.client.bulk import (
 from pinlater.client.handle import JobHandle
 from pinlater.client.jobs import Batcher, encoder, queue_of
 from pinlater.client.pool import Pool
-from pinlater.client.retrying import Tries, worth_repeating
+from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.client.verbs import Verbs
 from pinlater.errors import PinLaterError
@@ -116,7 +116,7 @@ class BaseClient(Verbs):
         try:
             return self._attempt(call, deadline)
         except PinLaterError as error:
-            if not worth_repeating(call, error):
+            if not is_retryable(call, error):
                 raise
             failure = error
         return self._repeat(call, deadline, failure)
@@ -135,7 +135,7 @@ class BaseClient(Verbs):
     def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
         """Go on after the first try has failed; tenacity gets that failure first, and waits before the second try."""
         failures = [failure]
-        tries = Tries(call, self._retries, self._patience, deadline)
+        retries = CallRetries(call, self._retries, self._patience, deadline)
 
         def attempt() -> T:
             if failures:
@@ -143,7 +143,7 @@ class BaseClient(Verbs):
             return self._attempt(call, deadline)
 
         try:
-            return tenacity.Retrying(**tries.policy())(attempt)
+            return tenacity.Retrying(**retries.policy())(attempt)
         except PinLaterError as error:  # tenacity's frames would hide the caller's line
-            verdict = tries.verdict(error)
-            raise verdict.with_traceback(None) from verdict.__cause__
+            final = retries.final_error(error)
+            raise final.with_traceback(None) from final.__cause__

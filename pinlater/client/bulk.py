@@ -9,7 +9,7 @@ from typing import Self
 from pinlater.client.connection import Connection
 from pinlater.client.jobs import Batch
 from pinlater.client.pool import Pool
-from pinlater.client.retrying import worth_repeating
+from pinlater.client.retrying import is_retryable
 from pinlater.errors import CallError, PinLaterError
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
@@ -85,7 +85,7 @@ class BulkEnqueue:
         except CallError as error:
             self._recover(call, error)
         except PinLaterError as error:
-            if not worth_repeating(call, error):
+            if not is_retryable(call, error):
                 raise
             self._window.popleft()  # the store was away; the connection is in order
             self._store_alone(call)
@@ -95,7 +95,7 @@ class BulkEnqueue:
 
     def _recover(self, call: Call[list[str]], error: CallError) -> None:
         """Give the connection up, and send all that it left unanswered in the ordinary way."""
-        if not worth_repeating(call, error):
+        if not is_retryable(call, error):
             raise error
         while self._connection is not None and self._connection.has_buffered_reply:
             self._settle()

@@ -1,4 +1,4 @@
-"""Jobs made ready to be carried elsewhere: how many at once, and under which key they are known there."""
+"""Chunks of jobs on their way to another queue: how many fit into one call, and which unique key each gets."""
 
 from __future__ import annotations
 
@@ -6,56 +6,56 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pinlater.model.jobs import JobInfo
 
-PARCEL_BYTES = 4 << 20
-"""Bodies of one call, about; it takes 16 MB."""
+CHUNK_BYTES = 4 << 20
+"""Bytes of bodies in one call, about; a call takes 16 MB."""
 
 _FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 50
-"""Bodies are asked for so many at once, before their size is known, and at most: a scan does not tell sizes."""
+"""How many bodies are looked up at once: before any size is known, and at most. A scan does not tell sizes."""
 
-_MOST_ADDRESS_CHARACTERS = 170
-"""Of a key, which has 200; a longer address is cut at its beginning, for the id is at its end."""
+_MOST_DESCRIPTOR_CHARACTERS = 170
+"""Of the 200 characters of a unique key. A longer descriptor is cut at its beginning, since the id is at its end."""
 
 
-class Portions:
-    """Cuts descriptors into lists for lookups with bodies; tell it of each answer what was in it."""
+class LookupSizer:
+    """Splits descriptors into lookups of about ``CHUNK_BYTES``, by the sizes of the bodies seen so far."""
 
     def __init__(self) -> None:
         self._at_once = _FEWEST_AT_ONCE
 
-    def cut(self, descriptors: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Yield all descriptors, as many at once as seems right by then."""
+    def split(self, descriptors: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Yield all descriptors in lists of the size that fits at that moment."""
         start = 0
         while start < len(descriptors):
             some = descriptors[start : start + self._at_once]
             start += len(some)
             yield some
 
-    def learn(self, jobs: Iterable[JobInfo]) -> None:
-        """Take note of how large bodies are."""
+    def record(self, jobs: Iterable[JobInfo]) -> None:
+        """Record the sizes of the bodies in an answer."""
         sizes = [len(job.body or b"") for job in jobs]
         mean = sum(sizes) // max(len(sizes), 1)
-        self._at_once = min(max(PARCEL_BYTES // max(mean, 1), 1), _MOST_AT_ONCE)
+        self._at_once = min(max(CHUNK_BYTES // max(mean, 1), 1), _MOST_AT_ONCE)
 
 
-def parcels(jobs: Iterable[JobInfo]) -> Iterator[list[JobInfo]]:
-    """Yield jobs in lists that one call can carry."""
-    parcel: list[JobInfo] = []
+def split_into_chunks(jobs: Iterable[JobInfo]) -> Iterator[list[JobInfo]]:
+    """Yield jobs in lists that fit into one call."""
+    chunk: list[JobInfo] = []
     size = 0
     for job in jobs:
         size += len(job.body or b"")
-        if parcel and size > PARCEL_BYTES:
-            yield parcel
-            parcel, size = [], len(job.body or b"")
-        parcel.append(job)
-    if parcel:
-        yield parcel
+        if chunk and size > CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], len(job.body or b"")
+        chunk.append(job)
+    if chunk:
+        yield chunk
 
 
-def keyed(job: JobInfo) -> JobInfo:
-    """Return the job with a key by which it is known again elsewhere: its own, or one of its address and age.
+def with_unique_key(job: JobInfo) -> JobInfo:
+    """Return the job with a unique key: its own, or one made of its descriptor and its time of creation.
 
-    The address alone would not do: each store begins its ids anew, so the jobs of two stores have the same ones.
+    The descriptor alone is not enough: each store numbers its jobs from 1, so two stores have the same descriptors.
     """
     if job.unique is not None:
         return job
-    return job._replace(unique=f"moved:{job.created_at_ms}:{job.descriptor[-_MOST_ADDRESS_CHARACTERS:]}")
+    return job._replace(unique=f"moved:{job.created_at_ms}:{job.descriptor[-_MOST_DESCRIPTOR_CHARACTERS:]}")

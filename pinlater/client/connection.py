@@ -84,10 +84,10 @@ class Connection:
 
     def is_stale(self) -> bool:
         """Whether the server has closed the connection, or sent something, while no call was in flight."""
-        return not self.is_open or (bool(self._poll.poll(0)) and not self._is_quiet())
+        return not self.is_open or (bool(self._poll.poll(0)) and not self._has_only_tls_records())
 
-    def _is_quiet(self) -> bool:
-        """Whether what came was only TLS's own, such as a session ticket."""
+    def _has_only_tls_records(self) -> bool:
+        """Tell whether only records of TLS itself came, such as a session ticket."""
         if not isinstance(self._socket, SecureSocket):
             return False
         try:
@@ -228,7 +228,7 @@ class Connection:
             frames = self._splitter.feed(data)
         except FrameTooLarge as error:
             self.close()
-            hint = "; it speaks TLS: write tls://host:port" if speaks_tls(data) else ""
+            hint = "; it speaks TLS: write tls://host:port" if is_tls_alert(data) else ""
             raise ProtocolError(f"{self.address} is no PinLater server: {error}{hint}") from error
         if frames and frames[-1] == STOPPING:
             self._is_stopping = True
@@ -270,6 +270,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_copies)
 
 
-def speaks_tls(data: bytes) -> bool:
-    """Whether an answer to a plain call is an alert of TLS."""
+def is_tls_alert(data: bytes) -> bool:
+    """Tell whether the answer to an unencrypted call is a TLS alert."""
     return data.startswith(_TLS_ALERT)

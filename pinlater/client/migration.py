@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pinlater.client.chunks import Portions, keyed, parcels
+from pinlater.client.chunks import LookupSizer, split_into_chunks, with_unique_key
 from pinlater.client.client import Client
 from pinlater.errors import PinLaterError
 from pinlater.model.attempts import Ack
@@ -15,14 +15,14 @@ from pinlater.model.state import JobState
 
 PAGE_SIZE = 250
 LEASE_SECONDS = 300.0
-"""A batch that was claimed and not imported, for the program was killed, is due again at the source after this."""
+"""A batch that was claimed but not imported, because the program was killed, is due again at the source after this."""
 
-_LEFT_BEHIND = "moved to queue {} of another store\n"
-_LOOK_SECONDS = 1.0
+_MOVED_STATUS = "moved to queue {} of another store\n"
+_POLL_SECONDS = 1.0
 
 
-class NotMovable(PinLaterError):
-    """The source keeps jobs that it was told to delete: it is a server of the original."""
+class SourceKeepsJobs(PinLaterError):
+    """The source does not delete the jobs that it was told to delete: it is a server of the original."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Migration:
     with_succeeded: bool = False
     on_progress: Callable[[int], object] = lambda _: None
     moved: Moved = field(default_factory=Moved)
-    _portions: Portions = field(default_factory=Portions)
+    _lookups: LookupSizer = field(default_factory=LookupSizer)
 
     def expected(self) -> int:
         """Return how many jobs there are to carry over; a server counts only up to its limit."""
@@ -91,9 +91,9 @@ class Migration:
         """Store all jobs at the target, too; those that run at the source are PENDING there."""
         for state, future in self._kinds():
             for jobs in self._all(state, future=future):
-                self._note(state, future=future, count=self._import(jobs))
+                self._record(state, future=future, count=self._import(jobs))
         for jobs in self._all(JobState.IN_PROGRESS):
-            self._note(JobState.PENDING, future=False, count=self._import(jobs))
+            self._record(JobState.PENDING, future=False, count=self._import(jobs))
 
     # Move
 
@@ -101,7 +101,7 @@ class Migration:
         """Carry all jobs over; return how many still ran at the source after ``patience_seconds`` of waiting.
 
         Raises:
-            NotMovable: the source cannot delete chosen jobs; nothing is lost, but ``copy`` has to be used.
+            SourceKeepsJobs: the source cannot delete chosen jobs; nothing is lost, but ``copy`` has to be used.
         """
         for state, future in self._kinds():
             if (state, future) != (JobState.PENDING, False):
@@ -112,7 +112,7 @@ class Migration:
             running = self.running()
             if not running or time.monotonic() >= deadline:
                 return running
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def _move_by_scan(self, state: JobState, *, future: bool) -> None:
         """Carry jobs over that no worker takes: each round takes the first page, since it is gone afterwards."""
@@ -120,25 +120,25 @@ class Migration:
             for jobs in self._batches([info.descriptor for info in page]):
                 count = self._import(jobs)
                 if not self.source.delete_these(self.queue, [info.descriptor for info in jobs], state):
-                    raise NotMovable(
+                    raise SourceKeepsJobs(
                         "the source keeps the jobs: it is too old to delete chosen ones; copy the queue instead"
                     )
-                self._note(state, future=future, count=count)
+                self._record(state, future=future, count=count)
 
     def _move_due(self) -> None:
         """Claim jobs as a worker does, so that none of them runs at the source any more."""
         while claimed := self.source.dequeue_jobs(self.queue, PAGE_SIZE, lease=LEASE_SECONDS):
             claims = {job.descriptor: job.claim for job in claimed}
-            status = _LEFT_BEHIND.format(self.new_name)
+            status = _MOVED_STATUS.format(self.new_name)
             for jobs in self._batches(list(claims)):
                 count = self._import(jobs)
                 self.source.ack(self.queue, [Ack(job.descriptor, claims[job.descriptor], status) for job in jobs])
-                self._note(JobState.PENDING, future=False, count=count)
+                self._record(JobState.PENDING, future=False, count=count)
 
     # Both
 
     def _kinds(self) -> Iterator[tuple[JobState, bool]]:
-        """Yield what is carried over by scans, past things first: whoever looks at the target wants these early."""
+        """Yield the states to scan, finished jobs first: people look for these at the target."""
         if self.with_succeeded:
             yield JobState.SUCCEEDED, False
         yield JobState.FAILED, False
@@ -156,25 +156,25 @@ class Migration:
 
     def _batches(self, descriptors: Sequence[str]) -> Iterator[list[JobInfo]]:
         """Yield the jobs that are still there, in that order, as many at once as a call can carry."""
-        return parcels(self._looked_up(descriptors))
+        return split_into_chunks(self._with_bodies(descriptors))
 
-    def _looked_up(self, descriptors: Sequence[str]) -> Iterator[JobInfo]:
-        for some in self._portions.cut(descriptors):
+    def _with_bodies(self, descriptors: Sequence[str]) -> Iterator[JobInfo]:
+        for some in self._lookups.split(descriptors):
             found = self.source.lookup(some, include_body=True)
-            self._portions.learn(found.values())
+            self._lookups.record(found.values())
             yield from (found[descriptor] for descriptor in some if descriptor in found)
 
     def _import(self, jobs: Sequence[JobInfo]) -> int:
-        jobs = [job for job in jobs if not self._is_left_behind(job)]
+        jobs = [job for job in jobs if not self._was_moved_before(job)]
         if jobs:
-            self.target.import_jobs(self.new_name, map(keyed, jobs))
+            self.target.import_jobs(self.new_name, map(with_unique_key, jobs))
         return len(jobs)
 
-    def _is_left_behind(self, job: JobInfo) -> bool:
-        """Whether a job has succeeded only in so far as it was moved, when this was done before and ended midway."""
-        return job.state is JobState.SUCCEEDED and (job.status or "").endswith(_LEFT_BEHIND.format(self.new_name))
+    def _was_moved_before(self, job: JobInfo) -> bool:
+        """Tell whether a job is SUCCEEDED only because an earlier, unfinished migration moved it."""
+        return job.state is JobState.SUCCEEDED and (job.status or "").endswith(_MOVED_STATUS.format(self.new_name))
 
-    def _note(self, state: JobState, *, future: bool, count: int) -> None:
+    def _record(self, state: JobState, *, future: bool, count: int) -> None:
         kind = "scheduled" if future else {JobState.PENDING: "due"}.get(state, state.name.lower())
         setattr(self.moved, kind, getattr(self.moved, kind) + count)
         self.on_progress(count)

@@ -1,4 +1,4 @@
-"""Chosen jobs go from one queue of a store to another, by calls that either client carries out."""
+"""Moves chosen jobs from one queue of a store to another, by steps that either client runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
-from pinlater.client.chunks import Portions, keyed, parcels
+from pinlater.client.chunks import LookupSizer, split_into_chunks, with_unique_key
 from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
@@ -18,15 +18,15 @@ from pinlater.protocol.operations import Call, Calls
 T = TypeVar("T")
 
 HOLD_SECONDS = 10.0
-"""So long a job waits in its new queue: until then it is known whether a worker was faster in the old one."""
+"""How long a job waits in its new queue. By then it is known whether a worker claimed it in the old one."""
 
-_MARK = re.compile(r"^moved from (\w+:s[^\s:]+:p\d+:\d+)\n", re.MULTILINE | re.ASCII)
-_MOST_LOOKED_AT = 10_000
+_MOVED_FROM = re.compile(r"^moved from (\w+:s[^\s:]+:p\d+:\d+)\n", re.MULTILINE | re.ASCII)
+_MOST_SCANNED = 10_000
 _PAGE_SIZE = 500
 
 
 class _Origin(NamedTuple):
-    """What tells a job from all others: an address alone is also that of a job of another store."""
+    """Identifies a job over all stores: a descriptor alone may belong to a job of another store as well."""
 
     descriptor: str
     created_at_ms: int | None
@@ -38,7 +38,7 @@ class _Origin(NamedTuple):
     @classmethod
     def before_move(cls, job: JobInfo) -> Self | None:
         """Return that of the job that this one is a copy of; None if it is no copy."""
-        match = _MARK.search(job.status)
+        match = _MOVED_FROM.search(job.status)
         return cls(match[1], job.created_at_ms) if match else None
 
 
@@ -72,7 +72,7 @@ class Move:
     attempts: int | None = None
     moved: int = 0
     left: int = 0
-    _portions: Portions = field(default_factory=Portions)
+    _lookups: LookupSizer = field(default_factory=LookupSizer)
     _failed_there: dict[_Origin, str] | None = None
 
     def __post_init__(self) -> None:
@@ -91,16 +91,16 @@ class Move:
     def steps(self, calls: Calls, descriptors: Sequence[str]) -> Generator[Call[Any], Any, int]:
         """Yield the calls that move these jobs, in this order; take their answers, return how many were moved."""
         moved_before = self.moved
-        for some in self._portions.cut(descriptors):
+        for some in self._lookups.split(descriptors):
             found = yield calls.lookup(some, include_body=True)
-            self._portions.learn(found.values())
+            self._lookups.record(found.values())
             jobs = [found[name] for name in some if name in found and found[name].state is self.state]
             self.left += len(some) - len(jobs)
-            for parcel in parcels(jobs):
-                yield from self._carry(calls, parcel)
+            for chunk in split_into_chunks(jobs):
+                yield from self._move_chunk(calls, chunk)
         return self.moved - moved_before
 
-    def _carry(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, None]:
+    def _move_chunk(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, None]:
         copies = yield from self._store(calls, jobs)
         deleted, refusal = yield from self._delete(calls, list(copies))
         if deleted < len(copies):
@@ -151,7 +151,7 @@ class Move:
         """Return the descriptors of what an earlier move has left in the new queue."""
         found: dict[_Origin, str] = {}
         continuation = None
-        for _ in range(_MOST_LOOKED_AT // _PAGE_SIZE):
+        for _ in range(_MOST_SCANNED // _PAGE_SIZE):
             page = yield calls.scan(self.to, JobState.FAILED, limit=_PAGE_SIZE, continuation=continuation)
             found |= {origin: info.descriptor for info in page.jobs if (origin := _Origin.before_move(info))}
             continuation = page.continuation
@@ -160,8 +160,8 @@ class Move:
         return found
 
     def _copy(self, job: JobInfo) -> JobInfo:
-        copy = keyed(job)._replace(
-            state=self.state_there, status=f"moved from {job.descriptor}\n{_MARK.sub('', job.status)}"
+        copy = with_unique_key(job)._replace(
+            state=self.state_there, status=f"moved from {job.descriptor}\n{_MOVED_FROM.sub('', job.status)}"
         )
         if self.state_there is JobState.PENDING:
             due_ms = int((time.time() + HOLD_SECONDS) * 1000)
@@ -172,8 +172,8 @@ class Move:
         return copy
 
 
-def carry_out(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Any]) -> T:
-    """Make the calls of a plan; return what it returns."""
+def run_steps(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Any]) -> T:
+    """Execute the calls that ``steps`` yields; return what it returns."""
     advance: Callable[[], Call[Any]] = functools.partial(next, steps)
     while True:
         try:
@@ -186,8 +186,8 @@ def carry_out(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]]
             advance = functools.partial(steps.throw, error)
 
 
-async def carry_out_async(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Awaitable[Any]]) -> T:
-    """Do what ``carry_out`` does, in a coroutine."""
+async def run_steps_async(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Awaitable[Any]]) -> T:
+    """Do the same with an executor that is awaited."""
     advance: Callable[[], Call[Any]] = functools.partial(next, steps)
     while True:
         try:

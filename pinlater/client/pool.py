@@ -23,9 +23,9 @@ class Pool:
     def __init__(self, servers: ServerSet, connect_timeout: float) -> None:
         self._servers = servers
         self._connect_timeout = connect_timeout
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._pid = os.getpid()
@@ -40,7 +40,7 @@ class Pool:
             NotConnected: no server could be reached.
         """
         if self._pid != os.getpid():
-            self._leave_to_parent()
+            self._reset_after_fork()
         while connection := self._pop():
             if connection.address in self._servers.addresses() and not connection.is_stale():
                 return connection
@@ -64,10 +64,10 @@ class Pool:
         with self._lock:
             return self._idle.pop() if self._idle else None
 
-    def _leave_to_parent(self) -> None:
+    def _reset_after_fork(self) -> None:
         """After a fork: close our copies of the parent's sockets. Its lock may be held for ever, hence a new one."""
         inherited = self._idle
-        self._begin()
+        self._reset()
         for connection in inherited:
             connection.close()
 

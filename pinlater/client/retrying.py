@@ -1,4 +1,4 @@
-"""Which failures are worth another try, and when it is made."""
+"""Retries of calls: which failures are retried, when, and what is raised in the end."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 0.25
 
 
-def worth_repeating(call: Call[Any], error: BaseException) -> bool:
-    """Return whether ``call`` may be made again after ``error``; if it may have been carried out, it says so then.
+def is_retryable(call: Call[Any], error: BaseException) -> bool:
+    """Tell whether ``call`` may be sent again after ``error``; mark it as a repeat if it may have been carried out.
 
-    What the client has to change is never repeated, what was not done always. When nobody knows, calls are that may be
-    carried out twice, and those that the server knows again by their key.
+    A call that was certainly not carried out is always retried. If nobody knows, it is retried if it is safe to repeat,
+    or if the server recognises it by its idempotency key. A call that the server refused is not.
     """
     if isinstance(error, (NotConnected, ServerStopping, NoHealthyShards)):
         return True
@@ -38,11 +38,11 @@ def worth_repeating(call: Call[Any], error: BaseException) -> bool:
     return call.safe_to_repeat or call.has_key
 
 
-class Tries:
-    """The tries of one call: whether there is another, when, and what to say if none succeeds.
+class CallRetries:
+    """Retries of one call: whether there is another, when, and which error is raised if none succeeds.
 
-    Servers that restart are back within seconds. So a call that was certainly not carried out is made again until its
-    time is over; only lost answers are counted.
+    A server that restarts is back within seconds. So a call that was certainly not carried out is retried until its
+    deadline; only lost answers count against ``retries``.
 
     Args:
         call: to be made.
@@ -55,7 +55,7 @@ class Tries:
         self._call = call
         self._retries = retries
         self._deadline = deadline
-        self._patient_until = deadline if patience is None else min(deadline, time.monotonic() + patience)
+        self._patience_until = deadline if patience is None else min(deadline, time.monotonic() + patience)
         self._losses = 0
         self._loss: PinLaterError | None = None
 
@@ -67,28 +67,28 @@ class Tries:
         wait = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS, max=_LONGEST_WAIT_SECONDS)
         floor = tenacity.wait_fixed(_FIRST_WAIT_SECONDS / 2)
         return {
-            "retry": tenacity.retry_if_exception(lambda error: worth_repeating(self._call, error)),
+            "retry": tenacity.retry_if_exception(lambda error: is_retryable(self._call, error)),
             "wait": floor + wait,
-            "stop": self._are_over,
+            "stop": self._is_exhausted,
             "reraise": True,
         }
 
-    def _are_over(self, state: tenacity.RetryCallState) -> bool:
+    def _is_exhausted(self, state: tenacity.RetryCallState) -> bool:
         assert state.outcome is not None
         error, next_at = state.outcome.exception(), time.monotonic() + state.upcoming_sleep
         if isinstance(error, (NotConnected, ServerStopping)):
-            return next_at >= self._patient_until
+            return next_at >= self._patience_until
         if isinstance(error, NoHealthyShards):
-            return not self._retries or next_at >= self._patient_until
+            return not self._retries or next_at >= self._patience_until
         assert isinstance(error, PinLaterError)
         self._loss = error
         self._losses += 1
         return self._losses > self._retries or next_at >= self._deadline
 
-    def verdict(self, error: PinLaterError) -> PinLaterError:
-        """Return what to raise after the last try has failed with ``error``.
+    def final_error(self, error: PinLaterError) -> PinLaterError:
+        """Return the error to raise after the last try has failed with ``error``.
 
-        It must not say that nothing was done if an earlier try may have done it.
+        If an earlier try may have been carried out, the error must not say that nothing was done.
         """
         if self._loss is None:
             return error

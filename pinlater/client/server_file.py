@@ -30,7 +30,7 @@ class ServerFile:
         self._path = Path(path)
         self._clock = clock
         self._next_check = clock() + _CHECK_SECONDS
-        self._signature = self._look()
+        self._signature = self._read_signature()
         self._addresses = self._read()
 
     def addresses(self) -> tuple[Address, ...]:
@@ -42,7 +42,7 @@ class ServerFile:
         return self._addresses
 
     def _check(self) -> None:
-        signature = self._look()
+        signature = self._read_signature()
         if signature == self._signature:
             return
         self._signature = signature
@@ -51,7 +51,7 @@ class ServerFile:
         except ConfigError as error:
             log.warning("%s; the servers known so far are kept", error)
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _read_signature(self) -> tuple[int, int, int] | None:
         """Return what changes when the file does; a rename over it changes the inode."""
         try:
             status = self._path.stat()

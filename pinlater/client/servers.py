@@ -52,7 +52,7 @@ class ServerSet:
         self.tls = TlsFiles.from_environment() if tls is None else tls
         self._clock = clock
         self._chance = chance
-        self._begin()
+        self._reset()
         if not self._addresses():
             raise ConfigError(f"no server given; write host:port, such as localhost:{DEFAULT_PORT}")
         if self.tls.are_given and all(address.kind == "tcp" for address in self._addresses()):
@@ -61,7 +61,7 @@ class ServerSet:
                 f"write tls://{self._addresses()[0]}"
             )
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._current: Address | None = None
         self._penalties: dict[Address, tuple[float, float]] = {}  # until when, how long
@@ -121,7 +121,7 @@ class ServerSet:
         """Return all servers in the order in which to try them."""
         addresses = self._addresses()
         if self._pid != os.getpid():
-            self._begin()
+            self._reset()
         with self._lock:
             if self._current not in addresses:
                 self._current = addresses[int(self._chance() * len(addresses))]
@@ -131,13 +131,13 @@ class ServerSet:
             return sorted(ring, key=lambda address: max(self._penalties.get(address, (0.0, 0.0))[0], now))
 
     def worked(self, address: Address) -> None:
-        """Note that a server was reached: it is the one to stay at."""
+        """Mark a server as reachable; the client stays with it."""
         with self._lock:
             self._current = address
             self._penalties.pop(address, None)
 
     def failed(self, address: Address) -> None:
-        """Note that a server could not be reached."""
+        """Mark a server as unreachable; it is tried last for a while."""
         with self._lock:
             _, last = self._penalties.get(address, (0.0, _FIRST_PENALTY_SECONDS / 2))
             penalty = min(last * 2, _LONGEST_PENALTY_SECONDS)

@@ -11,7 +11,7 @@ import pytest
 
 from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
-from pinlater.client.migration import Migration, NotMovable
+from pinlater.client.migration import Migration, SourceKeepsJobs
 from tests.support.server import ROOT, ServerProcess
 
 
@@ -156,7 +156,7 @@ def test_a_source_that_cannot_delete_chosen_jobs_is_told_apart(source, target):
     filled(source)
     target.create_queue("pins")
     source.delete_these = lambda *_: 0  # as a server of the original would answer
-    with pytest.raises(NotMovable, match="copy the queue instead"):
+    with pytest.raises(SourceKeepsJobs, match="copy the queue instead"):
         Migration(source, target, "pins", "pins").move(patience_seconds=0)
     assert counts(source)[:2] == (21, 1)
 

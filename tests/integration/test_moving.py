@@ -9,7 +9,7 @@ import pytest
 
 from pinlater import AsyncClient, Client, JobState
 from pinlater.client import Ack, Move, NewJob
-from pinlater.client.chunks import keyed
+from pinlater.client.chunks import with_unique_key
 from pinlater.errors import CallTimeout, UnknownError
 from tests.support.server import ServerProcess
 from tests.support.stores import STORES
@@ -174,7 +174,7 @@ def test_a_job_whose_made_up_key_is_taken_stays_too(client):
     names = client.enqueue_jobs(OLD, [NewJob(b"ours"), NewJob(b"other")])
     known = client.lookup(names)
     # As of a job that came from another store, where it had the same address.
-    client.enqueue_jobs(NEW, [NewJob(b"theirs", unique=keyed(known[names[0]]).unique)])
+    client.enqueue_jobs(NEW, [NewJob(b"theirs", unique=with_unique_key(known[names[0]]).unique)])
     move = Move(OLD, NEW, PENDING)
     assert client.move_these(move, names) == 1
     assert (move.left, bodies_in(client, OLD, PENDING)) == (1, [b"ours"])
