@@ -1,4 +1,4 @@
-"""Log records: one line each, readable by people or by machines."""
+"""Log records: one line each, as plain text or JSON."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""When the admin port may be opened to other machines, and what else its settings have to fit."""
+"""Settings of the admin port: when it may be reachable from other machines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The admin port: pages, refusals, and peers that behave badly; on both event loops."""
+"""The admin port: pages, errors and misbehaving clients, on both event loops."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Server processes report what they counted; the admin process adds it up."""
+"""Server processes report their metrics, and the admin process sums them."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Dear work: one at a time, few wait, others are told to come back."""
+"""Expensive work runs one at a time; few callers wait, the others are refused."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a call may say of how it is known when it is sent again."""
+"""Idempotency keys of calls."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Looks at jobs by themselves: how many are made at a time."""
+"""Scans and look-ups: how many run at once."""
 
 import asyncio
 

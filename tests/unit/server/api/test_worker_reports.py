@@ -1,4 +1,4 @@
-"""Looks at the workers: they take turns, and fill no server."""
+"""Worker reports: limits on reading them."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The monitor: what it makes of a store that does not answer."""
+"""The monitor while the store does not answer."""
 
 import asyncio
 import logging

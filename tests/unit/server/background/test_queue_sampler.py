@@ -1,4 +1,4 @@
-"""What is asked of the store for the metrics, at what cost, and what is made of it."""
+"""Samples of the queues for the metrics, and what they cost the store."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How much room the store takes and has, as the metrics show it."""
+"""Samples of the used and free space of the store."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The broker: dequeues that wait, and what wakes them."""
+"""The broker: parked dequeues, and what wakes them."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Waiting dequeues of a limited queue: the moment at which the limit lets go must not be missed."""
+"""Parked dequeues of a rate-limited queue are woken when the limit allows the next job."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Crowds of waiting dequeues: to wake one costs the same, however many there are."""
+"""Many parked dequeues: waking one costs the same, however many there are."""
 
 import time
 import tracemalloc

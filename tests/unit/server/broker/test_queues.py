@@ -1,4 +1,4 @@
-"""Dequeues of several queues: none loses what another one hands out, and none sleeps beside a job."""
+"""Dequeues of several queues: no job is lost, and no dequeue sleeps beside a claimable job."""
 
 import asyncio
 import time

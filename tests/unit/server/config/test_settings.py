@@ -1,4 +1,4 @@
-"""Settings: sources and their order, every kind of value, and what a wrong one says."""
+"""Settings: sources and their order, types of values, and error messages."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The files behind rate limits: their formats, and what changes of them do."""
+"""The files of rate limits: their formats, and how changes take effect."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Servers that share the rates of queues: tokens are fetched from the store as they are needed."""
+"""Rate limits shared by several servers: tokens are fetched from the store."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Token buckets: what may be handed out when, and what a reload keeps."""
+"""Token buckets: when jobs may be handed out, and what a reload keeps."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Limits that the store keeps: what holds until they are known."""
+"""Queue settings in the store: what applies until they are known."""
 
 import asyncio
 import logging

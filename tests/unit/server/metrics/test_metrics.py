@@ -1,4 +1,4 @@
-"""Metrics: counting, percentiles, and the two pages."""
+"""Metrics: counters, percentiles, and both pages."""
 
 import math
 import os

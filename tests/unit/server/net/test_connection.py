@@ -1,4 +1,4 @@
-"""A connection of the server by itself: how much of the event loop and of the memory it takes."""
+"""A client connection of the server: fairness, back pressure, delivery, and the stopping notice."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The room of calls and answers: who gets some, who waits, who has to go."""
+"""The memory budgets of calls and replies: who gets memory, who waits, who is dropped."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What keeps a server from harm: who may reach it, what one address may take, what is refused when it is behind."""
+"""Limits that protect a server: exposed addresses, connections per address, overload."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the processes of one server share: turns at the port, news of jobs."""
+"""Coordination of server processes: connections are balanced, new jobs are notified."""
 
 import asyncio
 import os

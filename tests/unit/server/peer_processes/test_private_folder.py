@@ -1,4 +1,4 @@
-"""The folder of a server's processes: gone with them, also when they were killed."""
+"""The private folder of a server, removed even after the server was killed."""
 
 import os
 import socket
