@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinlater.server.admin.reporter import ReportServer
-from pinlater.server.api.overload import Overload
+from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.background.monitor import Monitor
@@ -95,7 +95,7 @@ def assemble(config: ProcessConfig, store: OpenedStore, metrics: Metrics) -> Com
         backend,
         broker,
         stored,
-        overload=Overload(lambda: backend.waiting, settings.max_store_waiting, metrics),
+        load_shedder=LoadShedder(lambda: backend.waiting, settings.max_store_waiting, metrics),
         settings=settings,
         claims=ClaimNames(os.uname().nodename, config.listeners[0].getsockname()[1], now_ms(), config.slot),
         metrics=metrics,

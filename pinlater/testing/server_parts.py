@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Self
 
-from pinlater.server.api.overload import Overload
+from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.service import Service
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.sqlite import SqliteStore
@@ -62,7 +62,7 @@ class ServerParts:
             self._backend,
             self._broker,
             self._stored,
-            overload=Overload(lambda: self._backend.waiting, settings.max_store_waiting, metrics),
+            load_shedder=LoadShedder(lambda: self._backend.waiting, settings.max_store_waiting, metrics),
             settings=settings,
             claims=claims,
             metrics=metrics,

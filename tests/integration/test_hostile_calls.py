@@ -56,7 +56,7 @@ def test_a_look_up_of_more_than_an_answer_holds_is_refused(shared_server, client
     for _ in range(10):
         names += client.enqueueJobs(queueName=queue, jobs=[{"body": b"x" * 99_000}] * 10)["jobDescriptors"]
     before = shared_server.child().memory_info().rss
-    with pytest.raises(DeclaredError, match="ask for fewer at once"):
+    with pytest.raises(DeclaredError, match="look up fewer at once"):
         client.lookupJobs(jobDescriptors=names, includeBody=True)
     assert len(client.lookupJobs(jobDescriptors=names)) == 100
     assert len(client.lookupJobs(jobDescriptors=names[:19], includeBody=True)) == 19

@@ -95,5 +95,5 @@ def test_without_retries_the_error_says_what_to_do(server):
     refusals = [answer for answer in asyncio.run(run()) if isinstance(answer, Exception)]
     assert refusals
     assert {type(refusal) for refusal in refusals} == {NoHealthyShards}
-    assert "the store is behind" in str(refusals[0])
+    assert "the store is overloaded" in str(refusals[0])
     assert "try again later" in str(refusals[0])

@@ -25,7 +25,7 @@ def test_a_key_is_good_for_one_job_at_a_time(client, queue):
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("", "1 to 200"), ("k" * 201, "has 201 characters"), ("a\0b", "has a NUL")],
+    [("", "1 to 200"), ("k" * 201, "has 201 characters"), ("a\0b", "contains a NUL")],
     ids=["empty", "long", "nul"],
 )
 def test_keys_that_no_store_could_keep_are_refused_with_their_batch(client, queue, key, text):

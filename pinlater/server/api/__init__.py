@@ -1,1 +1,1 @@
-"""The rules of each call: what it may say, what it does, what it answers."""
+"""The API of the service: validate each call, carry it out, and build its reply."""

@@ -1,4 +1,4 @@
-"""What a connection has to know of a call; answers and refusals, below the level of PinLater's own error codes."""
+"""Replies and Thrift-level errors of calls, and what a connection needs to know about a call."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 from pinlater.protocol.codec import PROTOCOL_ERROR, DecodedCall
 
 
-class Answer(NamedTuple):
-    """What a call answers, and what to do when nobody is there to read it."""
+class Reply(NamedTuple):
+    """The result of a call, and how to undo the call if the reply cannot be delivered."""
 
     success: Any
     undo: Callable[[], Awaitable[None]] | None = None
 
 
 class CallRefused(Exception):
-    """Answered as a Thrift-level exception; the connection stays usable (wire contract §1.2).
+    """The call is answered with a Thrift-level exception; the connection stays usable (wire contract §1.2).
 
     Attributes:
-        kind: type of the ``TApplicationException``.
+        kind: of the ``TApplicationException``.
     """
 
     def __init__(self, kind: int, message: str) -> None:
@@ -28,10 +28,10 @@ class CallRefused(Exception):
 
 
 def require(struct: Any, name: str) -> None:
-    """Return if a struct and all its required fields are there; thriftpy2's decoder does not check that.
+    """Refuse a struct that is absent or lacks a required field, which thriftpy2 does not check.
 
     Raises:
-        CallRefused: one is missing; the message names it.
+        CallRefused: the message names the missing field.
     """
     if struct is None:
         raise missing(name)
@@ -41,17 +41,17 @@ def require(struct: Any, name: str) -> None:
 
 
 def missing(name: str) -> CallRefused:
-    """Return the refusal that names an absent field."""
+    """Create the error for a missing field."""
     return CallRefused(PROTOCOL_ERROR, f"required field {name} is missing")
 
 
 def may_wait(call: DecodedCall) -> bool:
-    """Whether a call may wait for jobs."""
+    """Return whether a call may wait for jobs."""
     request: Any = getattr(call.arguments, "request", None)
     return bool(getattr(request, "waitMillis", None))
 
 
 def wants_stopping_notice(call: DecodedCall) -> bool:
-    """Whether the client wants to be told when the connection ends since the server stops."""
+    """Return whether the client wants a stopping notice before the server closes the connection."""
     context: Any = getattr(call.arguments, "context", None)
     return bool(getattr(context, "hearsStopping", None))

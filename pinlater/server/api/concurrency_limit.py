@@ -1,4 +1,4 @@
-"""Work that is dear on purpose, or by nature: one at a time, few wait, others are refused."""
+"""Run expensive work one at a time: a few callers wait, the others are refused."""
 
 from __future__ import annotations
 
@@ -9,38 +9,37 @@ from collections.abc import AsyncIterator
 from pinlater.errors import NoHealthyShards
 
 
-class Turnstile:
-    """Lets one caller in after the other.
+class ConcurrencyLimit:
+    """Runs one caller at a time.
 
-    Without an end to the queue in front of it, whoever asks often enough would fill the places of all calls with calls
-    that wait here.
+    The number of waiting callers is limited, so that calls which wait here cannot take all slots of the server.
 
     Args:
-        work: what is done behind it, for the message.
-        most_waiting: callers that may wait for their turn.
+        work: name of the work, for the error.
+        most_waiting: how many callers may wait.
     """
 
     def __init__(self, work: str, most_waiting: int) -> None:
         self._work = work
         self._most_waiting = most_waiting
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._waiting = 0
 
     @contextlib.asynccontextmanager
-    async def passed(self) -> AsyncIterator[None]:
-        """Hold the turn.
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for the slot and hold it.
 
         Raises:
-            NoHealthyShards: too many wait. The code is one that clients of the original retry, too.
+            NoHealthyShards: too many callers wait. Clients of the original service retry this code, too.
         """
         if self._waiting >= self._most_waiting:
-            raise NoHealthyShards(f"too many calls wait for {self._work}, one after the other; try again later")
+            raise NoHealthyShards(f"too many calls wait for {self._work}, which runs one at a time; try again later")
         self._waiting += 1
         try:
-            await self._turn.acquire()
+            await self._lock.acquire()
         finally:
             self._waiting -= 1
         try:
             yield
         finally:
-            self._turn.release()
+            self._lock.release()

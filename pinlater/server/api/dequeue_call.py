@@ -1,4 +1,4 @@
-"""The call that hands out jobs: which ones, for how long, and what its answer says."""
+"""Carry out dequeues: validate the request, claim jobs, and build the reply."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pinlater.protocol.conversion.jobs import dequeue_reply
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
-from pinlater.server.api.calls import Answer
-from pinlater.server.api.offload import aside
-from pinlater.server.api.overload import Overload
+from pinlater.server.api.calls import Reply
+from pinlater.server.api.offload import offload
+from pinlater.server.api.overload import LoadShedder
 from pinlater.server.backends.claim_names import ClaimNames
 from pinlater.server.backends.records import Claim, covered
 from pinlater.server.backends.store import ServerStore
@@ -30,23 +30,23 @@ from pinlater.server.metrics import Metrics
 log = logging.getLogger(__name__)
 
 MAX_DEQUEUE_JOBS = 5000
-"""A dequeue is served up to this many jobs, whatever its limit."""
+"""Most jobs of one dequeue, whatever its limit."""
 
 
 class DequeueCall:
-    """Carries out dequeues, and the acks that come with them.
+    """Carries out dequeues together with their acks.
 
     Args:
         backend: the store.
-        broker: on top of it.
+        broker: hands out jobs.
         acks: carries out the acks.
-        limits: of queues, as the store keeps them.
-        overload: refuses dequeues when the store is behind.
+        limits: queue settings of the store.
+        load_shedder: refuses dequeues while the store is overloaded.
         settings: limits and defaults.
-        claims: makes claim descriptors.
-        metrics: told of what happens.
+        claims: creates claim descriptors.
+        metrics: counts dequeues and jobs.
         now_ms: the clock of the store.
-        max_bytes: of an answer.
+        max_bytes: most bytes of the jobs in a reply.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DequeueCall:
         acks: AckCall,
         limits: StoredLimits,
         *,
-        overload: Overload,
+        load_shedder: LoadShedder,
         settings: Settings,
         claims: ClaimNames,
         metrics: Metrics,
@@ -67,15 +67,15 @@ class DequeueCall:
         self._broker = broker
         self._acks = acks
         self._limits = limits
-        self._overload = overload
+        self._load_shedder = load_shedder
         self._settings = settings
         self._claims = claims
         self._metrics = metrics
         self._now_ms = now_ms
         self._max_bytes = max_bytes
 
-    async def answer(self, arguments: Any, caller: Caller) -> Answer:
-        """Carry out the acks and claim jobs, both at once; return the jobs if both succeed."""
+    async def answer(self, arguments: Any, caller: Caller) -> Reply:
+        """Carry out the acks and claim jobs at the same time; return the jobs if both succeed."""
         queue = arguments.request.queueName
         acking = await self._acks.start(arguments.request.jobAckRequest, caller)
         try:
@@ -85,18 +85,21 @@ class DequeueCall:
                 self._metrics.dequeues_rate_limited.add(queue)
             if acking is not None:
                 await asyncio.wait([acking])
-                acking.exception()  # the dequeue's own error is the one to answer
+                acking.exception()  # the client gets the error of the dequeue
             raise
         if acking is not None:
             try:
                 await acking
-            except Exception:  # also a refusal below the level of error codes
+            except Exception:  # also a Thrift-level error
                 await self._broker.give_back(found)
                 raise
-        if found.claim is None:  # looking is not asking for work
+        if found.claim is None:  # a dry run is not counted
             return self._answer_of(found)
         if found.jobs and found.is_overdue:
-            log.warning("jobs of queue %s are given back instead of handed out: their lease may have ended", queue)
+            log.warning(
+                "the lease of dequeued jobs of queue %s may have expired; they are returned instead of handed out",
+                queue,
+            )
             await self._broker.give_back(found)
             found = found._replace(jobs={})
         self._metrics.dequeues.add(queue)
@@ -105,22 +108,22 @@ class DequeueCall:
         return self._answer_of(found)
 
     async def _hand_out(self, arguments: Any, caller: Caller) -> DequeueResult:
-        """Check the request; claim jobs, or look at those that a dry run asks for."""
+        """Validate the request; claim jobs, or only read them for a dry run."""
         request = arguments.request
         queue = request.queueName
         others = request.otherQueueNames or ()
-        queues = await aside(len(others), rules.queues_of, queue, others)
+        queues = await offload(len(others), rules.queues_of, queue, others)
         if request.limit < 1:
-            raise UnknownError(f"a dequeue's limit has to be at least 1, not {request.limit}")
+            raise UnknownError(f"the limit of a dequeue must be at least 1, not {request.limit}")
         coverage = default(request.coverage, 1.0)
         if not 0.0 <= coverage <= 1.0:
-            raise UnknownError(f"coverage {coverage} is no share between 0 and 1")
+            raise UnknownError(f"coverage {coverage} is not a fraction between 0 and 1")
         if not covered(coverage, self._backend.shards):
             return DequeueResult({})
-        self._overload.check_dequeue()
+        self._load_shedder.check_dequeue()
         self._limits.check_loaded()
         source, limit = arguments.context.source, min(request.limit, MAX_DEQUEUE_JOBS)
-        claims_bytes = limit * len(source.encode())  # each job comes with its claim
+        claims_bytes = limit * len(source.encode())  # the reply repeats the claim for each job
         max_bytes = max(self._max_bytes - claims_bytes, 0)
         if request.dryRun:
             return DequeueResult({queue: await self._broker.peek(queue, limit, max_bytes)})
@@ -143,13 +146,13 @@ class DequeueCall:
             return int(settings.claim_timeout_seconds * 1000)
         return min(asked_ms, int(settings.max_claim_timeout_seconds * 1000))
 
-    def _answer_of(self, found: DequeueResult) -> Answer:
+    def _answer_of(self, found: DequeueResult) -> Reply:
         claim = None if found.claim is None else found.claim.descriptor
         for queue, claimed in found.jobs.items():
             self._count_handed_out(queue, claimed)
         reply = dequeue_reply(found.jobs.values(), claim, self._now_ms())
         undo = None if claim is None or not reply.jobs else partial(self._broker.give_back, found)
-        return Answer(reply, undo)
+        return Reply(reply, undo)
 
     def _count_handed_out(self, queue: str, claimed: list[DequeuedJob]) -> None:
         if not claimed:

@@ -1,4 +1,4 @@
-"""The calls that look at jobs, or take out those that a look finds: bounded, whatever is asked for."""
+"""Look up, count, scan and delete jobs, with limits on what one call may take."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pinlater.protocol import messages as wire
 from pinlater.protocol.conversion.jobs import info_struct, page_reply, read_continuation
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
-from pinlater.server.api.concurrency_limit import Turnstile
-from pinlater.server.api.offload import aside
+from pinlater.server.api.concurrency_limit import ConcurrencyLimit
+from pinlater.server.api.offload import offload
 from pinlater.server.backends.body_pattern import check_pattern
 from pinlater.server.backends.records import (
     JOB_OVERHEAD_BYTES,
@@ -27,37 +27,37 @@ from pinlater.server.backends.records import (
 from pinlater.server.backends.store import Store
 
 MAX_SCAN_JOBS = 10_000
-"""A page of a scan has at most this many jobs."""
+"""Most jobs of one page of a scan."""
 
 _MOST_WAITING_SEARCHES = 16
-"""Searches of bodies that wait for one to end, each of which may take ``REGEX_TIMEOUT_SECONDS``."""
+"""Searches of job bodies that may wait; each may take ``REGEX_TIMEOUT_SECONDS``."""
 
-MAX_LOOK_UP_JOBS = 10_000
-"""A look-up asks for at most this many jobs."""
+MAX_LOOKUP_JOBS = 10_000
+"""Most jobs of one look-up."""
 
 _SCANNED_AT_ONCE = 500
 _LARGEST_JOB_BYTES = 4 * (MAX_STATUS_CHARACTERS + MAX_UNIQUE_KEY_CHARACTERS + rules.MAX_SOURCE_CHARACTERS) + 2000
-"""Most bytes that a job of a scan takes in an answer: four for each character of a text, and some for the rest."""
+"""Most bytes that a scanned job takes in a reply: four for each character of a text, and some for the rest."""
 
 _AT_ONCE, _BODIES_AT_ONCE = 1000, 64
-"""Jobs that are looked up before their size is looked at."""
+"""Jobs that are looked up, without or with bodies, before their size is checked."""
 
 _SMALL_PAGE_JOBS = 100
 _LARGE_PAGES = 2
-"""Pages of more jobs that are made at a time: to send them is the event loop's work, and it has others to serve."""
+"""Larger pages that are built at a time, since sending them keeps the event loop busy."""
 
 _FEW_BODIES = 8
 _LARGE_LOOK_UPS = 2
-"""Look-ups of more than a few bodies that are made at a time: many at once would fill the memory."""
+"""Look-ups of more than a few bodies that run at a time, since many would fill the memory."""
 
 
 class Inspection:
-    """Carries them out.
+    """Carries out the calls that read or delete jobs.
 
     Args:
         backend: the store.
-        priority_levels: priorities are 1 to this.
-        max_bytes: of what is looked up or scanned with one call.
+        priority_levels: number of priorities.
+        max_bytes: most bytes of the jobs in one reply.
     """
 
     def __init__(self, backend: Store, priority_levels: int, max_bytes: int) -> None:
@@ -66,19 +66,19 @@ class Inspection:
         self._max_bytes = max_bytes
         self._large = asyncio.Semaphore(_LARGE_LOOK_UPS)
         self._large_pages = asyncio.Semaphore(_LARGE_PAGES)
-        self._search = Turnstile("a search of bodies", _MOST_WAITING_SEARCHES)
+        self._search = ConcurrencyLimit("a search of job bodies", _MOST_WAITING_SEARCHES)
 
     async def lookup(self, arguments: Any) -> dict[str, wire.PinLaterJobInfo]:
-        """Return the jobs that are there, by descriptor.
+        """Look up jobs; return those that exist, by descriptor.
 
         Raises:
-            UnknownError: they are more than an answer holds, or one is no descriptor.
+            UnknownError: they do not fit into a reply, or a descriptor is invalid.
         """
         request = arguments.request
-        given = await aside(len(request.jobDescriptors), _unique, request.jobDescriptors)
-        if len(given) > MAX_LOOK_UP_JOBS:
+        given = await offload(len(request.jobDescriptors), _unique, request.jobDescriptors)
+        if len(given) > MAX_LOOKUP_JOBS:
             raise UnknownError(
-                f"a look-up of {len(given)} jobs; at most {MAX_LOOK_UP_JOBS} are allowed, so make several calls"
+                f"a look-up of {len(given)} jobs; at most {MAX_LOOKUP_JOBS} are allowed, so use several calls"
             )
         if not request.includeBody or len(given) <= _FEW_BODIES:
             return await self._look_up(given, include_body=bool(request.includeBody))
@@ -86,62 +86,62 @@ class Inspection:
             return await self._look_up(given, include_body=True)
 
     async def _look_up(self, given: Sequence[str], *, include_body: bool) -> dict[str, wire.PinLaterJobInfo]:
-        jobs = await aside(len(given), _parse_all, given)
+        jobs = await offload(len(given), _parse_all, given)
         step = _BODIES_AT_ONCE if include_body else _AT_ONCE
         found: dict[str, wire.PinLaterJobInfo] = {}
         size = 0
         for start in range(0, len(jobs), step):
             records = await self._backend.lookup_jobs(jobs[start : start + step], include_body=include_body)
-            infos, more = await aside(len(records), _infos_of, records)
+            infos, more = await offload(len(records), _infos_of, records)
             found |= {text: info for text, info in zip(given[start : start + step], infos, strict=True) if info}
             size += more
             if size > self._max_bytes:
                 raise UnknownError(
-                    f"these {len(given)} jobs are more than the {self._max_bytes} bytes that an answer may have "
-                    "(MAX_FRAME_BYTES); ask for fewer at once, or without their bodies"
+                    f"these {len(given)} jobs exceed the {self._max_bytes} bytes of a reply (MAX_FRAME_BYTES); "
+                    "look up fewer at once, or without their bodies"
                 )
         return found
 
     async def count(self, arguments: Any) -> int:
-        """Return how many jobs match."""
+        """Count the jobs that match."""
         request = arguments.request
         which = self._filter(request, is_future=bool(request.countFutureJobs))
-        async with self._turn(which):
+        async with self._search_slot(which):
             return min(await self._backend.count_jobs(request.queueName, which), 2**31 - 1)
 
     async def scan(self, arguments: Any) -> wire.PinLaterScanJobsResponse:
-        """Return a page of the jobs that match."""
+        """Return one page of the jobs that match."""
         request = arguments.request
         position = read_continuation(request.continuation)
         which = self._filter(request, is_future=bool(request.scanFutureJobs))
         limit = default(request.limit, 100)
         rules.check_limit(limit)
-        async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext(), self._turn(which):
+        async with self._large_pages if limit > _SMALL_PAGE_JOBS else nullcontext(), self._search_slot(which):
             jobs, position = await self._page(request.queueName, which, min(limit, MAX_SCAN_JOBS), position)
         return page_reply(jobs, position if limit else None)
 
     async def _page(
         self, queue: str, which: JobFilter, limit: int, position: Position | None
     ) -> tuple[list[wire.PinLaterJobInfo], Position | None]:
-        """Return up to ``limit`` jobs, as many as an answer holds, and where the next ones begin; None: nowhere.
+        """Read up to ``limit`` jobs that fit into a reply; return them and the next position, None at the end.
 
-        They are read by the hundreds, so that jobs with long statuses do not fill the memory. A search of bodies reads
-        one page only: its time limit is that of one call to the store.
+        They are read in chunks, so that jobs with long statuses do not fill the memory. A search of bodies reads only
+        one chunk, since its time limit applies to one call to the store.
         """
         found: list[wire.PinLaterJobInfo] = []
-        room = self._max_bytes
+        bytes_left = self._max_bytes
         while True:
-            at_once = min(limit - len(found), _SCANNED_AT_ONCE, max(room // _LARGEST_JOB_BYTES, 1))
+            at_once = min(limit - len(found), _SCANNED_AT_ONCE, max(bytes_left // _LARGEST_JOB_BYTES, 1))
             page = await self._backend.scan_jobs(queue, which, at_once, position)
-            infos, size = await aside(len(page.jobs), _infos_of, page.jobs)
+            infos, size = await offload(len(page.jobs), _infos_of, page.jobs)
             found += infos
-            room -= size
+            bytes_left -= size
             position = page.position
-            if position is None or len(found) >= limit or room < _LARGEST_JOB_BYTES or which.body_regex:
+            if position is None or len(found) >= limit or bytes_left < _LARGEST_JOB_BYTES or which.body_regex:
                 return found, position
 
     async def delete(self, arguments: Any, once: IdempotencyKey | None) -> int:
-        """Take out jobs that match, or those that are named; return how many."""
+        """Delete jobs that match, or the named jobs; return how many."""
         request = arguments.request
         request.priority = default(request.priority, 1)
         which = self._filter(request, is_future=None)
@@ -149,9 +149,9 @@ class Inspection:
         rules.check_limit(limit)
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
-            jobs = await aside(len(names), rules.jobs_of, request.queueName, names)
+            jobs = await offload(len(names), rules.jobs_of, request.queueName, names)
             return await self._backend.delete_these_jobs(request.queueName, jobs, request.jobState, once=once)
-        async with self._turn(which):
+        async with self._search_slot(which):
             return await self._backend.delete_jobs(request.queueName, which, limit, once=once)
 
     def _filter(self, request: Any, *, is_future: bool | None) -> JobFilter:
@@ -161,12 +161,12 @@ class Inspection:
         return JobFilter(request.jobState, request.priority, is_future, request.bodyRegexToMatch)
 
     @asynccontextmanager
-    async def _turn(self, which: JobFilter) -> AsyncIterator[None]:
-        """Compile and search for one body pattern at a time: expensive ones would take all threads."""
+    async def _search_slot(self, which: JobFilter) -> AsyncIterator[None]:
+        """Compile and search one body pattern at a time, since expensive ones would use up all threads."""
         if not which.body_regex:
             yield
             return
-        async with self._search.passed():
+        async with self._search.slot():
             await asyncio.to_thread(check_pattern, which.body_regex)
             yield
 
@@ -176,7 +176,7 @@ def _unique(texts: Sequence[str]) -> list[str]:
 
 
 def _infos_of(records: Sequence[JobRecord | None]) -> tuple[list[Any], int]:
-    """Return records as the wire has them, and at least as many bytes as they take there."""
+    """Convert records for the wire; return them and an upper bound of their encoded size."""
     infos = [None if record is None else info_struct(record) for record in records]
     return infos, sum(_size_of(record) for record in records if record is not None)
 

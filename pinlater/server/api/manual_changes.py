@@ -1,4 +1,4 @@
-"""Calls by which somebody changes jobs by hand: another chance for failed ones, an earlier one for waiting ones."""
+"""Carry out manual changes of jobs: retry failed jobs, run scheduled jobs now."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
-from pinlater.server.api.offload import aside
+from pinlater.server.api.offload import offload
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.broker import Broker
 
 
 class ManualChanges:
-    """Carries out what is asked for.
+    """Carries out manual changes of jobs.
 
     Args:
-        broker: on top of the store.
-        priority_levels: priorities are 1 to this.
+        broker: passes changes to the store.
+        priority_levels: number of priorities.
     """
 
     def __init__(self, broker: Broker, priority_levels: int) -> None:
@@ -24,7 +24,7 @@ class ManualChanges:
         self._priority_levels = priority_levels
 
     async def retry_failed(self, arguments: Any, once: IdempotencyKey | None) -> int:
-        """Make failed jobs claimable, those that are named or the oldest; return how many."""
+        """Retry the named failed jobs, or the oldest ones; return how many."""
         request = arguments.request
         rules.check_queue_name(request.queueName)
         priority, attempts = default(request.priority, 1), default(request.attemptsToAllow, 1)
@@ -34,13 +34,13 @@ class ManualChanges:
         queue, run_after_ms = request.queueName, request.runAfterTimestampMillis
         if request.jobDescriptors is not None:
             names = request.jobDescriptors
-            jobs = await aside(len(names), rules.jobs_of, queue, names)
+            jobs = await offload(len(names), rules.jobs_of, queue, names)
             return await self._broker.retry_these(queue, jobs, attempts, run_after_ms, once=once)
         return await self._broker.retry_failed(queue, priority, attempts, run_after_ms, limit, once=once)
 
     async def run_now(self, arguments: Any, once: IdempotencyKey | None) -> int:
-        """Make pending jobs that are named due now; return how many."""
+        """Make the named pending jobs due now; return how many."""
         queue, names = arguments.request.queueName, arguments.request.jobDescriptors
         rules.check_queue_name(queue)
-        jobs = await aside(len(names), rules.jobs_of, queue, names)
+        jobs = await offload(len(names), rules.jobs_of, queue, names)
         return await self._broker.run_now(queue, jobs, once=once)

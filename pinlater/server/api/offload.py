@@ -1,4 +1,4 @@
-"""Work on very many things at once: done beside the event loop, so that others have their turn meanwhile."""
+"""Run large pieces of work in a thread, so that they do not block the event loop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-async def aside(count: int, work: Callable[_P, _T], *arguments: _P.args, **options: _P.kwargs) -> _T:
-    """Return what ``work`` returns; it is done in a thread if it is about many things.
+async def offload(count: int, work: Callable[_P, _T], *arguments: _P.args, **options: _P.kwargs) -> _T:
+    """Run ``work``, in a thread if it handles many items; return its result.
 
     Args:
-        count: how many they are, such as jobs of a call.
-        work: touches nothing that belongs to the event loop.
-        arguments: of ``work``.
-        options: of ``work``, too.
+        count: number of items, such as the jobs of a call.
+        work: must not use anything of the event loop.
+        arguments: positional arguments of ``work``.
+        options: keyword arguments of ``work``.
     """
     if count <= MANY_ELEMENTS:
         return work(*arguments, **options)

@@ -1,4 +1,4 @@
-"""What the server does when its store is behind: it refuses work that can wait, before work that would be lost."""
+"""Shed load while the store is overloaded: refuse work that can wait before work that would be lost."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from pinlater.errors import NoHealthyShards
 from pinlater.server.metrics import Metrics
 
 _ENQUEUES_AT = 2
-"""Enqueues are refused when this many times more waits than dequeues are refused for."""
+"""Enqueues are refused at this many times the limit of dequeues."""
 
 
-class Overload:
-    """Refuses calls while more requests wait for the store than it can soon do.
+class LoadShedder:
+    """Refuses calls while too many requests wait for the store.
 
-    A dequeue that is refused loses nothing: its jobs stay where they are, and the worker asks again, later and later.
-    An enqueue that is refused may be a job that nobody else remembers. Acknowledgements are never refused: they are
-    what makes the load smaller.
+    A refused dequeue loses nothing: the jobs stay in the store, and the worker retries with growing pauses. A refused
+    enqueue may lose a job that only its client knows. Acks are never refused, since they reduce the load.
 
     Args:
-        waiting: returns how many requests the store has not done.
-        most: above this, dequeues are refused; above twice this, enqueues, too.
-        metrics: told of what was refused.
+        waiting: returns the number of requests that wait for the store.
+        most: limit above which dequeues are refused; enqueues are refused above twice that.
+        metrics: counts refused calls.
     """
 
     def __init__(self, waiting: Callable[[], int], most: int, metrics: Metrics) -> None:
@@ -30,21 +29,21 @@ class Overload:
         self._metrics = metrics
 
     def check_dequeue(self) -> None:
-        """Return if a dequeue may go on.
+        """Refuse a dequeue while the store is overloaded.
 
         Raises:
-            NoHealthyShards: the store is behind. The code is one that clients of the original retry, too.
+            NoHealthyShards: it is overloaded. Clients of the original service retry this code, too.
         """
         self._check("dequeueJobs", self._most)
 
     def check_enqueue(self) -> None:
-        """Return if an enqueue may go on; raises as ``check_dequeue``."""
+        """Refuse an enqueue while the store is heavily overloaded; raises as ``check_dequeue``."""
         self._check("enqueueJobs", self._most * _ENQUEUES_AT)
 
     def _check(self, method: str, most: int) -> None:
         if self._waiting() > most:
             self._metrics.calls_shed.add(method)
             raise NoHealthyShards(
-                f"the store is behind: more requests wait for it than {most}, up to which {method} is taken "
+                f"the store is overloaded: more than {most} requests wait for it, the limit for {method} "
                 "(MAX_STORE_WAITING); try again later"
             )

@@ -1,4 +1,4 @@
-"""Since when the jobs of queues wait."""
+"""Find the oldest due job of each queue."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.store import Store
 
 _AT_ONCE = 16
-"""Queues that are looked into at a time, so that a look at very many keeps nobody else waiting."""
+"""Queues that are queried at a time, so that a call about many queues does not delay others."""
 
 
 async def oldest_due(backend: Store, arguments: Any) -> dict[str, int]:
-    """Return since when the job is due that has been so for longest, by queue.
+    """Return when the oldest due job of each queue became due.
 
-    Queues with nothing due, or that are not there, are left out.
+    Queues without due jobs, and queues that do not exist, are left out.
 
     Args:
-        backend: the store; it finds each by an index, however many jobs there are.
-        arguments: name the queues to look into; none: all.
+        backend: the store, which finds each by an index.
+        arguments: name the queues; none: all queues.
 
     Raises:
-        CallRefused, QueueNameInvalid, QueueNameTooLong: the names are missing, or no queue can be called so.
+        CallRefused, QueueNameInvalid, QueueNameTooLong: the names are missing or invalid.
     """
     queues = arguments.queueNames
     if queues is None:
@@ -33,14 +33,14 @@ async def oldest_due(backend: Store, arguments: Any) -> dict[str, int]:
         check_queue_name(queue)
     known = await backend.queue_names()
     asked = [queue for queue in dict.fromkeys(queues) if queue in known] if queues else sorted(known)
-    gate = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def look(queue: str) -> int | None:
-        async with gate:
+    async def read(queue: str) -> int | None:
+        async with slots:
             try:
                 return await backend.oldest_due_ms(queue)
             except QueueNotFound:  # deleted just now
                 return None
 
-    found = await asyncio.gather(*map(look, asked))
+    found = await asyncio.gather(*map(read, asked))
     return {queue: due_ms for queue, due_ms in zip(asked, found, strict=True) if due_ms is not None}

@@ -1,4 +1,4 @@
-"""What a call may say: names, lengths, limits, defaults."""
+"""Validate the arguments of calls: names, lengths, limits, defaults."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ from pinlater.server.backends.records import (
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 
 MAX_SOURCE_CHARACTERS = 300
-"""Of a call. It becomes part of the claim, which is kept with each job, and sent with each job of an answer."""
+"""Longest source of a call; it becomes part of the claim, which is stored and sent with each job."""
 
 
 MAX_KEEP_RESULT_MS = 86_400_000
-"""The result of a call is kept no longer than this, whatever the call says."""
+"""Longest time to keep the result of a call, whatever the call asks for."""
 
 
 MAX_OTHER_QUEUES = 1000
-"""Most queues that one dequeue may name besides its first. Calls of more than 64 KiB do not wait for jobs; with the
-longest names, this is still less."""
+"""Most queues of a dequeue besides its first. A call of more than 64 KiB cannot wait for jobs; this many of the longest
+names take less."""
 
 
 def check_queue_name(name: str) -> None:
-    """Return if a queue may be called so (wire contract §6.1).
+    """Refuse an invalid queue name (wire contract §6.1).
 
     Raises:
-        QueueNameInvalid: it has other characters than letters, digits and underscore, or none.
-        QueueNameTooLong: not every store could keep it.
+        QueueNameInvalid: it is empty or has other characters than letters, digits and underscores.
+        QueueNameTooLong: it is longer than the stores allow.
     """
     if not _QUEUE_NAME.fullmatch(name):
         raise QueueNameInvalid(f"Invalid queue name: {name[:200]} (allowed: letters, digits and underscore)")
@@ -72,11 +72,11 @@ def check_queue_name(name: str) -> None:
 
 
 def queues_of(first: str, others: Sequence[str]) -> tuple[str, ...]:
-    """Return the queues of a dequeue, each once.
+    """Return the queues of a dequeue, without duplicates.
 
     Raises:
-        QueueNameInvalid, QueueNameTooLong: one of them cannot be called so.
-        UnknownError: they are too many.
+        QueueNameInvalid, QueueNameTooLong: a name is invalid.
+        UnknownError: there are too many.
     """
     if len(others) > MAX_OTHER_QUEUES:
         raise UnknownError(f"a dequeue names {len(others)} other queues; at most {MAX_OTHER_QUEUES} are allowed")
@@ -87,10 +87,10 @@ def queues_of(first: str, others: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_source(source: str) -> None:
-    """Return if a call may come from there.
+    """Refuse a source that is too long.
 
     Raises:
-        UnknownError: the name of its source is too long.
+        UnknownError: it is.
     """
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise UnknownError(f"the source of a call has {len(source)} characters; at most {MAX_SOURCE_CHARACTERS}")
@@ -101,7 +101,7 @@ def idempotency_key(context: RequestContext, keep_seconds: float) -> Idempotency
 
     Args:
         context: of the call.
-        keep_seconds: how long its result is kept, unless the call says for how long.
+        keep_seconds: how long to keep its result, unless the call specifies it.
     """
     value = context.idempotencyKey
     if value is None:
@@ -115,39 +115,39 @@ def idempotency_key(context: RequestContext, keep_seconds: float) -> Idempotency
 
 
 def check_priority(priority: int | None, levels: int) -> None:
-    """Return if ``priority`` is absent or one of the levels.
+    """Refuse a priority outside the levels; None is allowed.
 
     Raises:
-        PriorityNotSupported: it is not.
+        PriorityNotSupported: it is outside.
     """
     if priority is not None and not 1 <= priority <= levels:
         raise PriorityNotSupported(f"priority {priority} is not supported; use 1 (served first) to {levels}")
 
 
 def check_state(state: int) -> None:
-    """Return if there is such a job state."""
+    """Refuse an unknown job state."""
     if state not in STATE_NAMES:
         raise UnknownError(f"there is no job state {state}; use 0 (pending) to 3 (failed)")
 
 
 def check_limit(limit: int) -> None:
-    """Return if a limit is not negative."""
+    """Refuse a negative limit."""
     if limit < 0:
         raise UnknownError(f"limit {limit} is negative; use 0 or more")
 
 
 def status_text(text: str | None) -> str:
-    """Return a custom status as stores keep it: cut, and without NUL, which ends a text in some of them."""
+    """Return a custom status as stored: cut, and without NUL, which ends a text in some stores."""
     if not text:
         return ""
     return text[:MAX_STATUS_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> list[NewJob]:
-    """Return the jobs of an enqueue.
+    """Convert and validate the jobs of an enqueue.
 
     Raises:
-        CallRefused, EnqueueRejected, PriorityNotSupported: one of them cannot be stored; so none is.
+        CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
     """
     jobs = job_conversion.new_jobs(structs)
     for position, (body, priority, _, _, status, unique) in enumerate(jobs):
@@ -165,25 +165,25 @@ def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -
 
 
 def queue_change(request: PinLaterChangeQueueSettingsRequest) -> QueueChange:
-    """Return what a call wants changed.
+    """Convert and validate a change of queue settings.
 
     Raises:
-        UnknownError: a limit is negative, or no number.
+        UnknownError: a limit is negative or not a number.
     """
     change = queue_conversion.queue_change(request)
     _, rate, most = change
     if rate is not None and not 0 <= rate < math.inf:
-        raise UnknownError(f"a limit of {rate} jobs a second is none; use a number above 0, or 0 for no limit")
+        raise UnknownError(f"{rate} is not a rate limit; use jobs per second above 0, or 0 for no limit")
     if most is not None and most < 0:
-        raise UnknownError(f"a limit of {most} running jobs is none; use a number above 0, or 0 for no limit")
+        raise UnknownError(f"{most} is not a limit of running jobs; use a number above 0, or 0 for no limit")
     return change
 
 
 def imported_jobs(jobs: Sequence[PinLaterJobInfo], levels: int, max_body_bytes: int) -> list[JobRecord]:
-    """Return the jobs of an import.
+    """Convert and validate the jobs of an import.
 
     Raises:
-        CallRefused, EnqueueRejected, PriorityNotSupported, UnknownError: one of them cannot be stored; so none is.
+        CallRefused, EnqueueRejected, PriorityNotSupported, UnknownError: a job is invalid, so none is stored.
     """
     return [_imported_job(job, levels, max_body_bytes) for job in jobs]
 
@@ -204,22 +204,22 @@ def _imported_job(job: PinLaterJobInfo, levels: int, max_body_bytes: int) -> Job
 def _check_unique_key(key: str, whose: str) -> None:
     if not 1 <= len(key) <= MAX_UNIQUE_KEY_CHARACTERS:
         raise EnqueueRejected(
-            f"the unique key of {whose} has {len(key)} characters; it takes 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
-            "so hash a longer one"
+            f"the unique key of {whose} has {len(key)} characters; it must have 1 to {MAX_UNIQUE_KEY_CHARACTERS}, "
+            "so use a hash of a longer key"
         )
     if "\0" in key:  # ends a text in some stores
-        raise EnqueueRejected(f"the unique key of {whose} has a NUL in it; leave that out")
+        raise EnqueueRejected(f"the unique key of {whose} contains a NUL character; remove it")
 
 
 def _too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:
     return EnqueueRejected(
-        f"{what} has {len(body)} bytes, more than the {limit} that this server takes (MAX_BODY_BYTES); "
-        "put the data elsewhere and its address into the job"
+        f"{what} has {len(body)} bytes, more than the {limit} that this server allows (MAX_BODY_BYTES); "
+        "store the data elsewhere, and put its address into the job"
     )
 
 
-class Acks(NamedTuple):
-    """The acks of one call: those that can be understood, and what is wrong with the first of the others."""
+class ParsedAcks(NamedTuple):
+    """The valid acks of one call, and the error of the first malformed one, if any."""
 
     queue: str
     succeeded: list[StoredAck]
@@ -228,29 +228,29 @@ class Acks(NamedTuple):
 
 
 def jobs_of(queue: str, descriptors: Sequence[str]) -> list[JobDescriptor]:
-    """Return the jobs that a call of one queue names.
+    """Parse the descriptors of a call about one queue.
 
     Raises:
-        UnknownError: one is no descriptor, or that of another queue.
+        UnknownError: a descriptor is invalid or of another queue.
     """
     jobs = [JobDescriptor.parse(descriptor) for descriptor in descriptors]
     for job in jobs:
         if job.queue != queue:
-            raise UnknownError(f"job {job} is not of queue {queue}, which the call is about")
+            raise UnknownError(f"job {job} does not belong to queue {queue} of the call")
     return jobs
 
 
-def read_acks(request: PinLaterJobAckRequest) -> Acks:
-    """Return the acks of a call; one that is malformed does not spoil the others.
+def read_acks(request: PinLaterJobAckRequest) -> ParsedAcks:
+    """Convert and validate the acks of a call; a malformed ack does not affect the others.
 
     Raises:
-        CallRefused, QueueNameInvalid, QueueNameTooLong: the queue is not named, or cannot be called so.
+        CallRefused, QueueNameInvalid, QueueNameTooLong: the queue name is missing or invalid.
     """
     require(request, "jobAckRequest")
     queue = request.queueName or ""
     check_queue_name(queue)
     faults: list[Exception] = []
-    return Acks(queue, _read(request.jobsSucceeded, faults), _read(request.jobsFailed, faults), faults)
+    return ParsedAcks(queue, _read(request.jobsSucceeded, faults), _read(request.jobsFailed, faults), faults)
 
 
 def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -> list[StoredAck]:
@@ -261,7 +261,7 @@ def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -
                 raise missing("jobDescriptor of an ack")
             found.append(stored_ack(info, info.jobDescriptor, status_text(info.appendCustomStatus)))
         except (CallRefused, UnknownError) as fault:
-            if not faults:  # the first one is answered; many would fill the memory with their tracebacks
+            if not faults:  # only the first is reported; the tracebacks of many would fill the memory
                 faults.append(fault)
     return found
 
@@ -269,7 +269,7 @@ def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -
 def checkpoints(
     requests: Sequence[PinLaterCheckpointJobRequest], source: str, max_body_bytes: int
 ) -> list[StoredCheckpoint]:
-    """Return the checkpoints of a call."""
+    """Convert and validate the checkpoints of a call."""
     return [_checkpoint(request, source, max_body_bytes) for request in requests]
 
 

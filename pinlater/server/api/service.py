@@ -1,4 +1,4 @@
-"""The rules of the calls that do not depend on the store: validation, limits, defaults, error codes, metrics."""
+"""Carry out the calls of the wire contract: dispatch, validate, enforce limits, and count errors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pinlater.protocol.operations import OPERATIONS
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
 from pinlater.server.api.admin_password import AdminPassword
-from pinlater.server.api.calls import Answer, CallRefused, missing, require
+from pinlater.server.api.calls import CallRefused, Reply, missing, require
 from pinlater.server.api.dequeue_call import DequeueCall
 from pinlater.server.api.inspection import Inspection
 from pinlater.server.api.manual_changes import ManualChanges
-from pinlater.server.api.offload import aside
-from pinlater.server.api.overload import Overload
+from pinlater.server.api.offload import offload
+from pinlater.server.api.overload import LoadShedder
 from pinlater.server.api.queue_age import oldest_due
 from pinlater.server.api.worker_reports import WorkerReports
 from pinlater.server.backends.claim_names import ClaimNames
@@ -35,20 +35,20 @@ from pinlater.server.metrics import Metrics
 log = logging.getLogger(__name__)
 
 _ANSWER_RESERVE_BYTES = 4096
-"""Of an answer, for what is not jobs."""
+"""Bytes of a reply that are not jobs."""
 
 
 class Service:
-    """Carries out calls.
+    """Carries out the calls of the wire contract.
 
     Args:
         backend: the store.
-        broker: on top of it.
-        limits: of queues, as the store keeps them.
-        overload: refuses what can wait when the store is behind.
+        broker: hands out jobs.
+        limits: queue settings of the store.
+        load_shedder: refuses calls while the store is overloaded.
         settings: limits and defaults.
-        claims: makes claim descriptors.
-        metrics: told of what happens.
+        claims: creates claim descriptors.
+        metrics: counts calls, errors and jobs.
         now_ms: the clock of the store.
     """
 
@@ -58,7 +58,7 @@ class Service:
         broker: Broker,
         limits: StoredLimits,
         *,
-        overload: Overload,
+        load_shedder: LoadShedder,
         settings: Settings,
         claims: ClaimNames,
         metrics: Metrics,
@@ -67,7 +67,7 @@ class Service:
         self._backend = backend
         self._broker = broker
         self._limits = limits
-        self._overload = overload
+        self._load_shedder = load_shedder
         self._settings = settings
         self._metrics = metrics
         self._password = AdminPassword(settings.admin_password_hash)
@@ -79,7 +79,7 @@ class Service:
             broker,
             acks,
             limits,
-            overload=overload,
+            load_shedder=load_shedder,
             settings=settings,
             claims=claims,
             metrics=metrics,
@@ -92,16 +92,16 @@ class Service:
 
     def _handlers_of(
         self, inspection: Inspection, changes: ManualChanges, reports: WorkerReports
-    ) -> dict[str, Callable[..., Awaitable[Answer]]]:
+    ) -> dict[str, Callable[..., Awaitable[Reply]]]:
         return {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
             "enqueueJobs": self._enqueue,
             "checkpointJobs": self._checkpoint,
-            "lookupJobs": _plain(inspection.lookup),
-            "getJobCount": _plain(inspection.count),
+            "lookupJobs": _without_undo(inspection.lookup),
+            "getJobCount": _without_undo(inspection.count),
             "getQueueNames": self._queue_names,
-            "scanJobs": _plain(inspection.scan),
+            "scanJobs": _without_undo(inspection.scan),
             "retryFailedJobs": partial(self._change, changes.retry_failed),
             "runJobsNow": partial(self._change, changes.run_now),
             "deleteJobs": partial(self._change, inspection.delete),
@@ -109,18 +109,18 @@ class Service:
             "importJobs": self._import_jobs,
             "getQueueSettings": self._queue_settings,
             "changeQueueSettings": self._change_queue_settings,
-            "reportWorker": _plain(reports.keep),
-            "getWorkers": _plain(reports.read),
-            "keepsResults": _plain(_answer_nothing),
-            "getOldestDueTimestamps": _plain(partial(oldest_due, self._backend)),
+            "reportWorker": _without_undo(reports.store),
+            "getWorkers": _without_undo(reports.read),
+            "keepsResults": _without_undo(_answer_nothing),
+            "getOldestDueTimestamps": _without_undo(partial(oldest_due, self._backend)),
         }
 
-    async def call(self, method: str, arguments: Any, caller: Caller) -> Answer:
+    async def call(self, method: str, arguments: Any, caller: Caller) -> Reply:
         """Carry out one call.
 
         Raises:
-            ServiceError: the declared exception to answer with.
-            CallRefused: the Thrift-level exception to answer with.
+            ServiceError: to answer with the declared exception.
+            CallRefused: to answer with a Thrift-level exception.
         """
         operation = OPERATIONS.get(method)
         if operation is None:
@@ -132,7 +132,7 @@ class Service:
             if operation.takes_request:
                 require(arguments.request, "request")
             return await self._handlers[method](arguments, caller)
-        except StaleClaims:  # an answer that was asked for, and no error
+        except StaleClaims:  # requested by the client, not counted as an error
             raise
         except ServiceError as error:
             self._metrics.errors.add((method, error.code_name))
@@ -146,20 +146,20 @@ class Service:
         finally:
             self._metrics.call_seconds.observe(method, time.perf_counter() - started)
 
-    def _once(self, arguments: Any) -> IdempotencyKey | None:
+    def _idempotency_key(self, arguments: Any) -> IdempotencyKey | None:
         """Return the idempotency key of a call; None if it has none."""
         return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
 
     # Queues
 
-    async def _create_queue(self, arguments: Any, _: Caller) -> Answer:
+    async def _create_queue(self, arguments: Any, _: Caller) -> Reply:
         if arguments.name is None:
             raise missing("name")
         rules.check_queue_name(arguments.name)
         await self._backend.create_queue(arguments.name)
-        return Answer(None)
+        return Reply(None)
 
-    async def _delete_queue(self, arguments: Any, _: Caller) -> Answer:
+    async def _delete_queue(self, arguments: Any, _: Caller) -> Reply:
         await self._password.check(arguments.password)
         if arguments.name is None:
             raise missing("name")
@@ -167,64 +167,64 @@ class Service:
         await self._broker.delete_queue(arguments.name)
         await self._limits.refresh()
         self._metrics.forget_queue(arguments.name)
-        return Answer(None)
+        return Reply(None)
 
-    async def _queue_names(self, _: Any, __: Caller) -> Answer:
-        return Answer(await self._backend.queue_names())
+    async def _queue_names(self, _: Any, __: Caller) -> Reply:
+        return Reply(await self._backend.queue_names())
 
-    async def _queue_settings(self, _: Any, __: Caller) -> Answer:
-        return Answer(queue_settings_structs(await self._limits.effective_settings()))
+    async def _queue_settings(self, _: Any, __: Caller) -> Reply:
+        return Reply(queue_settings_structs(await self._limits.effective_settings()))
 
-    async def _change_queue_settings(self, arguments: Any, _: Caller) -> Answer:
+    async def _change_queue_settings(self, arguments: Any, _: Caller) -> Reply:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         await self._limits.change(request.queueName, rules.queue_change(request))
-        return Answer(None)
+        return Reply(None)
 
     # The life of jobs
 
-    async def _enqueue(self, arguments: Any, _: Caller) -> Answer:
+    async def _enqueue(self, arguments: Any, _: Caller) -> Reply:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
-        jobs = await aside(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
-        once = self._once(arguments)
-        self._overload.check_enqueue()
+        jobs = await offload(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
+        once = self._idempotency_key(arguments)
+        self._load_shedder.check_enqueue()
         descriptors = await self._with_queue(queue, lambda: self._broker.enqueue(queue, jobs, once=once))
         if jobs:
             self._metrics.jobs_enqueued.add(queue, len(jobs))
             self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
-        return Answer(enqueue_reply(descriptors))
+        return Reply(enqueue_reply(descriptors))
 
-    async def _import_jobs(self, arguments: Any, _: Caller) -> Answer:
+    async def _import_jobs(self, arguments: Any, _: Caller) -> Reply:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
-        jobs = await aside(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
-        once = self._once(arguments)
+        jobs = await offload(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
+        once = self._idempotency_key(arguments)
         descriptors = await self._with_queue(queue, lambda: self._broker.import_jobs(queue, jobs, once=once))
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))
-        return Answer(enqueue_reply(descriptors))
+        return Reply(enqueue_reply(descriptors))
 
     async def _with_queue(self, queue: str, store: Callable[[], Awaitable[list[str]]]) -> list[str]:
-        """Store jobs; the first ones of a queue create it, unless the settings say otherwise."""
+        """Store jobs; create the queue for its first jobs, unless the settings forbid it."""
         try:
             return await store()
         except QueueNotFound:
             if not self._settings.queue_auto_create:
                 raise
         await self._backend.create_queue(queue)
-        log.info("queue %s is created for its first jobs", queue)
+        log.info("queue %s was created for its first jobs", queue)
         return await store()
 
-    async def _checkpoint(self, arguments: Any, _: Caller) -> Answer:
+    async def _checkpoint(self, arguments: Any, _: Caller) -> Reply:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         source, max_body_bytes = arguments.context.source, self._settings.max_body_bytes
-        items = await aside(len(request.requests), rules.checkpoints, request.requests, source, max_body_bytes)
+        items = await offload(len(request.requests), rules.checkpoints, request.requests, source, max_body_bytes)
         if items:
             settled = await self._broker.checkpoint(request.queueName, items)
             self._metrics.checkpoints.add(request.queueName, settled.changed)
@@ -234,27 +234,27 @@ class Service:
             if settled.lost and request.tellStale:
                 lost = [str(job) for job in settled.lost]
                 raise StaleClaims(f"{len(lost)} jobs are not held as the checkpoint says: {lost[0]}", lost)
-        return Answer(None)
+        return Reply(None)
 
-    async def _release_claims(self, arguments: Any, _: Caller) -> Answer:
+    async def _release_claims(self, arguments: Any, _: Caller) -> Reply:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         released = await self._broker.release(request.queueName, request.claimSource)
         self._metrics.claims_released.add(request.queueName, released)
-        return Answer(released)
+        return Reply(released)
 
     async def _change(
         self, change: Callable[[Any, IdempotencyKey | None], Awaitable[int]], arguments: Any, _: Caller
-    ) -> Answer:
-        """Let somebody change jobs by hand, once, however often the call is sent."""
-        return Answer(await change(arguments, self._once(arguments)))
+    ) -> Reply:
+        """Carry out a manual change of jobs, once even if the call is repeated."""
+        return Reply(await change(arguments, self._idempotency_key(arguments)))
 
 
-def _plain(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Answer]]:
-    """Return a call whose answer nobody has to undo, whoever made it."""
+def _without_undo(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Reply]]:
+    """Wrap a handler whose reply needs no undoing."""
 
-    async def call(arguments: Any, _: Caller) -> Answer:
-        return Answer(await handler(arguments))
+    async def call(arguments: Any, _: Caller) -> Reply:
+        return Reply(await handler(arguments))
 
     return call
 

@@ -1,4 +1,4 @@
-"""What workers tell of themselves: checked, and kept in the store for as long as they say."""
+"""Validate the reports that workers send about themselves, and keep them in the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.protocol.codec import Codec
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import PinLaterWorker, PinLaterWorkerProcess
 from pinlater.server.api.calls import require
-from pinlater.server.api.concurrency_limit import Turnstile
+from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.rules import check_queue_name
 from pinlater.server.backends.records import MAX_WORKER_ID_CHARACTERS, KeptReport
 from pinlater.server.backends.store import Store
@@ -21,48 +21,48 @@ from pinlater.server.backends.store import Store
 log = logging.getLogger(__name__)
 
 MAX_REPORT_BYTES = 256 * 1024
-"""Of a worker, as it is kept."""
+"""Largest stored report of a worker."""
 
 MAX_KEEP_MS = 24 * 3600 * 1000
 
 _MAX_TEXT_CHARACTERS = 255
-"""Of a host, a version, the name of a pool."""
+"""Longest host, version and pool name."""
 
 _TIME_BYTES = 11
-"""What the time of a report adds to it in an answer."""
+"""Bytes that the time of a report adds to a reply."""
 
 _DECODED_AT_ONCE = 50
-"""Then the event loop sees to others."""
+"""Reports that are decoded before the event loop serves others."""
 
 _MOST_WAITING = 16
-"""Looks at the workers that wait for one to end, each of which may take as long as the slowest shard."""
+"""Reads of the reports that may wait; each may take as long as the slowest shard."""
 
 
 class WorkerReports:
-    """The calls of workers about themselves, and of those who look at them.
+    """Carries out the calls that store and read worker reports.
 
     Args:
         backend: the store.
-        max_bytes: of the reports in one answer.
+        max_bytes: most bytes of the reports in one reply.
     """
 
     def __init__(self, backend: Store, max_bytes: int) -> None:
         self._backend = backend
         self._max_bytes = max_bytes
         self._codec = Codec()
-        self._reading = Turnstile("a look at the workers", _MOST_WAITING)
+        self._reading = ConcurrencyLimit("reading the worker reports", _MOST_WAITING)
 
-    async def keep(self, arguments: Any) -> None:
-        """Keep a report in the place of the worker's last one, or forget it.
+    async def store(self, arguments: Any) -> None:
+        """Store a report in place of the worker's last one, or delete that.
 
         Raises:
-            CallRefused, UnknownError, QueueNameInvalid, QueueNameTooLong: it says what cannot be, or too much.
+            CallRefused, UnknownError, QueueNameInvalid, QueueNameTooLong: it is invalid or too large.
         """
         request = arguments.request
         worker, keep_ms = request.worker, request.keepMillis
         _check_worker(worker)
         if not 0 <= keep_ms <= MAX_KEEP_MS:
-            raise UnknownError(f"a report cannot be kept for {keep_ms} ms; use up to {MAX_KEEP_MS}, or 0 to forget it")
+            raise UnknownError(f"a report cannot be kept for {keep_ms} ms; use up to {MAX_KEEP_MS}, or 0 to delete it")
         worker.reportedAtTimestampMillis = None
         report = self._codec.encode_struct(worker) if keep_ms else b""
         if len(report) > MAX_REPORT_BYTES:
@@ -73,12 +73,12 @@ class WorkerReports:
         await self._backend.store_report(worker.workerId, report, keep_ms)
 
     async def read(self, _: Any) -> list[PinLaterWorker]:
-        """Return the latest report of each worker, by host.
+        """Return the latest report of each worker, sorted by host.
 
         Raises:
-            NoHealthyShards: too many look already, or no shard answers.
+            NoHealthyShards: too many reads are waiting, or no shard answers.
         """
-        async with self._reading.passed():  # large reports take many times their size when they are decoded
+        async with self._reading.slot():  # decoded reports take many times their size
             return await self._read_all()
 
     async def _read_all(self) -> list[PinLaterWorker]:
@@ -98,7 +98,7 @@ class WorkerReports:
         try:
             worker = self._codec.decode_struct(PinLaterWorker, kept.report)
         except MalformedMessage as error:
-            log.warning("the store's report of worker %s cannot be read: %s", kept.worker_id, error)
+            log.warning("the stored report of worker %s is invalid: %s", kept.worker_id, error)
             return []
         worker.reportedAtTimestampMillis = kept.reported_at_ms
         return [worker]
@@ -129,8 +129,8 @@ def _check_process(process: PinLaterWorkerProcess) -> None:
 
 
 def _check_text(name: str, text: str | None, *, fewest: int = 0, most: int = _MAX_TEXT_CHARACTERS) -> None:
-    """Return if a text is absent or fit to be shown."""
+    """Refuse a text that is too long, too short or not printable."""
     if text is not None and not (fewest <= len(text) <= most and text.isprintable()):
         raise UnknownError(
-            f"{name} {text[:100]!r} of a worker has {len(text)} characters; it takes {fewest} to {most}, all printable"
+            f"{name} {text[:100]!r} of a worker must have {fewest} to {most} printable characters, not {len(text)}"
         )

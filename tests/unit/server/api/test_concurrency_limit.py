@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from pinlater.errors import NoHealthyShards
-from pinlater.server.api.concurrency_limit import Turnstile
+from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 
 
 def test_one_at_a_time_in_the_order_of_arrival():
     async def main():
-        turnstile, inside, order = Turnstile("it", 10), [], []
+        turnstile, inside, order = ConcurrencyLimit("it", 10), [], []
 
         async def visit(number):
-            async with turnstile.passed():
+            async with turnstile.slot():
                 inside.append(number)
                 assert inside == [number]
                 order.append(number)
@@ -28,10 +28,10 @@ def test_one_at_a_time_in_the_order_of_arrival():
 
 def test_beyond_those_that_may_wait_nobody_does():
     async def main():
-        turnstile, done = Turnstile("a check", 2), asyncio.Event()
+        turnstile, done = ConcurrencyLimit("a check", 2), asyncio.Event()
 
         async def visit():
-            async with turnstile.passed():
+            async with turnstile.slot():
                 await done.wait()
 
         visits = [asyncio.create_task(visit()) for _ in range(3)]

@@ -28,7 +28,7 @@ def test_looks_take_turns_and_of_too_many_some_are_refused():
         reports = WorkerReports(backend, 1000)
         looks = [asyncio.create_task(reports.read(None)) for _ in range(17)]
         await asyncio.sleep(0)
-        with pytest.raises(NoHealthyShards, match="a look at the workers"):
+        with pytest.raises(NoHealthyShards, match="reading the worker reports"):
             await reports.read(None)
         backend.gate.set()
         assert await asyncio.gather(*looks) == [[]] * 17

@@ -8,8 +8,8 @@ import pytest
 from pinlater.protocol import messages as wire
 from pinlater.protocol.codec import MANY_ELEMENTS, Codec
 from pinlater.protocol.stopping import STOPPING_FRAME
-from pinlater.server.api.calls import Answer
-from pinlater.server.api.offload import aside
+from pinlater.server.api.calls import Reply
+from pinlater.server.api.offload import offload
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.connection import LARGE_FRAME_BYTES, ClientConnection
@@ -62,7 +62,7 @@ class Calls:
 
     def __init__(self):
         self.begun = 0
-        self.answer = Answer(None)
+        self.answer = Reply(None)
         self.turns = []
         self.go_on = asyncio.Event()
         self.go_on.set()
@@ -158,7 +158,7 @@ def test_what_a_peer_has_not_been_sent_whole_is_undone(run):
                 if len(data) > self.limit:
                     connection.pause_writing()
 
-        calls.answer = Answer(wire.PinLaterEnqueueResponse(["x" * 100]), undo)
+        calls.answer = Reply(wire.PinLaterEnqueueResponse(["x" * 100]), undo)
         for is_all_sent in (True, False):
             connection = connect()
             connection.connection_made(HalfSending())
@@ -228,7 +228,7 @@ def test_a_large_call_whose_caller_has_left_is_forgotten_before_its_turn(run):
 
 def test_much_is_done_in_a_thread_and_little_at_once():
     async def where(count):
-        return await aside(count, threading.get_ident)
+        return await offload(count, threading.get_ident)
 
     here = threading.get_ident()
     assert asyncio.run(where(MANY_ELEMENTS)) == here

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from pinlater.errors import EXIT_CONFIG, ConfigError, NoHealthyShards
-from pinlater.server.api.overload import Overload
+from pinlater.server.api.overload import LoadShedder
 from pinlater.server.metrics import Metrics
 from pinlater.server.net.listeners import is_exposed, listen_locally
 from pinlater.server.net.peers import Peers
@@ -109,15 +109,15 @@ def test_calls_of_one_address_wait_for_each_other():
 
 def test_dequeues_are_refused_before_enqueues():
     metrics, waiting = Metrics(), [10]
-    overload = Overload(lambda: waiting[0], 10, metrics)
-    overload.check_dequeue()
+    load_shedder = LoadShedder(lambda: waiting[0], 10, metrics)
+    load_shedder.check_dequeue()
     waiting[0] = 11
-    with pytest.raises(NoHealthyShards, match=r"the store is behind: more .* than 10,.*try again later"):
-        overload.check_dequeue()
-    overload.check_enqueue()
+    with pytest.raises(NoHealthyShards, match=r"the store is overloaded: more than 10 requests.*try again later"):
+        load_shedder.check_dequeue()
+    load_shedder.check_enqueue()
     waiting[0] = 21
     with pytest.raises(NoHealthyShards, match="enqueueJobs"):
-        overload.check_enqueue()
+        load_shedder.check_enqueue()
     assert (metrics.calls_shed.value("dequeueJobs"), metrics.calls_shed.value("enqueueJobs")) == (1, 1)
 
 
