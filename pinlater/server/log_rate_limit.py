@@ -1,4 +1,4 @@
-"""Log records that strangers can cause: so many a second, so that nobody fills the disk with them."""
+"""A rate limit of log records that clients can cause, so that they cannot fill the disk."""
 
 from __future__ import annotations
 

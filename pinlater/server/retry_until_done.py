@@ -1,4 +1,4 @@
-"""Work that has to be done even if the store cannot do it now: tried again until it succeeds."""
+"""Work that has to be done even if the store cannot do it now: retried until it succeeds."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ log = logging.getLogger(__name__)
 PAUSE_SECONDS = 1.0
 """Between two rounds of attempts."""
 
-MOST = 10_000
-"""Pieces of work; of more, the oldest are given up."""
+MAX_TASKS = 10_000
+"""Tasks in the queue; if there are more, the oldest are dropped."""
 
 Work = Callable[[], Awaitable[None]]
-"""One piece of work, safe to repeat; a ``ServiceError`` means that it has to be tried again."""
+"""A task that is safe to repeat; a ``ServiceError`` means that it has to be retried."""
 
 
 class RetryQueue:
-    """Pieces of work, and the task that tries them again and again. There is no task while there is no work."""
+    """Retries tasks until they succeed. It runs only while there are any."""
 
     def __init__(self) -> None:
-        self._work: deque[Work] = deque(maxlen=MOST)
+        self._work: deque[Work] = deque(maxlen=MAX_TASKS)
         self._task: asyncio.Task[None] | None = None
 
     def add(self, work: Work) -> None:
-        """Do a piece of work at the next opportunity."""
+        """Add a task; it is tried soon."""
         self._work.append(work)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Try no more."""
+        """Stop retrying; tasks that are left are dropped."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -54,7 +54,7 @@ class RetryQueue:
         try:
             await work()
         except ServiceError as error:
-            log.debug("to be tried again: %s", error)
+            log.debug("to be retried: %s", error)
             self._work.append(work)
         except Exception:
-            log.exception("a piece of work failed for good")
+            log.exception("a task failed and is not retried")

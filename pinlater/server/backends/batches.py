@@ -1,4 +1,4 @@
-"""Changes of many jobs in steps, each a transaction of its own, so that nobody waits long for all of them."""
+"""Changes of many jobs in steps, each a transaction of its own, so that no other call waits long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from pinlater.server.backends.body_pattern import BodyPattern
 
 STEP_JOBS = 500
-"""Most jobs that one step looks at, and changes."""
+"""Most jobs that one step reads, and changes."""
 
 _T = TypeVar("_T")
 
@@ -24,7 +24,7 @@ async def change_in_steps(
 ) -> int:
     """Change jobs page by page until there are enough; return how many.
 
-    What others take of a page is made up for by the next one, so that less than the limit means: there are no more.
+    Jobs of a page that other calls change meanwhile are replaced by the next page: less than the limit means no more.
 
     Args:
         pages: of jobs that match.

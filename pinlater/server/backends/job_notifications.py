@@ -1,4 +1,4 @@
-"""What a store tells without being asked: that other servers made jobs claimable."""
+"""Notifications of a store: other servers have made jobs claimable."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 
 class JobNotifications:
-    """Stands between a store, which hears of jobs, and whoever wants to know; before that, nobody is told.
+    """Passes notifications of a store on to its listeners; without listeners, they are dropped.
 
     Attributes:
-        on_job: takes a queue, and when its new job falls due, in epoch milliseconds; None: now.
-        on_gap: is called when something may have gone unheard.
+        on_job: called with a queue, and when its new job falls due, in epoch milliseconds; None: now.
+        on_gap: called when notifications may have been lost.
     """
 
     def __init__(self) -> None:

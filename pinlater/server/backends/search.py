@@ -1,4 +1,4 @@
-"""What stores that keep a job as a row have in common: a queue as they know it, and what they look for in it."""
+"""Queues and searches of stores that keep a job as a row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Queue(NamedTuple):
 
 
 class JobSearch(NamedTuple):
-    """What a count, scan or deletion looks for.
+    """The jobs that a count, scan or deletion searches for.
 
     Attributes:
         queue: in this queue.

@@ -1,4 +1,4 @@
-"""Tokens of queues that hand out so many jobs a second: kept in the store, for all servers on it.
+"""Token buckets of queues with a rate limit: kept in the store, for all servers on it.
 
 A bucket is one number, a moment: up to then its tokens are spent. One comes each 1/rate seconds, and what has come
 since that moment can be taken; but no more than a second's worth is saved up, or one token, if a second has less.
@@ -21,7 +21,7 @@ _ROUNDING_US = 0.5
 
 
 class Tokens(NamedTuple):
-    """What came of a wish for tokens.
+    """The result of acquiring tokens.
 
     Attributes:
         taken: how many, 0 to those wanted; below 0, how many were given back.
@@ -33,7 +33,7 @@ class Tokens(NamedTuple):
 
 
 AcquireTokens = Callable[[str, float, int], Awaitable[Tokens]]
-"""Takes up to so many tokens of a queue with that rate; below 0, gives them back."""
+"""Acquires up to so many tokens of a queue with that rate; below 0, gives them back."""
 
 
 def interval_us(rate: float) -> float:

@@ -41,12 +41,12 @@ def _ack_call(transaction: SqliteTransaction, request: SqliteAckRequest) -> Sett
 
 
 def _retry_at(now: int, delay_ms: int) -> int:
-    """Return when a failed job runs again; a delay beyond the end of time must not spoil the other acks."""
+    """Return when a failed job runs again; a delay that overflows must not fail the other acks."""
     return min(now + max(delay_ms, 0), _LAST_MS)
 
 
 def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> int:
-    """Most acks have no text, and a whole batch the same claim: those go in one statement."""
+    """Mark jobs SUCCEEDED; acks without a status text that share a claim go in one statement."""
     alike: defaultdict[tuple[str | None, int], list[int]] = defaultdict(list)
     apart: list[tuple[object, ...]] = []
     for (_, _, priority, local_id), claim, status, _, _ in acks:
@@ -62,7 +62,7 @@ def _succeed(transaction: SqliteTransaction, queue_id: int, acks: Sequence[Store
 
 
 def _fail(transaction: SqliteTransaction, queue_id: int, acks: Sequence[StoredAck]) -> tuple[int, int]:
-    """Return how many jobs have FAILED for good, and how many are tried again."""
+    """Fail attempts; return how many jobs are FAILED for good, and how many are retried."""
     if not acks:
         return 0, 0
     now = transaction.now

@@ -1,4 +1,4 @@
-"""What calls have answered, kept in the transaction of what they did: the same call, sent again, finds it."""
+"""Results of calls with an idempotency key, saved in the transaction of the call, for when it is sent again."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Place = tuple[int, int]
 
 
 class NewResult(NamedTuple):
-    """What a call is to be remembered by that was not carried out yet."""
+    """The number to save for a call that was not carried out yet."""
 
     once: IdempotencyKey
     number: int
 
 
-def keep_new(transaction: SqliteTransaction, given: Sequence[NewResult]) -> dict[bytes, int]:
-    """Keep numbers under keys that are new, which nearly all are; of each other key, return the number that counts.
+def save_new(transaction: SqliteTransaction, given: Sequence[NewResult]) -> dict[bytes, int]:
+    """Save numbers under keys that are new, as nearly all are; of each other key, return the number that was saved.
 
-    It costs one statement, whatever becomes of it: the look-ups are left to those that are found to be known.
+    It costs one statement; only if some of the keys exist already are they looked up.
     """
     numbers: dict[bytes, int] = {}
     for start in range(0, len(given), _ROWS_PER_STATEMENT):
@@ -35,27 +35,27 @@ def keep_new(transaction: SqliteTransaction, given: Sequence[NewResult]) -> dict
         for (value, keep_ms, _), number in chunk:
             parameters += (value, number, transaction.now + keep_ms)
         if transaction.run(insert_results(len(chunk)), parameters) < len(chunk):
-            numbers |= {once.value: _settled(transaction, once, number) for once, number in chunk}
+            numbers |= {once.value: _saved_or_replaced(transaction, once, number) for once, number in chunk}
     return numbers
 
 
-def _settled(transaction: SqliteTransaction, once: IdempotencyKey, number: int) -> int:
-    """Return the number that is kept under a key; one that was kept for long enough gives way."""
-    kept = recall(transaction, once)
-    if kept is not None:
-        return kept
-    keep(transaction, once, number)
+def _saved_or_replaced(transaction: SqliteTransaction, once: IdempotencyKey, number: int) -> int:
+    """Return the number that is saved under a key; one that has expired is replaced."""
+    saved = find_number(transaction, once)
+    if saved is not None:
+        return saved
+    save(transaction, once, number)
     return number
 
 
-def recall(transaction: SqliteTransaction, once: IdempotencyKey | None) -> int | None:
-    """Return the number that a call has answered; None if it was not carried out."""
+def find_number(transaction: SqliteTransaction, once: IdempotencyKey | None) -> int | None:
+    """Return the saved number of a call; None if it was not carried out."""
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
     return rows[0][0] if rows else None
 
 
-def recall_places(transaction: SqliteTransaction, once: IdempotencyKey | None, count: int) -> list[Place] | None:
-    """Return where a call of so many jobs has put them; None if it was not carried out."""
+def find_places(transaction: SqliteTransaction, once: IdempotencyKey | None, count: int) -> list[Place] | None:
+    """Return the places that a call has stored its ``count`` jobs at; None if it was not carried out."""
     rows = [] if once is None else transaction.rows(QUERIES["call_result"], (once.value, transaction.now))
     if not rows or rows[0][1] is None:
         return None
@@ -63,15 +63,15 @@ def recall_places(transaction: SqliteTransaction, once: IdempotencyKey | None, c
     return places if len(places) == count else None
 
 
-def keep(
+def save(
     transaction: SqliteTransaction, once: IdempotencyKey | None, number: int, places: Sequence[Place] | None = None
 ) -> None:
-    """Keep what a call answers; without a key, nothing."""
+    """Save the result of a call; without a key, nothing."""
     if once is not None:
         text = None if places is None else json.dumps(places, separators=(",", ":"))
         transaction.run(QUERIES["keep_result"], (once.value, number, text, transaction.now + once.keep_ms))
 
 
 def forget(transaction: SqliteTransaction, requests: Sequence[int]) -> list[int]:
-    """Remove results that were kept long enough, up to the number that each request says; return how many."""
+    """Delete expired results, up to the limit of each request; return how many."""
     return [transaction.run(QUERIES["forget_results"], (transaction.now, limit)) for limit in requests]

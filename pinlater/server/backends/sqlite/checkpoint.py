@@ -1,4 +1,4 @@
-"""Checkpoints: a sign of life, progress, or a job given back."""
+"""Checkpoints: lease renewals, progress, and jobs given back."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _checkpoint_call(transaction: SqliteTransaction, request: SqliteCheckpointRe
 
 
 def _lost(transaction: SqliteTransaction, request: SqliteCheckpointRequest) -> tuple[JobDescriptor, ...]:
-    """Return which jobs are not held as their checkpoints say, but for those that went back."""
+    """Return the jobs that are not held as their checkpoints say, except those given back."""
     return tuple(
         item.job
         for item in request.checkpoints

@@ -1,4 +1,4 @@
-"""Jobs that a dequeue may hand out: as many as are wanted and fit into an answer, with their bodies."""
+"""Jobs that a dequeue may claim: as many as are wanted and fit into the answer, with their bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file: opened by one server at a time, brought to the present schema, tuned for durable group commits."""
+"""The database file: opened by one server at a time, migrated to the present schema, tuned for durable commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NETWORK_FILE_SYSTEMS = frozenset(
 
 
 class SqliteDatabase:
-    """Path and lock of an open store; makes its connections.
+    """The open database file and its lock; makes its connections.
 
     Attributes:
         path: of the database file.
@@ -51,7 +51,7 @@ class SqliteDatabase:
             _refuse_network_file_system(path)
             self._lock = _lock(path)
             try:
-                # Bodies are nobody else's business. What SQLite puts beside a file, it makes with the file's own mode.
+                # Other users may not read bodies. SQLite creates the files beside it with the mode of the file.
                 self.files = FileCheck(path)
             except BaseException:
                 os.close(self._lock)
@@ -67,7 +67,7 @@ class SqliteDatabase:
             ) from error
 
     def writer(self) -> sqlite3.Connection:
-        """Return the connection that writes; there must be only one."""
+        """Open the connection that writes; there must be only one."""
         connection = self._connect(str(self.path))
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -76,19 +76,19 @@ class SqliteDatabase:
         return connection
 
     def reader(self) -> sqlite3.Connection:
-        """Return a connection that sees what is committed, and cannot write."""
+        """Open a connection that reads what is committed, and cannot write."""
         connection = self._connect(f"{self.path.absolute().as_uri()}?mode=ro", is_uri=True)
         connection.execute("PRAGMA query_only = 1")
         return connection
 
     def size(self) -> StoreSize:
-        """Return what the files take, and what their disk has left for this user. To be called in a thread."""
+        """Return the size of the files, and the free space of their disk for this user; call it in a thread."""
         files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
         disk = os.statvfs(self.path.parent)
         return StoreSize(sum(_bytes_of(file) for file in files), disk.f_bavail * disk.f_frsize)
 
     def close(self) -> None:
-        """Let another server have the file."""
+        """Release the lock, so that another server may open the file."""
         self.files.close()
         os.close(self._lock)
 
@@ -101,7 +101,7 @@ class SqliteDatabase:
         return connection
 
     def _migrate(self) -> None:
-        connection = self._connect(str(self.path))  # as it is: a file that is not ours is not to be touched
+        connection = self._connect(str(self.path))  # unchanged: a file of another program must not be touched
         try:
             version = int(connection.execute("PRAGMA user_version").fetchone()[0])
             if version > SCHEMA_VERSION:
@@ -118,7 +118,7 @@ class SqliteDatabase:
 
 
 def _lock(path: Path) -> int:
-    """Take the lock beside the file; the kernel lets go of it when this process ends, however it ends."""
+    """Lock the file beside the database; the kernel releases the lock when this process ends, however it ends."""
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not _is_locked(descriptor) and not _is_locked_in_time(descriptor, path):
         holder = _holder(descriptor)
@@ -141,7 +141,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _is_locked_in_time(descriptor: int, path: Path) -> bool:
-    """Take the lock as soon as its holder lets go; a server that was just killed may still be dying."""
+    """Wait for the lock for a few seconds; a server that was just killed may still be exiting."""
     seconds = _LOCK_PATIENCE_SECONDS
     log.warning("process %s holds the store %s; waiting for its end, %g s at most", _holder(descriptor), path, seconds)
     deadline = time.monotonic() + seconds
@@ -170,7 +170,7 @@ def _refuse_network_file_system(path: Path) -> None:
 
 
 def _bytes_of(file: Path) -> int:
-    """Return what a file takes on the disk; 0 if it is not there."""
+    """Return the size of a file on disk; 0 if it does not exist."""
     try:
         return file.stat().st_blocks * 512
     except OSError:

@@ -1,4 +1,4 @@
-"""Deletion by hand: the readers find jobs that match, the writer removes them, some at a time."""
+"""Deletion by operators: the readers find jobs that match, the writer deletes them, some at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pinlater.server.backends.sqlite.writer import Writer
 
 
 class _DeletionCursor(NamedTuple):
-    """Where the readers are; ``position`` is None at the start of a priority."""
+    """Where the readers continue; ``position`` is None at the start of a priority."""
 
     search: JobSearch
     pattern: BodyPattern | None
@@ -29,7 +29,7 @@ class _DeletionCursor(NamedTuple):
 
 
 async def delete(readers: Readers, writer: Writer, search: JobSearch, limit: int, once: IdempotencyKey | None) -> int:
-    """Remove up to ``limit`` jobs that match; return how many."""
+    """Delete up to ``limit`` jobs that match; return how many."""
     pattern = await asyncio.to_thread(search.pattern)
 
     async def remove(ids: Sequence[int], so_far: int) -> int:
@@ -54,7 +54,7 @@ async def _found(
 
 
 def _look(connection: sqlite3.Connection, walk: _DeletionCursor) -> tuple[list[int], _DeletionCursor | None]:
-    """Return which of the next jobs match, and where to go on; None: at the end."""
+    """Return which of the next jobs match, and where to continue; None at the end."""
     search, pattern, priority, at_once, position = walk
     rows = page(connection, search, priority, at_once, position)
     ids = [row[0] for row in rows if pattern is None or pattern.matches(row[10])]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.sqlite.call_results import NewResult, Place, keep, keep_new, recall_places
+from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
@@ -27,7 +27,7 @@ def enqueue(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) 
     """Store jobs without unique keys; return each request's first id, the others follow it."""
     first_ids = [transaction.take_ids(len(request.jobs)) for request in requests]
     wanted = [NewResult(once, at) for (_, _, once), at in zip(requests, first_ids, strict=True) if once is not None]
-    known = keep_new(transaction, wanted) if wanted else {}
+    known = save_new(transaction, wanted) if wanted else {}
     return [_enqueue_one(transaction, request, at, known) for request, at in zip(requests, first_ids, strict=True)]
 
 
@@ -48,17 +48,17 @@ def _enqueue_one(
 
 
 def enqueue_unique(transaction: SqliteTransaction, requests: Sequence[EnqueueRequest]) -> list[list[Place]]:
-    """Store jobs of which some have unique keys; return each request's places, also of those that were there."""
+    """Store jobs of which some have unique keys; return their places, or those of the jobs that hold the keys."""
     return [_enqueue_unique_one(transaction, request) for request in requests]
 
 
 def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest) -> list[Place]:
     queue_id, jobs, once = request
-    known = recall_places(transaction, once, len(jobs))
+    known = find_places(transaction, once, len(jobs))
     if known is not None:
         return known
     taken = places_of_keys(transaction, queue_id, {job.unique for job in jobs if job.unique is not None})
-    first_id = transaction.take_ids(len(jobs))  # those of jobs that are there already are never used
+    first_id = transaction.take_ids(len(jobs))  # those of jobs that exist already are never used
     fresh: list[NewJob] = []
     places: list[Place] = []
     for job in jobs:
@@ -70,12 +70,12 @@ def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest)
                 taken[job.unique] = place
         places.append(place)
     _insert_unique(transaction, queue_id, fresh, first_id)
-    keep(transaction, once, first_id, places)
+    save(transaction, once, first_id, places)
     return places
 
 
 def places_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, Place]:
-    """Return those of the unique keys that jobs have already, and where these are."""
+    """Return the unique keys that jobs hold already, and the places of those jobs."""
     rows = transaction.rows(QUERIES["unique_jobs"], (queue_id, json.dumps(list(keys))))
     return {key: (priority, local_id) for key, priority, local_id in rows}
 

@@ -1,4 +1,4 @@
-"""Whether the store's files are still there, whole: what is written to a deleted file is lost when the server ends."""
+"""Check of the store's files: what is written to a deleted file is lost when the server ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ADVICE = "jobs that are stored now would be lost; stop the server, bring the fi
 
 
 class FileCheck:
-    """Compares what is at a path with the file that was opened there.
+    """Compares the file at a path with the one that was opened there.
 
     Its descriptor stays open until ``close``: closing any descriptor of a file ends all locks that this process has on
     it, SQLite's included.
@@ -31,7 +31,7 @@ class FileCheck:
         self._is_truncated = False
 
     def look(self) -> str | None:
-        """Return what is wrong with the files; None if nothing is. To be called again and again."""
+        """Return what is wrong with the files; None if they are intact."""
         opened = os.fstat(self._descriptor)
         self._is_truncated |= opened.st_size < self._size and opened.st_size < self._expected_size()
         self._size = opened.st_size
@@ -46,11 +46,11 @@ class FileCheck:
         return None
 
     def close(self) -> None:
-        """Look no more."""
+        """Close the files that are compared."""
         os.close(self._descriptor)
 
     def _expected_size(self) -> int:
-        """Return how large the file has to be by its own header; one that was shrunk by VACUUM knows of it."""
+        """Return the least size of the file according to its header, which VACUUM updates."""
         header = os.pread(self._descriptor, _HEADER_BYTES, 0)
         if len(header) < _HEADER_BYTES:
             return 1 << 62

@@ -1,4 +1,4 @@
-"""Looks again and again whether the store's files are still there, and takes no new jobs when they are not."""
+"""Checks once a second that the store's files exist; without them, new jobs are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FileWatch:
         self.since_ms = now_ms()
 
     async def run(self) -> None:
-        """Look once a second until cancelled."""
+        """Check once a second until cancelled."""
         while True:
             fault = await asyncio.to_thread(self._check.look)
             if fault != self.fault:
@@ -45,7 +45,7 @@ class FileWatch:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def admit(self) -> None:
-        """Return if new jobs are taken.
+        """Return if new jobs are accepted.
 
         Raises:
             UnknownError: they would be lost.

@@ -9,7 +9,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.sqlite.call_results import Place, keep, recall_places
+from pinlater.server.backends.sqlite.call_results import Place, find_places, save
 from pinlater.server.backends.sqlite.enqueue import places_of_keys
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
@@ -24,14 +24,14 @@ class ImportRequest(NamedTuple):
 
 
 def import_jobs(transaction: SqliteTransaction, requests: Sequence[ImportRequest]) -> list[list[Place]]:
-    """Carry out each request; return its places, also of jobs that were there by their unique key."""
+    """Import the jobs of each request; return their places, or those of the jobs that hold their unique keys."""
     return [_import(transaction, *request) for request in requests]
 
 
 def _import(
     transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobRecord], once: IdempotencyKey | None
 ) -> list[Place]:
-    known = recall_places(transaction, once, len(jobs))
+    known = find_places(transaction, once, len(jobs))
     if known is not None:
         return known
     taken = places_of_keys(transaction, queue_id, {key for job in jobs if (key := _key_of(job)) is not None})
@@ -47,7 +47,7 @@ def _import(
                 taken[key] = place
         places.append(place)
     transaction.run_many(QUERIES["import_job"], rows)
-    keep(transaction, once, first_id, places)
+    save(transaction, once, first_id, places)
     return places
 
 
@@ -56,7 +56,7 @@ def _state_of(job: JobRecord) -> int:
 
 
 def _key_of(job: JobRecord) -> str | None:
-    """Return the key of a job that is not finished."""
+    """Return the unique key of a job, unless it is finished."""
     return job.unique if _state_of(job) == PENDING else None
 
 

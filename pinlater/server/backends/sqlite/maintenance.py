@@ -1,4 +1,4 @@
-"""What happens to jobs without a worker: retries and deletions by hand, expiry, collection."""
+"""Changes of jobs without a worker: retries and deletions by operators, expiry, collection."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.records import IdempotencyKey
-from pinlater.server.backends.sqlite.call_results import keep, recall
+from pinlater.server.backends.sqlite.call_results import find_number, save
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
 
-class RetryRequest(NamedTuple):
-    """FAILED -> PENDING, up to ``limit`` jobs of one priority, ``so_far`` of them before; as many as one step takes."""
+class SqliteRetryRequest(NamedTuple):
+    """FAILED -> PENDING, one step of up to ``limit`` jobs of a priority; ``so_far`` were changed by earlier steps."""
 
     queue_id: int
     priority: int
@@ -28,7 +28,7 @@ class RetryRequest(NamedTuple):
 
 
 class DeleteRequest(NamedTuple):
-    """The given jobs, as long as they are still in that state -> gone, up to ``limit``, ``so_far`` of them before."""
+    """Given jobs that are still in a state -> gone, up to ``limit``; ``so_far`` were deleted by earlier steps."""
 
     queue_id: int
     state: int
@@ -39,7 +39,7 @@ class DeleteRequest(NamedTuple):
 
 
 class RetryTheseRequest(NamedTuple):
-    """FAILED -> PENDING, as far as the given jobs are FAILED."""
+    """Given jobs that are FAILED -> PENDING."""
 
     queue_id: int
     jobs: Sequence[JobDescriptor]
@@ -49,7 +49,7 @@ class RetryTheseRequest(NamedTuple):
 
 
 class RunNowRequest(NamedTuple):
-    """PENDING and not due -> due now, as far as the given jobs are."""
+    """Given jobs that are PENDING and not due -> due now."""
 
     queue_id: int
     jobs: Sequence[JobDescriptor]
@@ -57,7 +57,7 @@ class RunNowRequest(NamedTuple):
 
 
 class DeleteTheseRequest(NamedTuple):
-    """The given jobs, as far as they are in that state -> gone."""
+    """Given jobs that are in a state -> gone."""
 
     queue_id: int
     jobs: Sequence[JobDescriptor]
@@ -66,7 +66,7 @@ class DeleteTheseRequest(NamedTuple):
 
 
 class ReapRequest(NamedTuple):
-    """Ends up to ``limit`` claims that had expired when it was asked for; see the contract for the others."""
+    """Ends up to ``limit`` claims that had expired at ``asked_ms``; the others are as in ``Store.reap_expired``."""
 
     asked_ms: int
     limit: int
@@ -75,32 +75,32 @@ class ReapRequest(NamedTuple):
 
 
 class CollectRequest(NamedTuple):
-    """Removes what has been finished for longer than this, up to ``limit`` of each kind."""
+    """Deletes jobs that have been finished for longer than the times given, up to ``limit`` of each state."""
 
     succeeded_ttl_ms: int
     failed_ttl_ms: int
     limit: int
 
 
-def retry(transaction: SqliteTransaction, requests: Sequence[RetryRequest]) -> list[tuple[int, bool]]:
-    """Make a step of each request; return how many jobs it has moved in all, and whether it was the last step."""
+def retry(transaction: SqliteTransaction, requests: Sequence[SqliteRetryRequest]) -> list[tuple[int, bool]]:
+    """Retry jobs, one step of each request; return how many it has changed in all, and whether that was the last."""
     return [_retry_one(transaction, request) for request in requests]
 
 
-def _retry_one(transaction: SqliteTransaction, request: RetryRequest) -> tuple[int, bool]:
-    before = recall(transaction, request.once) or request.so_far
+def _retry_one(transaction: SqliteTransaction, request: SqliteRetryRequest) -> tuple[int, bool]:
+    before = find_number(transaction, request.once) or request.so_far
     asked = min(max(request.limit - before, 0), STEP_JOBS)
     rows = transaction.rows(QUERIES["failed_jobs"], (request.queue_id, request.priority, asked))
     run_after = transaction.now if request.run_after_ms is None else request.run_after_ms
     ids = id_list(row[0] for row in rows)
     values = (request.queue_id, transaction.now, ids, request.attempts, run_after)
-    moved = _kept(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
+    moved = _save_total(transaction, request.once, before + transaction.run(QUERIES["retry_jobs"], values))
     return moved, len(rows) < asked or moved >= request.limit
 
 
-def _kept(transaction: SqliteTransaction, once: IdempotencyKey | None, number: int) -> int:
-    """Return how many jobs a call has changed in all; it is kept for when it is sent again."""
-    keep(transaction, once, number)
+def _save_total(transaction: SqliteTransaction, once: IdempotencyKey | None, number: int) -> int:
+    """Save how many jobs a call has changed in all, for when it is sent again; return the number."""
+    save(transaction, once, number)
     return number
 
 
@@ -110,12 +110,12 @@ def delete(transaction: SqliteTransaction, requests: Sequence[DeleteRequest]) ->
 
 
 def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
-    before = recall(transaction, request.once) or request.so_far
+    before = find_number(transaction, request.once) or request.so_far
     ids, after = request.ids, before
-    while ids and after < request.limit:  # others may have removed some of them
+    while ids and after < request.limit:  # other calls may have deleted some of them
         some, ids = ids[: request.limit - after], ids[request.limit - after :]
         after += transaction.run(QUERIES["delete_jobs"], (request.queue_id, id_list(some), request.state))
-    return _kept(transaction, request.once, after)
+    return _save_total(transaction, request.once, after)
 
 
 def retry_these(transaction: SqliteTransaction, requests: Sequence[RetryTheseRequest]) -> list[int]:
@@ -124,14 +124,14 @@ def retry_these(transaction: SqliteTransaction, requests: Sequence[RetryTheseReq
 
 
 def _retry_these(transaction: SqliteTransaction, request: RetryTheseRequest) -> int:
-    known = recall(transaction, request.once)
+    known = find_number(transaction, request.once)
     if known is not None:
         return known
     now = transaction.now
     run_after = now if request.run_after_ms is None else request.run_after_ms
     head, tail = (request.queue_id, now), (request.attempts, run_after)
     rows = [(*head, job.local_id, job.priority, *tail) for job in request.jobs]
-    return _kept(transaction, request.once, transaction.run_many(QUERIES["retry_this_job"], rows))
+    return _save_total(transaction, request.once, transaction.run_many(QUERIES["retry_this_job"], rows))
 
 
 def run_now(transaction: SqliteTransaction, requests: Sequence[RunNowRequest]) -> list[int]:
@@ -142,11 +142,11 @@ def run_now(transaction: SqliteTransaction, requests: Sequence[RunNowRequest]) -
 def _run_now(
     transaction: SqliteTransaction, queue_id: int, jobs: Sequence[JobDescriptor], once: IdempotencyKey | None
 ) -> int:
-    known = recall(transaction, once)
+    known = find_number(transaction, once)
     if known is not None:
         return known
     rows = [(queue_id, transaction.now, job.local_id, job.priority) for job in jobs]
-    return _kept(transaction, once, transaction.run_many(QUERIES["run_this_job_now"], rows))
+    return _save_total(transaction, once, transaction.run_many(QUERIES["run_this_job_now"], rows))
 
 
 def delete_these(transaction: SqliteTransaction, requests: Sequence[DeleteTheseRequest]) -> list[int]:
@@ -161,11 +161,11 @@ def _delete_these(
     state: int,
     once: IdempotencyKey | None,
 ) -> int:
-    known = recall(transaction, once)
+    known = find_number(transaction, once)
     if known is not None:
         return known
     rows = [(queue_id, job.local_id, job.priority, state) for job in jobs]
-    return _kept(transaction, once, transaction.run_many(QUERIES["delete_this_job"], rows))
+    return _save_total(transaction, once, transaction.run_many(QUERIES["delete_this_job"], rows))
 
 
 def reap(transaction: SqliteTransaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:
@@ -185,7 +185,7 @@ def _reap_one(transaction: SqliteTransaction, request: ReapRequest) -> list[tupl
 
 
 def collect(transaction: SqliteTransaction, requests: Sequence[CollectRequest]) -> list[list[tuple[int, int, int]]]:
-    """Remove what has been finished for long enough, and some jobs of deleted queues.
+    """Delete jobs that have been finished for long enough, and some jobs of deleted queues.
 
     Return (queue id, SUCCEEDED, FAILED) of each queue that had any.
     """

@@ -28,7 +28,7 @@ def checked(jobs: Sequence[JobDescriptor]) -> Sequence[JobDescriptor]:
 
 
 def check_shard(job: JobDescriptor) -> None:
-    """Return if a job names this shard.
+    """Check that a job names this shard.
 
     Raises:
         UnknownError: it names another.

@@ -1,4 +1,4 @@
-"""Queues: made, deleted, known by name."""
+"""Queues: created, deleted, found by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
 
 def create(transaction: SqliteTransaction, requests: Sequence[str]) -> list[int]:
-    """Make the queues that are not there; return the ids of all."""
+    """Create the queues that do not exist; return the ids of all."""
     return [_create_one(transaction, name) for name in requests]
 
 
@@ -22,7 +22,7 @@ def _create_one(transaction: SqliteTransaction, name: str) -> int:
 
 
 class ChangeRequest(NamedTuple):
-    """What is to be changed of a queue's settings."""
+    """A change of a queue's settings."""
 
     queue_id: int
     change: QueueChange
@@ -43,7 +43,7 @@ def settings(connection: sqlite3.Connection) -> dict[str, QueueSettings]:
 
 
 def drop(transaction: SqliteTransaction, requests: Sequence[str]) -> list[None]:
-    """Make the queues nameless: nothing finds them any more, and the monitor removes their jobs bit by bit."""
+    """Remove the names of queues: no call finds them any more, and the monitor deletes their jobs step by step."""
     for name in requests:
         transaction.run(QUERIES["delete_queue"], (name,))
     return [None for _ in requests]

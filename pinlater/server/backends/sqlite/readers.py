@@ -1,4 +1,4 @@
-"""The readers: a few threads with a connection each, so that looking never delays writing."""
+"""The readers: a few threads with a connection each, so that reads never delay writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READERS = 4
 
 
 class Readers:
-    """Runs functions of a connection in threads of their own."""
+    """Runs reads in threads, each with a connection of its own."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -37,7 +37,7 @@ class Readers:
             raise UnknownError(f"the store could not be read: {error}") from error
 
     def close(self) -> None:
-        """Wait for what is running, then close the connections."""
+        """Wait for reads under way, then close the connections."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         for connection in self._open:
             connection.close()

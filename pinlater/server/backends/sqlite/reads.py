@@ -1,4 +1,4 @@
-"""Reading: lookup, count, scan. Runs in the readers' threads, on what is committed."""
+"""Reads: lookup, count, scan. They run in the readers' threads, on what is committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pinlater.server.backends.sqlite.queries import QUERIES
 _BEGIN, _END = -(2**63), 2**63 - 1
 _PAGE_ROWS = 500
 PAGE_BODIES = 50
-"""Bodies are read for searching alone, and so many at once, because they may be large."""
+"""Jobs whose bodies are read at once, to be searched: they may be large."""
 
 
 class _Rows(NamedTuple):
@@ -35,7 +35,7 @@ def _rows_of(state: int) -> _Rows:
 
 
 def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max_bytes: int) -> list[DequeuedJob]:
-    """Return what a dequeue would hand out."""
+    """Return the jobs that a dequeue would claim."""
 
     def rows(sql: str, parameters: Iterable[Any]) -> list[Any]:
         return connection.execute(sql, tuple(parameters)).fetchall()
@@ -47,7 +47,7 @@ def peek(connection: sqlite3.Connection, queue: Queue, now: int, limit: int, max
 def lookup(
     connection: sqlite3.Connection, addresses: Sequence[tuple[Queue, int, int] | None], include_body: bool
 ) -> list[JobRecord | None]:
-    """Return the records at the addresses (queue, priority, id); None for those not there."""
+    """Return the records at the addresses (queue, priority, id); None for those that do not exist."""
     return [address and _lookup_one(connection, *address, include_body) for address in addresses]
 
 
@@ -64,7 +64,7 @@ def _record(queue: Queue, row: Any) -> JobRecord:
 
 
 def count(connection: sqlite3.Connection, search: JobSearch, cap: int) -> int:
-    """Return how many jobs match, at most ``cap`` per priority."""
+    """Count the jobs that match, up to ``cap`` of each priority."""
     if search.which.body_regex:
         return sum(1 for _ in _matching(connection, search, cap))
     kind, more = _rows_of(search.which.state)
@@ -78,7 +78,7 @@ def count(connection: sqlite3.Connection, search: JobSearch, cap: int) -> int:
 
 
 def oldest_due(connection: sqlite3.Connection, search: JobSearch) -> int | None:
-    """Return since when the job is due that has been so for longest; None if none is."""
+    """Return since when the longest-waiting due job is due; None if none is due."""
     rows = [
         connection.execute(QUERIES["next_due"], (search.queue.id, _BEGIN, priority)).fetchone()
         for priority in search.priorities

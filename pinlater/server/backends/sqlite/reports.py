@@ -1,4 +1,4 @@
-"""What workers have reported of themselves: kept as it comes, for as long as they say."""
+"""Reports of workers: stored as they come, until they expire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORGOTTEN_AT_ONCE = 100
 
 
 class StoreReportRequest(NamedTuple):
-    """A worker's report; ``keep_ms`` 0 forgets the worker."""
+    """A worker's report; ``keep_ms`` 0 deletes it."""
 
     worker_id: str
     report: bytes
@@ -22,7 +22,7 @@ class StoreReportRequest(NamedTuple):
 
 
 def store(transaction: SqliteTransaction, requests: Sequence[StoreReportRequest]) -> list[None]:
-    """Carry out each request, and forget some of the workers that have gone without a word."""
+    """Store or delete reports, and delete some that have expired."""
     now = transaction.now
     for worker_id, report, keep_ms in requests:
         if keep_ms:

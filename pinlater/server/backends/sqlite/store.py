@@ -148,7 +148,7 @@ class SqliteStore:
 
     def _committed(self, stats: CommitStats) -> None:
         if stats.is_failed:
-            self.writes.doubt()
+            self.writes.request_test()
         self._on_commit(stats)
 
     async def _write_nothing(self) -> None:
@@ -313,7 +313,7 @@ class SqliteStore:
         *,
         once: IdempotencyKey | None = None,
     ) -> int:
-        request = maintenance.RetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
+        request = maintenance.SqliteRetryRequest(self._named(queue).id, priority, attempts, run_after_ms, limit, once)
         while True:
             moved, is_over = await self._writer.submit(maintenance.retry, request)
             if is_over:

@@ -1,4 +1,4 @@
-"""What the verbs of one transaction share."""
+"""A write transaction, and the job ids that it allocates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from pinlater.server.backends.sqlite.queries import QUERIES
 
 ID_BLOCK = 100_000
-"""How many ids are reserved at once; what a crash leaves of a block is never used."""
+"""How many ids are reserved at once; those that a crash leaves of a block are never used."""
 
 
 class IdBlock:
-    """Gives out job ids that were never given out before, also not to jobs that are gone by now."""
+    """Allocates job ids that no job ever had, deleted jobs included."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -35,7 +35,7 @@ class IdBlock:
         connection.execute(QUERIES["reserve_job_ids"], (self._end,))
 
     def forget(self) -> None:
-        """Reserve anew at the next take: the reservation may be undone. Ids that were taken are not given out again."""
+        """Reserve a new block next: the reservation may be undone. Allocated ids are not allocated again."""
         self._end = 0
 
 

@@ -1,4 +1,4 @@
-"""Finds out whether the store can be written, once a transaction has failed: its disk may be full."""
+"""Tests whether the store can be written after a transaction has failed: its disk may be full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAUSE_SECONDS = 1.0
 
 
 class WriteWatch:
-    """Whether the store can be written. After a failed transaction it tries by itself until one succeeds.
+    """Whether the store can be written. After a failed transaction, it writes a test transaction until one succeeds.
 
     Args:
         write: changes something in the store, and undoes it.
@@ -28,26 +28,26 @@ class WriteWatch:
     def __init__(self, write: Callable[[], Awaitable[object]], now_ms: Callable[[], int]) -> None:
         self._write = write
         self._now_ms = now_ms
-        self._in_doubt = asyncio.Event()
+        self._is_requested = asyncio.Event()
         self.fault: str | None = None
         self.since_ms = now_ms()
 
-    def doubt(self) -> None:
-        """Try soon: a transaction has failed, which may have been its own fault or that of the disk."""
-        self._in_doubt.set()
+    def request_test(self) -> None:
+        """Request a test: a transaction has failed, for a reason of its own or of the disk."""
+        self._is_requested.set()
 
     async def run(self) -> None:
-        """Try whenever there is doubt, once a second as long as it fails, until cancelled."""
+        """Test when requested, then once a second as long as it fails, until cancelled."""
         while True:
-            await self._in_doubt.wait()
-            self._in_doubt.clear()
+            await self._is_requested.wait()
+            self._is_requested.clear()
             fault = await self._try()
             if (fault is None) != (self.fault is None):
                 self.since_ms = self._now_ms()
                 log.warning("the store can be written again" if fault is None else fault)
             self.fault = fault
             if fault is not None:
-                self._in_doubt.set()
+                self._is_requested.set()
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _try(self) -> str | None:

@@ -1,8 +1,7 @@
-"""The writer: one thread, one connection, one commit for everything that waits.
+"""The writer: one thread, one connection, one commit for all requests that wait.
 
-While a transaction is being written, all that arrives is gathered for the next. When nothing is being
-written, a request goes through at once. Two hand-overs between threads carry a whole transaction, however
-many calls are in it.
+Requests that arrive while a transaction is being written go into the next one. When none is being written, a request
+is carried out at once. A transaction takes two hand-overs between threads, however many calls are in it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class _Item(NamedTuple):
 
 
 class Writer:
-    """Carries out verbs in transactions.
+    """Carries out verbs in transactions, in a thread of its own.
 
     Args:
         connection: to be used by this writer alone from now on.
@@ -62,7 +61,7 @@ class Writer:
         self._on_commit = on_commit
         self._ids = IdBlock()
         self._loop = asyncio.get_running_loop()
-        self._gathered: list[_Item] = []
+        self._pending: list[_Item] = []
         self._inbox: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
@@ -74,12 +73,12 @@ class Writer:
         return self._waiting
 
     def submit(self, verb: Verb, request: Any) -> asyncio.Future[Any]:
-        """Return the future result of a request; it is on disk when it is done."""
+        """Submit a request; return the future of its result, which is done once the result is on disk."""
         future = self._loop.create_future()
-        if not self._gathered:
-            # One turn of the loop later, so that whatever this turn still submits goes along.
+        if not self._pending:
+            # One turn of the loop later, so that all requests of this turn go into one transaction.
             self._loop.call_soon(self._hand_over)
-        self._gathered.append(_Item(self._order[verb], verb, request, future))
+        self._pending.append(_Item(self._order[verb], verb, request, future))
         self._waiting += 1
         return future
 
@@ -90,9 +89,9 @@ class Writer:
         await self._loop.run_in_executor(None, self._thread.join)
 
     def _hand_over(self) -> None:
-        if self._gathered:
-            self._inbox.put(self._gathered)
-            self._gathered = []
+        if self._pending:
+            self._inbox.put(self._pending)
+            self._pending = []
 
     # In the writer thread
 
@@ -120,18 +119,18 @@ class Writer:
         outcome = self._transact(batch, commits)
         try:
             self._loop.call_soon_threadsafe(self._ended, outcome, commits)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            log.debug("results had nobody to go to")
+        except RuntimeError:  # the loop is closed: no caller waits any more
+            log.debug("results were dropped: the event loop is closed")
 
     def _transact(self, batch: list[_Item], commits: list[CommitStats]) -> list[tuple[_Item, Any]]:
-        """Carry out requests; return each with its exception, or with its result, which is committed then."""
+        """Carry out requests in one transaction; return each with its exception, or with its committed result."""
         connection, started = self._connection, time.perf_counter()
         outcome: list[tuple[_Item, Any]] = []
         try:
             connection.execute("BEGIN IMMEDIATE")
             outcome = self._run(batch, SqliteTransaction(connection, self._now_ms(), self._ids))
             connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - handed to whoever asked
+        except Exception as error:  # noqa: BLE001 - raised to the callers
             self._roll_back()
             if isinstance(error, sqlite3.Error):
                 seconds, claims = time.perf_counter() - started, _claims_in(outcome)
