@@ -14,8 +14,8 @@ def mysql_fleets(_folder, names="12", pauses=FREQUENT_POLLS):
     endpoint, prefix = endpoint_of(shared_service()), fresh_prefix()
 
     def fleet():
-        maker = MysqlShardFactory(MysqlOptions(3), connections=8, database_prefix=prefix)
-        fleet = ShardedStore("mysql", maker, poll_intervals=pauses)
+        factory = MysqlShardFactory(MysqlOptions(3), connections=8, database_prefix=prefix)
+        fleet = ShardedStore("mysql", factory, poll_intervals=pauses)
         fleet.update([ShardSpec(name, endpoint) for name in names])
         return fleet
 

@@ -21,7 +21,7 @@ def fresh_prefix():
 
 def make_fleet(endpoints, clock, *, prefix, connections=8, **options):
     """Return a store with a shard at each of the endpoints; to be made in the loop that uses it."""
-    maker = MysqlShardFactory(MysqlOptions(3, clock, **options), connections=connections, database_prefix=prefix)
-    fleet = ShardedStore("mysql", maker)
+    factory = MysqlShardFactory(MysqlOptions(3, clock, **options), connections=connections, database_prefix=prefix)
+    fleet = ShardedStore("mysql", factory)
     fleet.update([ShardSpec(str(number), endpoint) for number, endpoint in enumerate(endpoints, 1)])
     return fleet

@@ -86,14 +86,14 @@ class MysqlHome:
 
     def open(self, clock):
         options = MysqlOptions(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS)
-        self._maker = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)
-        fleet = ShardedStore("mysql", self._maker)
+        self._factory = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)
+        fleet = ShardedStore("mysql", self._factory)
         fleet.update([ShardSpec("1", self._place)])
         return fleet
 
     def lose(self):
         """A process that ends cuts its connections; the server has what was committed."""
-        for pool in self._maker.pools:
+        for pool in self._factory.pools:
             pool.close()
 
 

@@ -26,7 +26,7 @@ async def find_results(transaction: MysqlTransaction, keys: Iterable[bytes]) -> 
 
 
 def _parse(number: int, elsewhere: bytes | None) -> CallResult:
-    return CallResult(number, () if elsewhere is None else [tuple(place) for place in json.loads(elsewhere)])
+    return CallResult(number, () if elsewhere is None else [tuple(item) for item in json.loads(elsewhere)])
 
 
 async def read_result(database: Database, key: bytes) -> CallResult | None:

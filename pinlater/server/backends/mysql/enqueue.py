@@ -58,9 +58,9 @@ class MysqlEnqueueCall:
     def __post_init__(self) -> None:
         self.weight = sum(len(job.body or b"") for job in self.jobs) + _JOB_BYTES * len(self.jobs)
 
-    def descriptor(self, place: int) -> str:
+    def descriptor(self, index: int) -> str:
         """Return the descriptor of the job with that index."""
-        return f"{self.queue.prefixes[self.priorities[place] - 1]}{self.first_id + place}"
+        return f"{self.queue.prefixes[self.priorities[index] - 1]}{self.first_id + index}"
 
 
 def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> MysqlEnqueueCall:
@@ -162,11 +162,11 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     stored = await _stored_ids(transaction, new) if batch.is_uncertain else set()
     duplicates = await _duplicates(transaction, new, stored)
     rows = [
-        (call, place)
+        (call, index)
         for call in new
         if call.keys is not None or call.first_id not in stored
-        for place in range(len(call.jobs))
-        if (id(call), place) not in duplicates and call.first_id + place not in stored
+        for index in range(len(call.jobs))
+        if (id(call), index) not in duplicates and call.first_id + index not in stored
     ]
     if any(call.keys is not None for call in new):
         rows.sort(key=_unique_index_order)
@@ -213,9 +213,9 @@ def _with_repeats(calls: Sequence[MysqlEnqueueCall], descriptors: Descriptors) -
 def _results(calls: Iterable[MysqlEnqueueCall], duplicates: _Duplicates) -> Iterator[tuple[IdempotencyKey, CallResult]]:
     """Yield the results to store, of calls with an idempotency key."""
     elsewhere: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    for (call_id, place), descriptor in duplicates.items():
+    for (call_id, index), descriptor in duplicates.items():
         job = JobDescriptor.parse(descriptor)
-        elsewhere[call_id].append((place, job.priority, job.local_id))
+        elsewhere[call_id].append((index, job.priority, job.local_id))
     for call in calls:
         if call.once is not None:
             yield call.once, CallResult(call.first_id, elsewhere.get(id(call), ()))
@@ -223,20 +223,20 @@ def _results(calls: Iterable[MysqlEnqueueCall], duplicates: _Duplicates) -> Iter
 
 def _unique_index_order(row: Row) -> tuple[int, str]:
     """Return the sort key in the unique index; servers that inserted keys in different orders would deadlock."""
-    call, place = row
-    return call.queue.id, (call.keys[place] if call.keys is not None else None) or ""
+    call, index = row
+    return call.queue.id, (call.keys[index] if call.keys is not None else None) or ""
 
 
 def _descriptors(call: MysqlEnqueueCall, duplicates: _Duplicates) -> list[str]:
     if call.keys is not None:
-        return [duplicates.get((id(call), place)) or call.descriptor(place) for place in range(len(call.jobs))]
+        return [duplicates.get((id(call), index)) or call.descriptor(index) for index in range(len(call.jobs))]
     prefixes = call.queue.prefixes
     return [f"{prefixes[priority - 1]}{local_id}" for local_id, priority in enumerate(call.priorities, call.first_id)]
 
 
 async def _stored_ids(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall]) -> set[int]:
     """Return the ids that were stored: of a call without unique keys, the first stands for all."""
-    ids = [call.first_id + place for call in calls for place in range(1 if call.keys is None else len(call.jobs))]
+    ids = [call.first_id + index for call in calls for index in range(1 if call.keys is None else len(call.jobs))]
     return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
 
 
@@ -252,11 +252,11 @@ async def _duplicates(
         holders |= {(queue.id, key.decode()): f"{queue.prefixes[priority - 1]}{at}" for key, priority, at in rows}
     duplicates: _Duplicates = {}
     for call in keyed:
-        for place, key in enumerate(call.keys or ()):
-            if key is not None and call.first_id + place not in stored:
-                holder = holders.setdefault((call.queue.id, key), call.descriptor(place))
-                if holder != call.descriptor(place):
-                    duplicates[id(call), place] = holder
+        for index, key in enumerate(call.keys or ()):
+            if key is not None and call.first_id + index not in stored:
+                holder = holders.setdefault((call.queue.id, key), call.descriptor(index))
+                if holder != call.descriptor(index):
+                    duplicates[id(call), index] = holder
     return duplicates
 
 
@@ -264,8 +264,8 @@ def _insertions(transaction: MysqlTransaction, rows: Sequence[Row]) -> Iterator[
     head = transaction.bind("insert_jobs")
     written: list[bytes] = []
     size = 0
-    for call, place in rows:
-        row = call.write_row(call.jobs[place], call.first_id + place, call.queue.id, transaction.now)
+    for call, index in rows:
+        row = call.write_row(call.jobs[index], call.first_id + index, call.queue.id, transaction.now)
         if written and size + len(row) > STATEMENT_BYTES:
             yield head + b",".join(written)
             written, size = [], 0

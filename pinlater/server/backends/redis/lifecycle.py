@@ -59,8 +59,8 @@ def parse_result(result: Sequence[bytes]) -> CallResult:
     """Parse the result of a script that stores jobs: the new ids, and the jobs that duplicates stand for."""
     before, *existing = result
     elsewhere = [
-        (int(place), int(priority), int(member[1:]))
-        for place, priority, member in zip(*[iter(existing)] * 3, strict=True)
+        (int(index), int(priority), int(member[1:]))
+        for index, priority, member in zip(*[iter(existing)] * 3, strict=True)
     ]
     return CallResult(int(before) + 1, elsewhere)
 
@@ -205,9 +205,9 @@ async def checkpoint(scripts: ScriptRunner, queue: str, checkpoints: Sequence[St
     now, changed, moved, lost = await scripts.run(
         "checkpoint", queue, pack(items), *bodies, is_repeatable=is_repeatable
     )
-    dues = (checkpoints[place].run_after_ms for place in moved)
+    dues = (checkpoints[index].run_after_ms for index in moved)
     due = min((int(now) if due is None else due for due in dues), default=None)
-    return Settled(changed, len(checkpoints) - changed, due, tuple(checkpoints[place].job for place in lost))
+    return Settled(changed, len(checkpoints) - changed, due, tuple(checkpoints[index].job for index in lost))
 
 
 async def release(scripts: ScriptRunner, queue: str, *, by: str, which: str, spared: bytes = NO_IDS) -> int:
