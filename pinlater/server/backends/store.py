@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from pinlater.errors import QueueNotFound
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
@@ -38,6 +39,11 @@ from pinlater.server.backends.records import (
     StoreSize,
 )
 from pinlater.server.metrics.shard_state import ShardState
+
+
+def queue_not_found(queue: str) -> QueueNotFound:
+    """Return the error for a queue that does not exist."""
+    return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
 
 
 class PollIntervals(NamedTuple):

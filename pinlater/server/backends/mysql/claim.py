@@ -17,11 +17,11 @@ from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
-from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.scan_cursor import FROM_START, ScanCursor
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
 from pinlater.server.backends.search import Queue
+from pinlater.server.backends.store import queue_not_found
 from pinlater.server.log_rate_limit import LogRateLimit
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Claimer:
                 running = await self._count_running(transaction, batch.requests)
                 found = await self._find(transaction, sum(call.allowed(running) for call in batch.requests))
                 if found is None:
-                    batch.fail(not_found(self._queue.name))
+                    batch.fail(queue_not_found(self._queue.name))
                     return
                 shares = share_out(found, batch.requests, running)
                 with batch.committing() if found else nullcontext():

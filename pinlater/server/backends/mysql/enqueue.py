@@ -15,11 +15,11 @@ from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
 from pinlater.server.backends.mysql.queries import blob, text
-from pinlater.server.backends.mysql.queues import not_found
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sharded import CallResult
+from pinlater.server.backends.store import queue_not_found
 
 STATEMENT_BYTES = 1_000_000
 """Largest INSERT statement of several jobs; the server parses a statement as a whole."""
@@ -133,7 +133,7 @@ class JobInserter:
                 missing |= error.queue_ids
         batch.answer(
             [
-                not_found(call.queue.name) if call.queue.id in missing else descriptors[id(call)]
+                queue_not_found(call.queue.name) if call.queue.id in missing else descriptors[id(call)]
                 for call in batch.requests
             ]
         )

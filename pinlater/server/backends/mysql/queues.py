@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pinlater.errors import QueueNotFound
 from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.search import Queue
+from pinlater.server.backends.store import queue_not_found
 
 CACHE_SECONDS = 1.0
 """A queue that another server has deleted may be read for so long. No jobs are stored or claimed: enqueues and claims
 check that it exists within their transactions."""
-
-
-def not_found(name: str) -> QueueNotFound:
-    """Return the error for a queue that does not exist."""
-    return QueueNotFound(f"there is no queue {name!r}; create it first (pinlater create-queue {name})")
 
 
 class MysqlQueues:
@@ -48,7 +43,7 @@ class MysqlQueues:
             await self._refresh(is_missing=known is None)
             known = self._cache.get(name)
             if known is None:
-                raise not_found(name)
+                raise queue_not_found(name)
         return known
 
     async def find(self, names: Sequence[str]) -> dict[str, Queue]:
@@ -96,7 +91,7 @@ class MysqlQueues:
         async def change(transaction: MysqlTransaction) -> None:
             rows = await transaction.rows("settings_of_queue", name=name)
             if not rows:
-                raise not_found(name)
+                raise queue_not_found(name)
             is_paused, rate, most, _ = changes.applied_to(QueueSettings(*rows[0]))
             await transaction.run_and_commit(
                 transaction.bind(

@@ -27,7 +27,7 @@ from pinlater.server.backends.mysql.group_commit import GroupCommit
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
-from pinlater.server.backends.mysql.queues import MysqlQueues, not_found
+from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
@@ -43,6 +43,7 @@ from pinlater.server.backends.records import (
 )
 from pinlater.server.backends.search import JobSearch, Queue
 from pinlater.server.backends.sharded import CallResult, DuePriorities, earliest_by_queue
+from pinlater.server.backends.store import queue_not_found
 from pinlater.server.backends.token_bucket import Tokens
 
 _T = TypeVar("_T")
@@ -244,7 +245,7 @@ class MysqlShard:
     async def due_priorities(self, queue: str) -> DuePriorities:
         dues = (await reads.first_due(self._database, [queue], self._options.priority_levels)).get(queue)
         if dues is None:
-            raise not_found(queue)
+            raise queue_not_found(queue)
         return DuePriorities.at(self._database.now_ms(), dues)
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:

@@ -17,8 +17,9 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, IdempotencyKey, Settled
 from pinlater.server.backends.redis.records import MAX_EXACT, retry_time, time_argument
-from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner, not_found
+from pinlater.server.backends.redis.script_calls import ALL_QUEUES, ScriptRunner
 from pinlater.server.backends.sharded import CallResult, DuePriorities
+from pinlater.server.backends.store import queue_not_found
 from pinlater.server.backends.token_bucket import Tokens, interval_us, most_saved_us
 
 pack = msgspec.msgpack.Encoder().encode
@@ -135,7 +136,7 @@ async def due_priorities(scripts: ScriptRunner, queue: str, levels: int) -> DueP
     """Return which priorities of a queue have due jobs, and when the next job falls due."""
     now, due = await scripts.run_for_shard("first_due", ALL_QUEUES, levels, queue)
     if due is None:
-        raise not_found(queue)
+        raise queue_not_found(queue)
     return DuePriorities.at(int(now), parse_due_times(due, levels))
 
 

@@ -17,11 +17,12 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from pinlater.errors import QueueNotFound, ShardConnectionFailed, UnknownError
+from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.server.backends.redis.cluster import key_moved
 from pinlater.server.backends.redis.connection import SharedConnection
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.sharded import ShardUnreachable
+from pinlater.server.backends.store import queue_not_found
 
 PREFIX = "pinlater:"
 """Of all keys, so that other programs may use the same server."""
@@ -37,11 +38,6 @@ _WRONG_SERVER = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, N
 
 _REJECTING_WRITES = ("MISCONF", "NOREPLICAS")
 """Errors of a server that accepts no writes: its disk is full or replicas are missing. Nothing was changed."""
-
-
-def not_found(queue: str) -> QueueNotFound:
-    """Return the error for a queue that does not exist."""
-    return QueueNotFound(f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})")
 
 
 class ScriptRunner:
@@ -136,7 +132,7 @@ class ScriptRunner:
     async def _translated(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
         text = str(error)
         if text.startswith("NOQUEUE"):
-            return not_found(queue)
+            return queue_not_found(queue)
         if isinstance(error, _WRONG_SERVER) or "-READONLY " in text:  # before Redis 7, errors in scripts come wrapped
             await self._connection.disconnect()
             if isinstance(error, MovedError):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from pinlater.errors import QueueNotFound, UnknownError
+from pinlater.errors import UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
@@ -43,7 +43,7 @@ from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.write_watch import WriteWatch
 from pinlater.server.backends.sqlite.writer import Writer
-from pinlater.server.backends.store import Capabilities, PollIntervals
+from pinlater.server.backends.store import Capabilities, PollIntervals, queue_not_found
 from pinlater.server.metrics.shard_state import ShardState
 
 _unique_key_of = attrgetter("unique")  # in C: every job passes here
@@ -201,9 +201,7 @@ class SqliteStore:
         try:
             return self._queues[queue]
         except KeyError:
-            raise QueueNotFound(
-                f"there is no queue {queue!r}; create it first (pinlater create-queue {queue})"
-            ) from None
+            raise queue_not_found(queue) from None
 
     # The life of jobs
 
