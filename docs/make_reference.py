@@ -364,7 +364,7 @@ def metrics() -> str:
 
 def worker_metrics() -> Iterator[tuple[str, str, str, str]]:
     """Yield the metrics of a worker, as its page declares them."""
-    source = (ROOT / "pinlater" / "worker" / "figures.py").read_text(encoding="utf-8")
+    source = (ROOT / "pinlater" / "worker" / "metrics.py").read_text(encoding="utf-8")
     heads = re.findall(r'_head\("(\w+)", "(\w+)", "([^"]+)"\)', source)
     for name, kind, help_text in heads:
         labelled = re.search(rf'"{name}", \{{(.*?)\}}', source)

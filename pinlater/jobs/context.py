@@ -125,10 +125,10 @@ class JobContext(ABC):
             BodyInvalid: the result is not JSON, or the job is a ``RawJob``, whose body has no place for it.
             BodyTooLarge: as of ``checkpoint``.
         """
-        return self._take_step(name, function, args, kwargs)
+        return self._run_step(name, function, args, kwargs)
 
     @abstractmethod
-    def _take_step(
+    def _run_step(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any: ...
 

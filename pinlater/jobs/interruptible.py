@@ -25,13 +25,13 @@ class InterruptibleContext(JobContext):
     """
 
     thread: int
-    _strays = 0
+    _unattributed = 0
     """How often it raised in a thread of the job's own, outside of any step as far as anybody knows."""
 
     def interrupt(self, why: JobInterrupted) -> JobInterrupted:
         """End the attempt, and return ``why``, which is to be raised; something like it will be by every later call."""
         self.note_interruption(why)
-        self._cut_steps()
+        self._mark_steps_cut()
         return why
 
     def note_interruption(self, why: JobInterrupted) -> None:
@@ -44,14 +44,14 @@ class InterruptibleContext(JobContext):
         """Return, unless the attempt was ended before."""
         found = self.interruption
         if found is not None:
-            self._cut_steps()
+            self._mark_steps_cut()
             raise found.again() from found.__cause__
 
-    def _cut_steps(self) -> None:
+    def _mark_steps_cut(self) -> None:
         """Note of the steps that surround this call that their functions cannot come to their end."""
         run = StepRun.current(self)
         if run is None and get_ident() != self.thread:
-            self._strays += 1  # of a pool, which may be one that a step has started
+            self._unattributed += 1  # of a pool, which may be one that a step has started
         while run is not None:
             run.is_cut, run = True, run.outer
 
@@ -67,7 +67,7 @@ class StepRun:
         is_cut: whether the context has raised an interruption within the function.
     """
 
-    __slots__ = ("_context", "_strays", "_token", "is_cut", "outer")
+    __slots__ = ("_context", "_token", "_unattributed", "is_cut", "outer")
 
     _token: Token[StepRun | None]
 
@@ -77,7 +77,7 @@ class StepRun:
         self.is_cut = False
         # A thread that cannot be told from those that a step has started may have been: rather once too often.
         is_in_thread_of_job = get_ident() == context.thread
-        self._strays = context._strays if is_in_thread_of_job else None  # noqa: SLF001 - they are a pair
+        self._unattributed = context._unattributed if is_in_thread_of_job else None  # noqa: SLF001 - they are a pair
 
     @staticmethod
     def current(context: InterruptibleContext) -> StepRun | None:
@@ -98,13 +98,13 @@ class StepRun:
 
     @property
     def _was_cut(self) -> bool:
-        return self.is_cut or (self._strays is not None and self._strays != self._context._strays)  # noqa: SLF001
+        return self.is_cut or (self._unattributed is not None and self._unattributed != self._context._unattributed)  # noqa: SLF001
 
 
 _running: ContextVar[StepRun | None] = ContextVar("step that runs", default=None)
 
 
-def swallowed(context: JobContext, error: BaseException | None) -> JobInterrupted | None:
+def swallowed_interruption(context: JobContext, error: BaseException | None) -> JobInterrupted | None:
     """Return the interruption that a job has swallowed, if it has.
 
     Args:

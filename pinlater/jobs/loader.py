@@ -40,7 +40,7 @@ def load_job_classes(names: Sequence[str]) -> list[type[Job]]:
     Raises:
         ModulesInvalid: some cannot be imported, all of them listed; or there is no job class.
     """
-    _look_here()
+    _add_current_folder()
     problems: list[str] = []
     loaded = [module for name in names for module in _load(name, problems)]
     if problems:
@@ -63,11 +63,11 @@ def _nothing_in(names: Sequence[str], loaded: Iterable[ModuleType]) -> str:
     ]
     if bare:
         return f"no job class in {', '.join(names)} can be run: define run(self, context) in {', '.join(bare)}"
-    hints = [hint for module in loaded if (hint := _shadow_of(module))]
+    hints = [hint for module in loaded if (hint := _shadowing_module(module))]
     return f"no job class in {', '.join(names)}; {hints[0] if hints else 'define one: class SendMail(Job): ...'}"
 
 
-def _shadow_of(module: ModuleType) -> str:
+def _shadowing_module(module: ModuleType) -> str:
     """Say that another module was found than the file of its name in the current folder; "" if it was not so."""
     own = Path.cwd() / f"{module.__name__}.py"
     found = getattr(module, "__file__", None)
@@ -99,7 +99,7 @@ def unnamed_queues(codec: JobCodec, queues: Iterable[str]) -> list[str]:
     return [queue for queue in queues if queue not in codec.queues]
 
 
-def refuse_plain(kinds: Iterable[type[Job]], queues: Container[str]) -> None:
+def refuse_blocking(kinds: Iterable[type[Job]], queues: Container[str]) -> None:
     """Refuse classes that a worker with ``--concurrency`` would serve, though their ``run`` cannot be awaited.
 
     Raises:
@@ -134,7 +134,7 @@ def load_hooks(option: str, names: Sequence[str]) -> list[Callable[[], object]]:
 
 
 def _load_named(option: str, names: Sequence[str], what: str) -> list[Any]:
-    _look_here()
+    _add_current_folder()
     problems: list[str] = []
     found = [each for name in names if (each := _named(option, name, what, problems)) is not None]
     if problems:
@@ -142,7 +142,7 @@ def _load_named(option: str, names: Sequence[str], what: str) -> list[Any]:
     return found
 
 
-def _look_here() -> None:
+def _add_current_folder() -> None:
     if os.getcwd() not in sys.path:  # noqa: PTH109 - the entry is a string
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
 

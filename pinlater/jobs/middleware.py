@@ -16,7 +16,7 @@ A middleware is called with the job and its context, and returns a context manag
             with connection.transaction():  # an exception comes through here, and rolls back
                 yield
         finally:
-            pool.give_back(connection)
+            pool.release(connection)
 
 ``pinlater-worker my_jobs --middleware my_project.surroundings:in_transaction`` puts it around the jobs of a worker.
 
@@ -38,7 +38,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from pinlater.errors import JobInterrupted, interruption_in
 from pinlater.jobs.context import JobContext
-from pinlater.jobs.interruptible import swallowed
+from pinlater.jobs.interruptible import swallowed_interruption
 from pinlater.jobs.job import Job
 
 Middleware = Callable[[Job, JobContext], AbstractContextManager[object]]
@@ -57,7 +57,7 @@ def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> I
         try:
             for each in middleware:
                 stack.enter_context(_checked(each, each(job, context)))
-            with _upholding(context):
+            with _raising_swallowed(context):
                 yield
         except BaseException as error:
             given_back = interruption_in(error)
@@ -67,15 +67,15 @@ def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> I
 
 
 @contextmanager
-def _upholding(context: JobContext) -> Iterator[None]:
+def _raising_swallowed(context: JobContext) -> Iterator[None]:
     """Raise what the job has swallowed of its context, so that no middleware takes the job for done."""
     try:
         yield
     except BaseException as error:
-        if (why := swallowed(context, error)) is not None:
+        if (why := swallowed_interruption(context, error)) is not None:
             raise why from error
         raise
-    if (why := swallowed(context, None)) is not None:
+    if (why := swallowed_interruption(context, None)) is not None:
         raise why
 
 

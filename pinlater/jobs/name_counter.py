@@ -10,7 +10,7 @@ from itertools import count
 _COUNTED = re.compile(r"#\d+\Z", re.ASCII)
 
 
-class Uses:
+class NameCounter:
     """Counts the uses of names within one attempt: ``load``, ``load#2``, ``load#3`` ..."""
 
     def __init__(self) -> None:

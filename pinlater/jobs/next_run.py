@@ -10,7 +10,7 @@ _END_OF_TIME = 1e11
 """Epoch seconds, of the year 5138."""
 
 
-class Plan(Protocol):
+class NextRunPlan(Protocol):
     """Knows when a job runs next."""
 
     def due_ms(self, now_seconds: float) -> int:

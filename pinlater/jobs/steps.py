@@ -14,7 +14,7 @@ import msgspec
 from pinlater.errors import BodyInvalid, JobInterrupted, JobSleeps, JobTimeout, Retry
 from pinlater.jobs.finite import NULL, refuse_non_finite
 from pinlater.jobs.interruptible import InterruptibleContext, StepRun
-from pinlater.jobs.name_counter import Uses
+from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.jobs.retrying import Retrying
@@ -38,29 +38,29 @@ class Steps:
     def __init__(
         self,
         context: InterruptibleContext,
-        kept: BodyMetadata,
+        metadata: BodyMetadata,
         options: Callable[[], JobOptions],
         save: Callable[[], object],
         save_awaited: Callable[[], Awaitable[object]],
     ) -> None:
         self.ran: list[str] = []
         self._context = context
-        self._kept = kept
+        self._metadata = metadata
         self._options = options
         self._save = save
         self._save_awaited = save_awaited
-        self._uses = Uses()
+        self._names = NameCounter()
         self._under_way = 0
         self._longest_wake_ms = 0
         self._one_ended = asyncio.Event()
 
-    def take(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def run(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Take a step; see ``JobContext.step``. For a coroutine function, return what is to be awaited."""
-        key = self._uses.next(name)  # now: several awaited at once end in any order, but they are named in one
+        key = self._names.next(name)  # now: several awaited at once end in any order, but they are named in one
         if _is_async(function):
-            return self._take_awaited(key, function, args, kwargs)
+            return self._run_awaited(key, function, args, kwargs)
         self._context.go_on()
-        if key in self._kept.steps:
+        if key in self._metadata.steps:
             return self._result(key)
         if self._context.is_draining:
             self._save()
@@ -81,15 +81,15 @@ class Steps:
         self._save()
         return result
 
-    async def _take_awaited(
+    async def _run_awaited(
         self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         self._context.go_on()
-        if key in self._kept.steps:
+        if key in self._metadata.steps:
             return self._result(key)
         if self._context.is_draining:
             why = JobInterrupted()
-            with self._upheld(why):
+            with self._recording_cancellation(why):
                 await self._others_ended()
                 self._context.go_on()
                 await self._save_awaited()
@@ -115,18 +115,18 @@ class Steps:
             self._gave_up(key, function)
             raise failure
         self._longest_wake_ms = max(self._longest_wake_ms, wake_ms)
-        with self._upheld(JobSleeps(wake_ms)):
+        with self._recording_cancellation(JobSleeps(wake_ms)):
             await self._save_awaited()
             await self._others_ended()
         raise self._context.interrupt(JobSleeps(self._longest_wake_ms)) from failure
 
     def _failed(self, key: str, step: Retrying[..., Any], error: Exception) -> int | None:
         """Count a failed attempt of a step; return when it is tried again, or None if it is not."""
-        attempt, failures = self._kept.tries.pop(key, (0, 0))
+        attempt, failures = self._metadata.tries.pop(key, (0, 0))
         spent = failures + 1 if attempt == self._context.attempt else 1
         if spent >= step.attempts or isinstance(error, JobTimeout) or self._options().gives_up_on(error):
             return None
-        self._kept.tries[key] = (self._context.attempt, spent)
+        self._metadata.tries[key] = (self._context.attempt, spent)
         after = error.after if isinstance(error, Retry) else None
         wait_ms = delay_ms(step.backoff, spent) if after is None else bounded_ms(after)
         self._context.log.warning(
@@ -142,7 +142,7 @@ class Steps:
         Only now, when the count was saved without it: a job that fails of it begins anew, also when its attempts are
         counted from somewhere else because a person retries it.
         """
-        self._kept.tries[key] = (self._context.attempt, step.attempts)
+        self._metadata.tries[key] = (self._context.attempt, step.attempts)
 
     async def _others_ended(self) -> None:
         """Wait for the steps that run beside this one: an exception that ends the attempt would cut them off.
@@ -154,7 +154,7 @@ class Steps:
             await self._one_ended.wait()
 
     @contextmanager
-    def _upheld(self, why: JobInterrupted) -> Iterator[None]:
+    def _recording_cancellation(self, why: JobInterrupted) -> Iterator[None]:
         """See to it that the attempt ends also if the job cancels a step that is about to end it."""
         try:
             yield
@@ -169,13 +169,13 @@ class Steps:
             raise BodyInvalid(
                 f"step {key!r} returned a coroutine; give it the async function itself, and await the step"
             )
-        self._kept.steps[key] = as_json(key, result)
-        self._kept.tries.pop(key, None)
+        self._metadata.steps[key] = as_json(key, result)
+        self._metadata.tries.pop(key, None)
         self.ran.append(key)
         return self._result(key)
 
     def _result(self, key: str) -> Any:
-        return as_json(key, self._kept.steps[key])  # a copy: what the job does to it must not change what is kept
+        return as_json(key, self._metadata.steps[key])  # a copy: what the job does to it must not change what is kept
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

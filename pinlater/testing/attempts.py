@@ -16,11 +16,11 @@ from pinlater.jobs.middleware import Middleware
 from pinlater.model.attempts import ClaimedJob
 from pinlater.protocol.conversion.jobs import claimed_reply
 from pinlater.protocol.messages import PinLaterJob
-from pinlater.worker.claim_table.row import Slot
-from pinlater.worker.claim_table.snapshot import ALONE
+from pinlater.worker.claim_table.row import ClaimRow
+from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
-from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Failure, Interruption
 from pinlater.worker.session.outcome import Outcome as RunnersOutcome
 from pinlater.worker.session.saver import Encode, FollowUp, Saver
@@ -117,7 +117,7 @@ class Attempts:
         self.codec = JobCodec(kinds)
         self._watched = _WatchedCodec(kinds)
         self._save = save
-        self._slot = Slot(memoryview(bytearray(ALONE.slot_bytes)))
+        self._row = ClaimRow(memoryview(bytearray(SOLO_LAYOUT.row_bytes)))
         self._saver = _DirectSaver(enqueue)
         self._runner = _WatchedRunner(self._watched, self.codec.names, self._saver, 0.0, now=now, middleware=middleware)
 
@@ -135,13 +135,13 @@ class Attempts:
         try:
             ended = self._runner.run(batch, 0, monotonic_ns())
         finally:
-            batch.settled(0)
+            batch.finish(0)
         return self._outcome(claimed, ended)
 
-    def _batch(self, claimed: ClaimedJob) -> Batch:
-        area = self._slot.free_batch()
+    def _batch(self, claimed: ClaimedJob) -> DequeuedBatch:
+        area = self._row.acquire_area()
         assert area is not None  # there is one job at a time
-        return Batch(claimed_reply(claimed), area)
+        return DequeuedBatch(claimed_reply(claimed), area)
 
     def _outcome(self, claimed: ClaimedJob, ended: RunnersOutcome | None) -> Outcome:
         allowed, remaining = claimed.attempts_allowed or 1, claimed.attempts_remaining or 1
@@ -197,21 +197,21 @@ class _WatchedRunner(Runner):
     context: RunContext | None = None
 
     def _attempt(
-        self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int
+        self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> RunnersOutcome | None:
         self.context = context
         return super()._attempt(job, context, batch, position, now_ns)
 
     def _ended(
-        self, job: Job, context: RunContext, error: BaseException | None, since_ns: int
+        self, job: Job, context: RunContext, error: BaseException | None, started_ns: int
     ) -> RunnersOutcome | None:
         if error is not None and not isinstance(error, _OF_A_JOB) and interruption_in(error) is None:
             raise error
-        return super()._ended(job, context, error, since_ns)
+        return super()._ended(job, context, error, started_ns)
 
-    def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> RunnersOutcome:
+    def _outcome_of(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> RunnersOutcome:
         self.error = error
-        return super()._explain(job, context, error, since_ns)
+        return super()._outcome_of(job, context, error, started_ns)
 
 
 class _DirectSaver(Saver):
@@ -227,7 +227,7 @@ class _DirectSaver(Saver):
     def is_draining(self) -> bool:
         return False
 
-    def save(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
+    def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:  # noqa: ARG002
         self.keep(encode())
         return True
 

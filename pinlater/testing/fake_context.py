@@ -17,7 +17,7 @@ from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.name_counter import Uses
+from pinlater.jobs.name_counter import NameCounter
 from pinlater.jobs.next_run import NextRun
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps, as_json
@@ -99,10 +99,12 @@ class FakeContext(InterruptibleContext):
         self._scheduled_for = scheduled_for
         self._job = job
         self._body: bytes | None = None
-        self._kept = BodyMetadata(self.steps, sleeps=self.sleeps, tries=self.tries)
-        self._steps = Steps(self, self._kept, lambda: self._running_job().job_options, self._save, self._save_awaited)
-        self._sleep_uses = Uses()
-        self._follow_up_uses = Uses()
+        self._metadata = BodyMetadata(self.steps, sleeps=self.sleeps, tries=self.tries)
+        self._steps = Steps(
+            self, self._metadata, lambda: self._running_job().job_options, self._save, self._save_awaited
+        )
+        self._sleep_names = NameCounter()
+        self._follow_up_names = NameCounter()
         self._draining_after = draining_after
 
     @property
@@ -123,11 +125,11 @@ class FakeContext(InterruptibleContext):
         """Names of the steps that were run here, in order; those that were finished before are not among them."""
         return self._steps.ran
 
-    def _take_step(
+    def _run_step(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         self._refuse_raw("the results of steps")
-        return self._steps.take(name, function, args, kwargs)
+        return self._steps.run(name, function, args, kwargs)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Note how far the job is; see ``JobContext.progress``."""
@@ -141,7 +143,7 @@ class FakeContext(InterruptibleContext):
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
         """Sleep once; see ``JobContext.sleep_until``."""
         self._refuse_raw("sleeps")
-        sleep_until(self, self.sleeps, self._sleep_uses.next(name), moment, self._save)
+        sleep_until(self, self.sleeps, self._sleep_names.next(name), moment, self._save)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""
@@ -157,7 +159,7 @@ class FakeContext(InterruptibleContext):
         """Note a follow-up once; see ``JobContext.enqueue``."""
         self.go_on()
         self._refuse_raw("follow-up jobs")
-        use = self._follow_up_uses.next(name)
+        use = self._follow_up_names.next(name)
         key = follow_up_key(self.descriptor, 0, use)
         if options.get("unique") is None:
             options["unique"] = key
@@ -189,7 +191,7 @@ class FakeContext(InterruptibleContext):
 
     def _save(self) -> None:
         job = self._running_job()
-        body = encode_body(job, self._kept)
+        body = encode_body(job, self._metadata)
         self.checkpoints.append(_decode(job, body))
         self._body = body
 

@@ -59,7 +59,7 @@ def run_inline(
 
 
 @dataclass(slots=True)
-class _Kept:
+class _InlineJob:
     """A job, as a server would have it."""
 
     descriptor: str
@@ -76,7 +76,7 @@ class _Kept:
     def has_succeeded(self) -> bool:
         return self.was_rescheduled or self.state is JobState.SUCCEEDED
 
-    def settle(self, outcome: Outcome) -> None:
+    def record(self, outcome: Outcome) -> None:
         self.status += outcome.status
         if outcome.body is not None:
             self.body = outcome.body
@@ -125,9 +125,9 @@ class InlineClient(Client):
         self._most_runs = most_runs
         self._attempts = Attempts(kinds, self._save, self._enqueue_follow_up, middleware=middleware)
         self._numbers = itertools.count(1)
-        self._jobs: dict[str, _Kept] = {}
-        self._keyed: dict[tuple[str, str], _Kept] = {}
-        self._due: deque[_Kept] = deque()
+        self._jobs: dict[str, _InlineJob] = {}
+        self._keyed: dict[tuple[str, str], _InlineJob] = {}
+        self._due: deque[_InlineJob] = deque()
         self._is_running = False
 
     def close(self) -> None:
@@ -181,27 +181,29 @@ class InlineClient(Client):
 
     def _enqueue(self, arguments: Any) -> PinLaterEnqueueResponse:
         request = arguments.request
-        kept = [self._twin(request.queueName, job) or self._keep(request.queueName, job) for job in request.jobs]
+        stored = [
+            self._duplicate(request.queueName, job) or self._store(request.queueName, job) for job in request.jobs
+        ]
         self._run_due()
-        return enqueue_reply([job.descriptor for job in kept])
+        return enqueue_reply([job.descriptor for job in stored])
 
-    def _twin(self, queue: str, job: PinLaterJob) -> _Kept | None:
+    def _duplicate(self, queue: str, job: PinLaterJob) -> _InlineJob | None:
         """Return the job that is not finished and has the same key."""
         keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
         return None if keyed is None or keyed.state.is_final else keyed
 
-    def _keep(self, queue: str, job: PinLaterJob) -> _Kept:
+    def _store(self, queue: str, job: PinLaterJob) -> _InlineJob:
         body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, int(time.time() * 1000)
         self._attempts.codec.decode(queue, body)
         descriptor = f"{queue}:s1:p{job.priority}:{next(self._numbers)}"
-        kept = _Kept(
+        stored = _InlineJob(
             descriptor, body, allowed, allowed, job.runAfterTimestampMillis or now_ms, job.customStatus, now_ms
         )
-        self._jobs[descriptor] = kept
+        self._jobs[descriptor] = stored
         if job.uniqueKey:
-            self._keyed[queue, job.uniqueKey] = kept
-        self._due.append(kept)
-        return kept
+            self._keyed[queue, job.uniqueKey] = stored
+        self._due.append(stored)
+        return stored
 
     def _lookup(self, arguments: Any) -> dict[str, PinLaterJobInfo]:
         asked = arguments.request
@@ -238,7 +240,7 @@ class InlineClient(Client):
         finally:
             self._is_running = False
 
-    def _run(self, job: _Kept) -> None:
+    def _run(self, job: _InlineJob) -> None:
         if len(self.outcomes) >= self._most_runs:
             raise AssertionError(
                 f"{self._most_runs} attempts were run and it does not end; see most_runs of run_inline"
@@ -248,7 +250,7 @@ class InlineClient(Client):
         )
         job.state = JobState.IN_PROGRESS
         outcome = self._run_attempt(claimed)
-        job.settle(outcome)
+        job.record(outcome)
         self.outcomes.append(outcome)
         if outcome.runs_again:
             self._due.appendleft(job)

@@ -19,7 +19,7 @@ from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
 from pinlater.testing.clock import MovableClock
 from pinlater.testing.loop_thread import LoopThread
 from pinlater.testing.server_parts import ServerParts
-from pinlater.worker.processes.periodic_scheduler import Seeds
+from pinlater.worker.processes.periodic_scheduler import PeriodicJobs
 
 
 class LocalServer:
@@ -119,10 +119,10 @@ class LocalServer:
         outcomes: list[Outcome] = []
         with Attempts(kinds, client.save, client.enqueue_struct, now=self._clock.now_seconds) as attempts:
             first, *others = queues or attempts.codec.queues
-            client.plant(Seeds(attempts.codec.kinds, (first, *others)))
+            client.enqueue_periodic(PeriodicJobs(attempts.codec.kinds, (first, *others)))
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
                 outcomes.append(attempts.run(claimed[0]))
-                _settle(client, claimed[0], outcomes[-1], self._clock.ahead_ms)
+                _report(client, claimed[0], outcomes[-1], self._clock.ahead_ms)
                 if not until_empty:
                     break
                 assert len(outcomes) < most_runs, f"{most_runs} attempts were run and it does not end; see most_runs"
@@ -141,9 +141,9 @@ class _ClientInTime(Client):
         """Enqueue what a job wants to follow it."""
         return self._execute(self._calls.enqueue_structs(queue, [job]))[0]
 
-    def plant(self, seeds: Seeds) -> None:
+    def enqueue_periodic(self, periodic_jobs: PeriodicJobs) -> None:
         """Plant periodic jobs in the server's time."""
-        for queue, jobs in seeds.by_queue(self._clock.now_ms()).items():
+        for queue, jobs in periodic_jobs.by_queue(self._clock.now_ms()).items():
             self._execute(Calls(self.source).enqueue_structs(queue, jobs))
 
     def save(self, job: ClaimedJob, body: bytes) -> None:
@@ -163,7 +163,7 @@ class _CallsInTime(Calls):
         return super().enqueue_structs(queue, jobs)
 
 
-def _settle(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) -> None:
+def _report(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) -> None:
     """Tell the server, whose clock is ahead of ours, how an attempt ended, as a worker would."""
     queue, ending = _queue_of(job), outcome.ending
     if outcome.next_attempts is not None:

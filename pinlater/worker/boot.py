@@ -1,4 +1,4 @@
-"""The start of a job process: loading the user's code, which happens in no other process, and saying what is wrong."""
+"""Starts a job process: loads the job classes, which no other process does, and reports what is wrong with them."""
 
 from __future__ import annotations
 
@@ -12,113 +12,113 @@ from pinlater_supervisor import Child, rss_bytes
 from pinlater import __version__
 from pinlater.errors import EXIT_CONFIG, EXIT_UNAVAILABLE, ConfigError
 from pinlater.jobs.body_codec import JobCodec
-from pinlater.jobs.loader import load_job_classes, make_codec, refuse_plain, unnamed_queues
+from pinlater.jobs.loader import load_job_classes, make_codec, refuse_blocking, unnamed_queues
 from pinlater.logs import report_startup_error
 from pinlater.worker.hooks import Hooks
 from pinlater.worker.keeper.leftovers import mark_environment
-from pinlater.worker.options import LIMIT_NAMES, Options
-from pinlater.worker.output import show_output
+from pinlater.worker.options import LIMIT_NAMES, WorkerOptions
+from pinlater.worker.output import make_output_lossy
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import JobProcess
 from pinlater.worker.processes.solo import SoloProcess
 from pinlater.worker.shared import Shared
-from pinlater.worker.terminal import take_terminal
+from pinlater.worker.terminal import use_terminal
 
-BURST_PATIENCE_SECONDS = 5.0
-_ROOM = 0.9
-"""Part of a limit of memory that a process may take before its first job. Limits are spread down to that, too."""
-LEAVE_SECONDS = 5.0
-"""How long a process that has settled everything may take to leave. Jobs' libraries register what is to be done then,
-and ``multiprocessing`` waits for processes that jobs have left behind."""
+BURST_CONNECT_SECONDS = 5.0
+_USABLE_SHARE = 0.9
+"""Share of a memory limit that a process may use before its first job; limits are also spread down to this share."""
+EXIT_SECONDS = 5.0
+"""Longest exit of a process that has acked everything. Libraries register exit handlers,
+and ``multiprocessing`` waits for processes that jobs left behind."""
 
 EX_FAILED_HOOK = 1
 
 log = logging.getLogger(__name__)
 
 
-def run_job_process(child: Child, options: Options, pool: JobPool, shared: Shared) -> int:
-    """Live as a job process of a pool; return the exit status."""
+def run_job_process(child: Child, options: WorkerOptions, pool: JobPool, shared: Shared) -> int:
+    """Run a job process of a pool; return the exit status."""
     if options.reload:
-        sys.dont_write_bytecode = True  # it is told from stale by seconds and size: two quick edits can look the same
-    show_output()
+        sys.dont_write_bytecode = True  # .pyc files are compared by seconds and size: two quick edits may look the same
+    make_output_lossy()
     if options.debug:
-        take_terminal()
+        use_terminal()
     mark_environment(shared.origin.id)
     try:
         kinds = load_job_classes(options.modules)
         codec = make_codec(kinds, options.queues)
         if options.concurrency is not None:
-            refuse_plain(kinds, pool.weights or codec.queues)
+            refuse_blocking(kinds, pool.weights or codec.queues)
         hooks = Hooks(options)
         process = _new_process(child, options, pool, codec, shared)
         refuse_tight_memory(options, rss_bytes(child.pid))
     except ConfigError as error:
-        if not child.draining:  # else it is old news
-            _complain(shared, str(error))
+        if not child.draining:  # else nobody needs to know
+            _report_error(shared, str(error))
         return EXIT_CONFIG
     if not hooks.start():
         return EX_FAILED_HOOK
-    if options.burst and not process.reach_server(BURST_PATIENCE_SECONDS):
+    if options.burst and not process.reach_server(BURST_CONNECT_SECONDS):
         if child.draining:
             return 0
         addresses = ", ".join(map(str, options.servers.addresses()))
-        _complain(
+        _report_error(
             shared,
             f"cannot reach {addresses}; is pinlater-server running? choose another with --server or PINLATER_SERVERS",
         )
         return EXIT_UNAVAILABLE
     child.ready()
-    if shared.banner.take():
-        _say_hello(options, codec)
+    if shared.banner_token.acquire():
+        _log_banner(options, codec)
     process.work()
-    child.kill_at(time.monotonic() + LEAVE_SECONDS)
+    child.kill_at(time.monotonic() + EXIT_SECONDS)
     hooks.stop()
     return 0
 
 
-def refuse_tight_memory(options: Options, size_bytes: int) -> None:
-    """Refuse limits that a process would pass by being there, and be replaced for over and over.
+def refuse_tight_memory(options: WorkerOptions, size_bytes: int) -> None:
+    """Reject memory limits that a process exceeds before its first job: it would be replaced over and over.
 
     Args:
-        options: with the limits.
+        options: settings of the worker.
         size_bytes: resident memory of a process before its first job.
 
     Raises:
-        ConfigError: and what a process takes.
+        ConfigError: a limit is too low; says what a process uses.
     """
     for field in ("max_rss_bytes", "rss_ceiling_bytes"):
         limit = getattr(options, field)
-        if limit is not None and size_bytes > limit * _ROOM:
+        if limit is not None and size_bytes > limit * _USABLE_SHARE:
             raise ConfigError(
-                f"{LIMIT_NAMES[field]} of {limit / 1e6:.0f} MB leaves no room for jobs: a process takes "
-                f"{size_bytes / 1e6:.0f} MB before the first one; allow more"
+                f"{LIMIT_NAMES[field]} of {limit / 1e6:.0f} MB leaves no room for jobs: a process uses "
+                f"{size_bytes / 1e6:.0f} MB before the first one; raise the limit"
             )
 
 
-def _new_process(child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> JobProcess:
+def _new_process(child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> JobProcess:
     if not options.is_team:
         return SoloProcess(child, options, pool, codec, shared)
-    from pinlater.worker.processes.team_process import TeamProcess  # others need not have its modules in memory
+    from pinlater.worker.processes.team_process import TeamProcess  # other processes need not load its modules
 
     return TeamProcess(child, options, pool, codec, shared)
 
 
-def _complain(shared: Shared, text: str) -> None:
-    if shared.complaint.take():
+def _report_error(shared: Shared, text: str) -> None:
+    if shared.error_token.acquire():
         report_startup_error("pinlater-worker", text)
 
 
-def _say_hello(options: Options, codec: JobCodec) -> None:
+def _log_banner(options: WorkerOptions, codec: JobCodec) -> None:
     log.info(
         "pinlater-worker %s: %s at %s",
         __version__,
-        "; ".join(pool.in_words(codec.queues) for pool in options.pools),
+        "; ".join(pool.describe(codec.queues) for pool in options.pools),
         ", ".join(map(str, options.servers.addresses())),
     )
     for queue in unnamed_queues(codec, options.queues):
         near = difflib.get_close_matches(queue, codec.queues, n=1)
         log.warning(
-            "no job class has the queue %r%s; this worker runs what was enqueued there with queue=… or moved there",
+            "no job class has the queue %r%s; only jobs enqueued with queue=… or moved there will run",
             queue,
             f" (did you mean {near[0]!r}?)" if near else "",
         )

@@ -1,4 +1,4 @@
-"""Where the health page is served."""
+"""Address of the health checks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _LOOPBACK = "127.0.0.1"
 
 
 def listen(text: str) -> HttpListener:
-    """Return a listener on ``HOST:PORT``; ``PORT`` or ``:PORT`` alone mean loopback, and port 0 any that is free.
+    """Return a listener on ``HOST:PORT``; ``PORT`` or ``:PORT`` alone means loopback, and port 0 any free port.
 
     Raises:
-        ConfigError: that is no address, or it cannot be had.
+        ConfigError: the address is invalid or taken.
     """
     host, _, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     if not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
-        raise ConfigError(f"--health {text}: write HOST:PORT, such as 127.0.0.1:9998, or PORT for this machine only")
+        raise ConfigError(f"--health {text}: write HOST:PORT, such as 127.0.0.1:9998, or PORT to listen on 127.0.0.1")
     try:
         return HttpListener(host or _LOOPBACK, int(port))
     except OSError as error:
-        raise ConfigError(f"--health {text}: cannot listen there: {error.strerror}; choose another address") from error
+        raise ConfigError(f"--health {text}: cannot listen: {error.strerror}; choose another address") from error

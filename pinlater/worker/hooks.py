@@ -1,4 +1,4 @@
-"""What a project wants done in each job process when it starts and when it ends: ``--on-start`` and ``--on-stop``."""
+"""Start and stop hooks of job processes: ``--on-start`` and ``--on-stop``."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import logging
 from collections.abc import Callable
 
 from pinlater.jobs.loader import load_hooks
-from pinlater.worker.options import Options
-from pinlater.worker.session.outcome import said_by
+from pinlater.worker.options import WorkerOptions
+from pinlater.worker.session.outcome import describe_error
 
 log = logging.getLogger(__name__)
 
 
 class Hooks:
-    """Functions of a project.
+    """Loads and calls the hooks that the options name.
 
     Args:
-        options: which name them.
+        options: settings of the worker.
 
     Raises:
-        ConfigError: one cannot be had.
+        ConfigError: a hook cannot be loaded.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: WorkerOptions) -> None:
         self._on_start = load_hooks("--on-start", options.on_start)
         self._on_stop = load_hooks("--on-stop", options.on_stop)
 
     def start(self) -> bool:
-        """Call those of the start, in order; return whether all of them succeeded."""
+        """Call the start hooks in order until one fails; return whether all succeeded."""
         return all(_succeeds("--on-start", hook) for hook in self._on_start)
 
     def stop(self) -> None:
-        """Call those of the end, in order; one that fails keeps no other from being called."""
+        """Call all stop hooks in order, also if some fail."""
         for hook in self._on_stop:
             _succeeds("--on-stop", hook)
 
@@ -41,7 +41,7 @@ def _succeeds(option: str, hook: Callable[[], object]) -> bool:
     try:
         hook()
     except Exception as error:
-        reason = said_by(error)
+        reason = describe_error(error)
         log.exception("%s %s failed: %s", option, name, reason)
         return False
     return True

@@ -1,4 +1,4 @@
-"""``pinlater-worker install-units``: puts the systemd units in their place, with the paths of this installation."""
+"""``pinlater-worker install-units``: installs the systemd units with the paths of this installation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPANIONS = {
     "server.conf": Path("/etc/pinlater/server.conf"),
     "worker-example.conf": Path("/etc/pinlater/worker-example.conf"),
 }
-"""What a service needs beside its unit -> where it belongs."""
+"""Other files that the services need -> where they go."""
 
 _TEMPLATE_PROGRAMS = "/opt/pinlater/bin/"
 _PLAIN_PATH = re.compile(r"/[\w./+@-]*", re.ASCII)
@@ -29,43 +29,43 @@ _HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user")))
 
 _EXAMPLES = """\b
 Examples:
-  pinlater-worker install-units --dry-run                    look first
-  pinlater-worker install-units                              as root
+  pinlater-worker install-units --dry-run                    show what would be written
+  pinlater-worker install-units                              install, as root
   pinlater-worker install-units --programs /opt/pinlater/bin
-  pinlater-worker install-units --directory units            the units alone, for a package of your own
+  pinlater-worker install-units --directory units            write only the units, for your own package
 """
 
 _NEXT_STEPS = """\
 Next, as root:
   systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload
   systemctl enable --now pinlater.target pinlater-server
-and for a worker: copy /etc/pinlater/worker-example.conf to worker-NAME.conf, edit it, then
+For each worker: copy /etc/pinlater/worker-example.conf to worker-NAME.conf, edit it, then
   systemctl enable --now pinlater-worker@NAME"""
 
 
 def install_units(
     directory: Path = UNIT_DIRECTORY, programs: Path | None = None, *, force: bool = False, dry_run: bool = False
 ) -> list[Path]:
-    """Write the units into a directory; return the files that were written, or would be with ``dry_run``.
+    """Write the units into a directory; return the files written, or with ``dry_run`` those to write.
 
-    A file that is there as it would be written is left alone, so a second call returns nothing.
+    Files that are up to date are skipped, so a second call returns nothing.
 
     Args:
-        directory: where the units go.
+        directory: target directory.
         programs: directory of the programs ``pinlater-server`` and ``pinlater-worker``; None: this installation's.
-        force: write over units that differ.
+        force: overwrite units that differ.
         dry_run: check everything, write nothing.
 
     Raises:
-        ConfigError: something cannot be done; nothing was written unless writing itself failed.
+        ConfigError: the units cannot be installed; nothing was written unless writing itself failed.
     """
     return _install({name: directory / name for name in UNITS}, programs, force=force, dry_run=dry_run)
 
 
 def install_companions(*, root: Path = Path("/"), dry_run: bool = False) -> list[Path]:
-    """Write what the units need beside them: users, access rights and examples of settings.
+    """Write the other files that the units need: users, directories and example settings.
 
-    Files that are there are kept: settings are their owner's.
+    Existing files are kept: they may have been edited.
 
     Args:
         root: directory that stands for ``/``.
@@ -80,30 +80,30 @@ def install_companions(*, root: Path = Path("/"), dry_run: bool = False) -> list
 
 
 def programs_directory() -> Path:
-    """Return the directory in which this installation has its programs.
+    """Return the directory of this installation's programs.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: it cannot be found.
     """
-    # A link to the program, as pipx and uv make them, outlives a new version of what it leads to.
+    # A link to the program, as pipx and uv make them, survives upgrades of its target.
     places = (Path(sys.argv[0]).parent, Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     for place in places:
         if (place / "pinlater-server").is_file():
             return place.absolute()
-    raise ConfigError("cannot tell where pinlater-server is installed; say it with --programs DIRECTORY")
+    raise ConfigError("cannot find pinlater-server; give its directory with --programs DIRECTORY")
 
 
 def templates_directory() -> Path:
     """Return the directory of the files to install: share/pinlater/systemd, or supervisor/systemd in a source tree.
 
     Raises:
-        ConfigError: this installation came without them.
+        ConfigError: this installation does not have them.
     """
     for ancestor in Path(__file__).parents:
         for place in (ancestor / "supervisor" / "systemd", ancestor / "share" / "pinlater" / "systemd"):
             if (place / UNITS[0]).is_file():
                 return place
-    raise ConfigError("this installation has no share/pinlater/systemd; install the package again, with pip")
+    raise ConfigError("this installation has no share/pinlater/systemd; reinstall the package with pip")
 
 
 def _install(targets: Mapping[str, Path], programs: Path | None, *, force: bool, dry_run: bool) -> list[Path]:
@@ -111,7 +111,7 @@ def _install(targets: Mapping[str, Path], programs: Path | None, *, force: bool,
     due = {target: text for target, text in texts.items() if _differs(target, text)}
     present = [str(target) for target in due if target.exists()]
     if present and not force:
-        raise ConfigError(f"{', '.join(present)}: would be changed; compare, then say --force to write over")
+        raise ConfigError(f"{', '.join(present)}: would be overwritten; compare them, then use --force")
     if not dry_run:
         for target, text in due.items():
             _write(target, text)
@@ -124,7 +124,7 @@ def _rendered(name: str, programs: Path | None) -> str:
         return text
     place = f"{programs_directory() if programs is None else programs.absolute()}/"
     if not _PLAIN_PATH.fullmatch(place):
-        raise ConfigError(f"{place}: a unit wants a path of letters, digits and ./+@_- only; install somewhere else")
+        raise ConfigError(f"{place}: systemd units need a path of letters, digits and ./+@_- only; install elsewhere")
     return text.replace(_TEMPLATE_PROGRAMS, place)
 
 
@@ -134,11 +134,11 @@ def _differs(target: Path, text: str) -> bool:
     except FileNotFoundError:
         return True
     except OSError as error:
-        raise ConfigError(f"{target}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read {target}: {error.strerror}") from None
 
 
 def _write(target: Path, text: str) -> None:
-    # First beside it: systemd may read the directory at any moment.
+    # Written beside the target and renamed: systemd may read the directory at any moment.
     beside = target.with_name(f".{target.name}.new")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,8 +147,8 @@ def _write(target: Path, text: str) -> None:
         beside.replace(target)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        hint = "; try as root, or name another --directory" if isinstance(error, PermissionError) else ""
-        raise ConfigError(f"{target}: cannot be written: {error.strerror}{hint}") from None
+        hint = "; run as root, or choose another --directory" if isinstance(error, PermissionError) else ""
+        raise ConfigError(f"cannot write {target}: {error.strerror}{hint}") from None
 
 
 @click.command(
@@ -159,16 +159,16 @@ def _write(target: Path, text: str) -> None:
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help=f"Write only the units, and there.  [default: units to {UNIT_DIRECTORY}, the rest to /etc]",
+    help=f"Write only the units, to this directory.  [default: units to {UNIT_DIRECTORY}, the rest to /etc]",
 )
 @click.option(
     "--programs",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIRECTORY",
-    help="Directory of pinlater-server and pinlater-worker.  [default: that of this program]",
+    help="Directory of pinlater-server and pinlater-worker.  [default: directory of this program]",
 )
-@click.option("--force", is_flag=True, help="Write over units that differ. Settings are never written over.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written, and write nothing.")
+@click.option("--force", is_flag=True, help="Overwrite units that differ. Settings are never overwritten.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
 def command(directory: Path | None, programs: Path | None, force: bool, dry_run: bool) -> None:
     """Install the systemd units of server and worker, with the paths of this installation."""
     try:
@@ -181,10 +181,10 @@ def command(directory: Path | None, programs: Path | None, force: bool, dry_run:
     for file in written:
         click.echo(f"{'would write' if dry_run else 'wrote'} {file}")
     if not written:
-        click.echo("nothing to do: all files are there")
+        click.echo("nothing to do: all files are up to date")
     if is_hidden(place):
         click.echo(
-            f"warning: {place} leads into a home directory, which the services cannot see; install PinLater in a "
+            f"warning: {place} is in a home directory, which the services cannot read; install PinLater in a "
             "virtual environment elsewhere, such as /opt/pinlater, and run this again from there",
             err=True,
         )
@@ -193,7 +193,7 @@ def command(directory: Path | None, programs: Path | None, force: bool, dry_run:
 
 
 def is_hidden(programs: Path) -> bool:
-    """Tell whether the units' ``ProtectHome=`` hides a directory, or what the programs in it lead to."""
+    """Tell whether the units' ``ProtectHome=`` hides a directory, or the targets of its programs."""
     files = [programs.absolute() / name for name in ("pinlater-server", "python")]
     places = files + [Path(os.path.realpath(file)) for file in files]
     return any(place.is_relative_to(hidden) for place in places for hidden in _HIDDEN)

@@ -1,29 +1,29 @@
-"""A trouble that lasts: said when it begins, and when it becomes another one; not at each of the tries in between."""
+"""Logs a lasting error once, not at each retry."""
 
 from __future__ import annotations
 
 import logging
 
 
-class Complaint:
-    """Says what goes wrong, in a log.
+class LogOnce:
+    """Logs a warning when an error begins or changes.
 
     Args:
-        log: takes the warnings.
-        text: of a warning, with a place for the error.
+        log: logger for the warnings.
+        text: format of a warning, with ``%s`` for the error.
     """
 
     def __init__(self, log: logging.Logger, text: str) -> None:
         self._log = log
         self._text = text
-        self._said = ""
+        self._last = ""
 
-    def say(self, error: Exception) -> None:
-        """Warn, unless this was said last."""
-        if str(error) != self._said:
-            self._said = str(error)
+    def report(self, error: Exception) -> None:
+        """Log the error, unless it is the same as the last one."""
+        if str(error) != self._last:
+            self._last = str(error)
             self._log.warning(self._text, error)
 
-    def end(self) -> None:
-        """The next one is a new trouble, even if it is the same."""
-        self._said = ""
+    def reset(self) -> None:
+        """Log the next error even if it is the same."""
+        self._last = ""

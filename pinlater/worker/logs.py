@@ -1,4 +1,4 @@
-"""Log lines of the worker on stderr: time, level, process, and the job that is running."""
+"""The worker's log lines on stderr: time, level, process and running job."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pinlater.logs import JsonFormatter, configure_logging, no_extra_fields, utc
 _LINE = "%(asctime)s %(levelname)s %(process)d%(job)s %(message)s"
 
 
-class Running:
-    """What runs.
+class CurrentJob:
+    """Holds the job that log lines name.
 
     Attributes:
-        job: its ``str``, or its ``log_fields``, are asked for only when a line is written. None between jobs.
+        job: the context; formatted only when a line is written. None between jobs.
     """
 
     __slots__ = ("job",)
@@ -28,38 +28,38 @@ class Running:
         self.job = job
 
 
-alone = Running()
-"""Of a process that runs one job at a time. Whoever runs it says so here, which is one store before it and one after;
-lines of threads that the job has started carry it, too."""
+solo_job = CurrentJob()
+"""Current job of a process that runs one at a time. Setting it costs one store before and one after the job;
+threads that the job starts log with it, too."""
 
-running: ContextVar[Running] = ContextVar("running", default=alone)
-"""Where several jobs run at once, each has a ``Running`` of its own in its thread's or task's context."""
+current_job: ContextVar[CurrentJob] = ContextVar("current_job", default=solo_job)
+"""Where several jobs run at once, each has a ``CurrentJob`` of its own in its thread's or task's context."""
 
 
 class JobFormatter(logging.Formatter):
-    """Puts the running job on every line, also on those of libraries that know nothing of jobs."""
+    """Adds the running job to every line, including those of libraries."""
 
     def __init__(self) -> None:
         super().__init__(_LINE)
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - inherited
-        """Return the time in UTC, to the millisecond."""
+        """Format the time in UTC, to the millisecond."""
         return utc_time(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        job = running.get().job
+        """Format the line with the running job."""
+        job = current_job.get().job
         record.job = "" if job is None else f" [{job}]"
         return super().format(record)
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Bears with the time limit of a job, which is an exception that may break in anywhere."""
+    """A stream handler that survives the exception of a job's time limit, which may be raised anywhere."""
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Write a line, and let go of the lock whatever happens: other threads could not log any more.
+        """Write a line, and release the lock whatever happens: otherwise other threads could not log any more.
 
-        The usual handler does not, if the exception comes behind the line that takes the lock.
+        The standard handler keeps it if the exception comes right after the lock is acquired.
         """
         if not self.filter(record):
             return False
@@ -68,23 +68,23 @@ class LineHandler(logging.StreamHandler[TextIO]):
         return True
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Complain of what hinders logging, which a time limit is not: the job must hear of it."""
+        """Report an error in logging, but pass on a time limit, which is for the job."""
         if isinstance(sys.exception(), JobTimeout):
             raise  # noqa: PLE0704 - it is called where the exception is handled
         super().handleError(record)
 
 
 def job_fields() -> Mapping[str, object]:
-    """Return what a JSON line says of the running job: descriptor, queue, class, and numbers of attempts."""
-    fields: Mapping[str, object] = getattr(running.get().job, "log_fields", None) or no_extra_fields()
+    """Return the running job's fields for JSON lines: descriptor, queue, class and attempt numbers."""
+    fields: Mapping[str, object] = getattr(current_job.get().job, "log_fields", None) or no_extra_fields()
     return fields
 
 
 def set_up_logs(level: str, log_format: str = "plain") -> None:
-    """Let the whole program log to stderr.
+    """Set up logging to stderr for the whole program.
 
     Args:
-        level: least severe to show, such as ``INFO``.
+        level: minimum level, such as ``INFO``.
         log_format: ``plain`` or ``json``.
     """
     configure_logging(level, JsonFormatter(job_fields) if log_format == "json" else JobFormatter(), LineHandler)

@@ -1,4 +1,4 @@
-"""Puts the worker's processes together; runs in the master, which runs no job and has no connection."""
+"""Runs the worker's master, which supervises its processes, runs no jobs and has no connection."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, Child, ChildExit, Pool
 
 from pinlater.worker.boot import run_job_process
 from pinlater.worker.claim_table.counters import UNKNOWN
-from pinlater.worker.claim_table.exit_queue import Facts
-from pinlater.worker.claim_table.snapshot import ALONE, read_holding, team_layout
+from pinlater.worker.claim_table.exit_queue import ExitInfo
+from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, read_snapshot, team_layout
 from pinlater.worker.endpoint import listen
-from pinlater.worker.figures import Figures
 from pinlater.worker.keeper.lease_renewer import Keeper
 from pinlater.worker.keeper.leftovers import end_leftovers
-from pinlater.worker.keeper.reporter import Reporter
-from pinlater.worker.options import LIMIT_NAMES, Options
+from pinlater.worker.keeper.reporter import WorkerReporter
+from pinlater.worker.metrics import WorkerMetrics
+from pinlater.worker.options import LIMIT_NAMES, WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.reloader import watch_modules
 from pinlater.worker.shared import Shared
-from pinlater.worker.terminal import terminal_given_back
+from pinlater.worker.terminal import restored_terminal
 
 _SHORTEST_HANG_SECONDS, _LONGEST_HANG_SECONDS = 10.0, 60.0
 
 log = logging.getLogger(__name__)
 
 
-def run_worker(options: Options) -> int:
-    """Run a worker until it is told to stop, or its burst is over; return the exit status.
+def run_worker(options: WorkerOptions) -> int:
+    """Run a worker until it is told to stop or its burst is over; return the exit status.
 
     Raises:
-        ConfigError: its health page cannot be served where it was told to.
+        ConfigError: the health checks cannot be served at their address.
     """
     listener = listen(options.health) if options.health else None
-    shared = Shared.for_pools(options.pools, team_layout(options.places) if options.is_team else ALONE)
-    figures = Figures(shared)
+    shared = Shared.for_pools(options.pools, team_layout(options.capacity) if options.is_team else SOLO_LAYOUT)
+    metrics = WorkerMetrics(shared)
     if listener is not None:
-        listener.route("/metrics", figures.page)
+        listener.route("/metrics", metrics.page)
 
     def note(ended: ChildExit) -> None:
-        if ended.pool in shared.places:
-            note_exit(ended, shared)
-            figures.note_exit(ended)
+        if ended.pool in shared.row_numbers:
+            post_exit(ended, shared)
+            metrics.count_exit(ended)
 
     pools = [*(_job_pool(pool, options, shared) for pool in options.pools), _keeper_pool(options, shared)]
     if options.reload:
@@ -55,28 +55,30 @@ def run_worker(options: Options) -> int:
         name="pinlater-worker",
         drain_seconds=options.drain_seconds,
         on_exit=note,
-        on_reload=shared.renew,
+        on_reload=shared.restore_tokens,
         on_stop=shared.stopping.set,
         listener=listener,
-        unready=shared.board.why_out_of_contact,
+        unready=shared.claim_table.contact_problem,
     )
-    with terminal_given_back() if options.debug else nullcontext():
+    with restored_terminal() if options.debug else nullcontext():
         status = supervisor.run()
     if options.burst:
-        _say_unknown(shared)
+        _log_unknown_jobs(shared)
     return status
 
 
-def _say_unknown(shared: Shared) -> None:
-    """Say which jobs a burst has left in their queues, though they were due."""
-    for (queue, name), counts in sorted(shared.tally.counts(()).items()):
+def _log_unknown_jobs(shared: Shared) -> None:
+    """Log which due jobs a burst has left in their queues."""
+    for (queue, name), counts in sorted(shared.counters.counts(()).items()):
         if name and counts.endings[UNKNOWN]:
             log.warning(
-                "jobs of class %s were left in queue %s: no worker here knows them; their status says why", name, queue
+                "jobs of class %s were left in queue %s, since this worker does not know the class; see their status",
+                name,
+                queue,
             )
 
 
-def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:
+def _job_pool(pool: JobPool, options: WorkerOptions, shared: Shared) -> Pool:
     def run(child: Child) -> int:
         return run_job_process(child, options, pool, shared)
 
@@ -90,69 +92,71 @@ def _job_pool(pool: JobPool, options: Options, shared: Shared) -> Pool:
         max_rss_bytes=options.max_rss_bytes,
         rss_ceiling_bytes=options.rss_ceiling_bytes,
         awaits_reload=options.reload,
-        recycle_seconds=inf,  # a job that takes long is not to blame for the age of its process
+        recycle_seconds=inf,  # a long job must not suffer from the age of its process
         limit_names=LIMIT_NAMES,
     )
 
 
-def _keeper_pool(options: Options, shared: Shared) -> Pool:
+def _keeper_pool(options: WorkerOptions, shared: Shared) -> Pool:
     def end_leftovers_of_jobs() -> None:
-        end_leftovers(shared.origin.id, [slot.identity.pid for pool in shared.places for slot in shared.slots(pool)])
+        end_leftovers(shared.origin.id, [row.identity.pid for pool in shared.row_numbers for row in shared.rows(pool)])
 
     def run(child: Child) -> int:
         child.on_master_death(end_leftovers_of_jobs)
         child.ready()
-        sheet = shared.tally.keeper
-        sheet.reopen()
-        with Reporter(options.servers, shared):
-            Keeper(child, options, shared.board, shared.notices, sheet).work()
+        counters = shared.counters.keeper
+        counters.load_rows()
+        with WorkerReporter(options.servers, shared):
+            Keeper(child, options, shared.claim_table, shared.exit_queue, counters).work()
         return 0
 
     return Pool(
         name="keeper",
         run=run,
         title="pinlater-worker: keeper",
-        stop_order=1,  # it settles what the job processes leave behind
+        stop_order=1,  # it recovers the jobs of the job processes
         hang_seconds=keeper_hang_seconds(options.lease_seconds),
     )
 
 
 def keeper_hang_seconds(lease_seconds: float) -> float:
-    """Return how long a keeper may be silent: another one has to renew its claims, a third of them old, in time.
+    """Return the keeper's longest silence: its replacement has to renew claims, a third of them old, in time.
 
-    Short leases are no reason to take a slow server's answer for a keeper that hangs.
+    With short leases, a keeper that waits for a slow server must not count as hung.
     """
     return min(max(lease_seconds / 2, _SHORTEST_HANG_SECONDS), _LONGEST_HANG_SECONDS)
 
 
-def _reload_pool(options: Options) -> Pool:
+def _reload_pool(options: WorkerOptions) -> Pool:
     def run(child: Child) -> None:
         watch_modules(child, options.modules)
 
     return Pool(name="reload", run=run, title="pinlater-worker: reload")
 
 
-def note_exit(ended: ChildExit, shared: Shared) -> None:
-    """Tell the keeper what a job process held when it ended, and clear its slot for the next."""
-    slot = shared.slot(ended.pool, ended.slot)
-    area = slot.copy()
-    if not read_holding(area, shared.board.layout).is_empty:
+def post_exit(ended: ChildExit, shared: Shared) -> None:
+    """Post what a job process held when it ended to the keeper, and clear its row for the next one."""
+    row = shared.row(ended.pool, ended.slot)
+    area = row.copy()
+    if not read_snapshot(area, shared.claim_table.layout).is_empty:
         _post(ended, area, shared)
-    shared.tally.fold(shared.places[ended.pool][ended.slot])
-    slot.clear()  # last, so that what it held can be seen in one place or the other
+    shared.counters.retire(shared.row_numbers[ended.pool][ended.slot])
+    row.clear()  # last, so that its claims are always in the table or the queue
 
 
 def _post(ended: ChildExit, area: bytes, shared: Shared) -> None:
-    facts = Facts(
+    info = ExitInfo(
         ended.pid, ended.in_words(), was_interrupted(ended), time.monotonic_ns(), ended.killed_by_master == TIME_OUT
     )
-    if not shared.notices.post(facts, area):
-        log.error("too many deaths that nobody could report; the jobs of %d return when their claims end", ended.pid)
+    if not shared.exit_queue.post(info, area):
+        log.error(
+            "exit queue is full; the jobs of process %d return to their queues when their claims expire", ended.pid
+        )
 
 
 def was_interrupted(ended: ChildExit) -> bool:
-    """Tell whether a process ended because we wanted it to, so that its job is not to blame."""
+    """Tell whether the worker ended the process itself, so that its job is not to blame."""
     if ended.killed_by_master in {TIME_OUT, MEMORY_CEILING}:
         return False
-    was_ended_by_us = ended.killed_by_master is not None or ended.is_clean
-    return ended.stopping and (was_ended_by_us or ended.signal in {signal.SIGTERM, signal.SIGQUIT})
+    was_ended_by_worker = ended.killed_by_master is not None or ended.is_clean
+    return ended.stopping and (was_ended_by_worker or ended.signal in {signal.SIGTERM, signal.SIGQUIT})

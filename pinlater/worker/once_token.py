@@ -1,4 +1,4 @@
-"""Something that one of several processes is to say, not each of them."""
+"""A token that lets one of several processes do something once."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import os
 from contextlib import suppress
 
 
-class Once:
-    """A token that one process can take; made by the master before it forks."""
+class OnceToken:
+    """A token that only one process can acquire; the master creates it before it forks."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        self.renew()
+        self.restore()
 
-    def take(self) -> bool:
-        """Return True to the first caller of all processes."""
+    def acquire(self) -> bool:
+        """Return True for the first caller among all processes."""
         try:
             return bool(os.read(self._reader, 1))
         except BlockingIOError:
             return False
 
-    def renew(self) -> None:
-        """Put the token back."""
-        self.take()
+    def restore(self) -> None:
+        """Make the token available again."""
+        self.acquire()
         with suppress(OSError):
             os.write(self._writer, b"1")

@@ -1,4 +1,4 @@
-"""What a worker was told to do."""
+"""Settings of a worker."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ LIMIT_NAMES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The settings of one worker, checked.
+class WorkerOptions:
+    """Holds the checked settings of one worker.
 
     Attributes:
         modules: names or paths of modules with job classes.
-        servers: where to get jobs.
-        pools: the job processes, and what they serve.
-        burst: end when there is nothing left to do.
-        lease_seconds: life of a claim that is not renewed.
+        servers: servers to get jobs from.
+        pools: pools of job processes.
+        burst: exit when there is nothing left to do.
+        lease_seconds: lifetime of a claim that is not renewed.
         drain_seconds: time for running jobs when the worker is told to stop.
         max_jobs: a process is replaced after this many jobs; None: never.
-        max_age_seconds: a process is replaced, when its job is done, once it is that old; None: never.
-        max_rss_bytes: likewise, once it has that much resident memory; None: never.
-        rss_ceiling_bytes: a process that has so much is killed, and its job has failed; None: never.
-        health: HOST:PORT of the health page; "": there is none.
-        reload: load the modules anew after each edit.
+        max_age_seconds: a process of this age is replaced when its job is done; None: never.
+        max_rss_bytes: likewise, a process with this much resident memory; None: never.
+        rss_ceiling_bytes: a process with this much resident memory is killed and its job fails; None: never.
+        health: HOST:PORT of the health checks; "": off.
+        reload: reload the modules after each edit.
         threads: jobs that each process runs at once, in threads; None: not in threads.
         concurrency: jobs that each process runs at once, as tasks of one event loop; None: not as tasks.
-        debug: one process, which reads from the terminal, and no time limits.
+        debug: run one process that reads from the terminal, without time limits.
         on_start: ``MODULE:NAME`` of functions that each job process calls before its first job, in order.
-        on_stop: likewise, when it has run its last one.
-        middleware: ``MODULE:NAME`` of what surrounds each run, outermost first.
-        unknown_seconds: for how long jobs that no class here reads are given back, before they fail.
+        on_stop: likewise, after its last job.
+        middleware: ``MODULE:NAME`` of the middleware, outermost first.
+        unknown_seconds: how long jobs of unknown classes are released before they fail.
     """
 
     modules: tuple[str, ...]
@@ -63,15 +63,15 @@ class Options:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that were named; none if those of the job classes are to be served."""
+        """The queues given by ``--queue``; none: those of the job classes."""
         return tuple(queue for pool in self.pools for queue in pool.weights)
 
     @property
-    def places(self) -> int:
-        """How many jobs a process can run at once."""
+    def capacity(self) -> int:
+        """Number of jobs that a process can run at once."""
         return self.threads or self.concurrency or 1
 
     @property
     def is_team(self) -> bool:
-        """Whether processes run jobs beside their main thread, be it one at a time."""
+        """Whether processes run jobs outside their main thread."""
         return self.threads is not None or self.concurrency is not None

@@ -1,4 +1,4 @@
-"""Which worker this is: told apart from all others, also from the one that ran here before."""
+"""Identity of a worker, unique across hosts and restarts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import NamedTuple, Self
 
 
 class Origin(NamedTuple):
-    """One start of a worker.
+    """Identifies one start of a worker.
 
     Attributes:
-        id: random.
+        id: random id.
         host: name of its machine.
-        pid: of its master.
-        started_ms: epoch milliseconds.
+        pid: process id of its master.
+        started_ms: start of the worker, epoch milliseconds.
     """
 
     id: str
@@ -26,9 +26,9 @@ class Origin(NamedTuple):
 
     @classmethod
     def here(cls) -> Self:
-        """Begin a worker whose master is this process."""
+        """Return a new origin with this process as the master."""
         return cls(secrets.token_hex(5), socket.gethostname(), os.getpid(), int(time.time() * 1000))
 
     def new_source(self, pid: int) -> str:
-        """Return how a process of the worker calls itself to a server: as no other process ever did, on any host."""
+        """Return the unique source name that a process of the worker uses in its calls."""
         return f"worker:{self.host.replace(':', '_')}:{pid}:{self.id}{secrets.token_hex(2)}"

@@ -1,4 +1,4 @@
-"""What jobs print, and the log: if it cannot be written, it is lost, and no job with it."""
+"""Standard output and error of jobs: text that cannot be written is dropped and fails no job."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from typing import Any, TextIO
 
 
-class _Forgiving(io.FileIO):
-    """A file that takes everything: its disk may be full, or whoever reads the pipe may have gone.
+class _LossyFile(io.FileIO):
+    """A file whose writes never fail, even if the disk is full or the pipe is closed.
 
-    Otherwise a job that has done its work and prints a line about it fails, and does the work again.
+    Otherwise a job that prints a line after its work would fail and do the work again.
     """
 
     def write(self, data: Any, /) -> int:
@@ -20,14 +20,14 @@ class _Forgiving(io.FileIO):
             return memoryview(data).nbytes
 
 
-def show_output() -> None:
-    """Show what jobs print when they print it, also in a pipe or a file: a process that is killed loses its buffers."""
-    sys.stdout = _forgiving(sys.stdout)
-    sys.stderr = _forgiving(sys.stderr)
+def make_output_lossy() -> None:
+    """Write what jobs print line by line, also to a pipe or file: a killed process loses its buffers."""
+    sys.stdout = _lossy(sys.stdout)
+    sys.stderr = _lossy(sys.stderr)
 
 
-def _forgiving(stream: TextIO) -> TextIO:
+def _lossy(stream: TextIO) -> TextIO:
     if not isinstance(stream, io.TextIOWrapper):  # none at all, or a test's
         return stream
-    raw = _Forgiving(stream.fileno(), "w", closefd=False)
+    raw = _LossyFile(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True)

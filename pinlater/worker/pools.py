@@ -1,4 +1,4 @@
-"""Pools of job processes: which queues each of them serves, and with what weight."""
+"""Pools of job processes: the queues that each serves, with their weights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MOST_WEIGHT = 100
 
 @dataclass(frozen=True, slots=True)
 class JobPool:
-    """Job processes that serve the same queues.
+    """Describes a pool: job processes that serve the same queues.
 
     Attributes:
-        name: in logs and process titles, such as ``jobs of email,reindex``.
-        processes: how many there are.
-        weights: queue -> its share of the dequeues that look at it first; empty: the queues of all job classes,
+        name: name in logs and process titles, such as ``jobs of email,reindex``.
+        processes: number of processes.
+        weights: queue -> its share of the dequeues that poll it first; empty: the queues of all job classes,
             in equal shares.
     """
 
@@ -28,24 +28,24 @@ class JobPool:
     processes: int = 1
     weights: Mapping[str, int] = field(default_factory=dict)
 
-    def in_words(self, all_queues: Sequence[str]) -> str:
-        """Say what it serves, for people; ``all_queues`` are those of the job classes."""
+    def describe(self, all_queues: Sequence[str]) -> str:
+        """Describe the pool for the log; ``all_queues`` are those of the job classes."""
         queues = [name if weight == 1 else f"{name}:{weight}" for name, weight in self.weights.items()]
         plural = "" if self.processes == 1 else "es"
         return f"{self.processes} process{plural} for queue {', '.join(queues or all_queues)}"
 
 
 def parse_pools(texts: Sequence[str], processes: int) -> tuple[JobPool, ...]:
-    """Read what ``--queue`` was given, once or more: ``NAME[:WEIGHT][,NAME[:WEIGHT]...][=PROCESSES]``.
+    """Parse the values of ``--queue``: ``NAME[:WEIGHT][,NAME[:WEIGHT]...][=PROCESSES]``.
 
-    Those without a number of processes make up the default pool, which comes first; each other one is a pool.
+    Values without a number of processes make up the default pool, which comes first; each other value is a pool.
 
     Args:
-        texts: none: one pool for the queues of all job classes.
+        texts: the values; none: one pool for the queues of all job classes.
         processes: size of the default pool.
 
     Raises:
-        ConfigError: what is wrong, and what to write instead.
+        ConfigError: a value is wrong; says what to write instead.
     """
     shared: dict[str, int] = {}
     own: list[JobPool] = []
@@ -55,11 +55,11 @@ def parse_pools(texts: Sequence[str], processes: int) -> tuple[JobPool, ...]:
         weights = shared if not has_count else {}
         for queue, weight in _weights(text, names):
             if queue in seen:
-                raise ConfigError(f"--queue {text}: the queue {queue} is named twice; name it once")
+                raise ConfigError(f"--queue {text}: queue {queue} is given twice; give it once")
             seen.add(queue)
             weights[queue] = weight
         if has_count:
-            size = _number(text, count, MOST_PROCESSES, "what follows =")
+            size = _number(text, count, MOST_PROCESSES, "the number after =")
             own.append(JobPool(f"{DEFAULT} of {','.join(weights)}", size, weights))
     if shared or not own:
         return (JobPool(DEFAULT, processes, shared), *own)
@@ -71,7 +71,7 @@ def _weights(text: str, names: str) -> Iterator[tuple[str, int]]:
         queue, has_weight, weight = item.partition(":")
         if not QUEUE_NAME.fullmatch(queue):
             raise ConfigError(
-                f"--queue {text}: a queue's name has letters, digits and underscore only; "
+                f"--queue {text}: a queue name may only have letters, digits and underscores; "
                 "write NAME[:WEIGHT][,NAME[:WEIGHT]...][=PROCESSES]"
             )
         yield queue, _number(text, weight, MOST_WEIGHT, f"the weight of {queue}") if has_weight else 1
@@ -80,4 +80,4 @@ def _weights(text: str, names: str) -> Iterator[tuple[str, int]]:
 def _number(text: str, digits: str, most: int, what: str) -> int:
     if digits.isascii() and digits.isdecimal() and len(digits) < 10 and 1 <= int(digits) <= most:
         return int(digits)
-    raise ConfigError(f"--queue {text}: {what} is a number from 1 to {most}, not {digits!r}")
+    raise ConfigError(f"--queue {text}: {what} must be a number from 1 to {most}, not {digits!r}")

@@ -1,4 +1,4 @@
-"""Something that happens once, for all processes of a worker to see and to wait for."""
+"""An event that all processes of a worker can check and wait for."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import select
 from contextlib import suppress
 
 
-class Latch:
-    """A pipe that is readable once it is set, and stays so; made by the master before it forks."""
+class ProcessEvent:
+    """A pipe that becomes readable when the event is set; the master creates it before it forks."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
 
     def fileno(self) -> int:
-        """Return what is to be waited for."""
+        """Return the descriptor to poll."""
         return self._reader
 
     def set(self) -> None:
-        """Let it have happened."""
+        """Set the event."""
         with suppress(BlockingIOError):
             os.write(self._writer, b"\0")
 
     @property
     def is_set(self) -> bool:
-        """Whether it has happened."""
+        """Whether the event is set."""
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         return bool(poll.poll(0))

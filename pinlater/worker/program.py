@@ -1,4 +1,4 @@
-"""``pinlater-worker``: options, and what is wrong with them; then the master takes over."""
+"""The ``pinlater-worker`` program: reads and checks its options, then starts the master."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from pinlater.worker.sizes import size
 
 if TYPE_CHECKING:
     from pinlater.client.servers import ServerSet
-    from pinlater.worker.options import Options
+    from pinlater.worker.options import WorkerOptions
 
 _EXAMPLES = """\b
 Examples:
-  pinlater-worker my_jobs                            all queues of the job classes in my_jobs, on this machine's server
+  pinlater-worker my_jobs                            serve all queues of the job classes in my_jobs, on a local server
   pinlater-worker my_jobs mail/jobs.py --processes 4 --queue email --queue reindex
   pinlater-worker my_jobs --queue email:3,sms=4 --queue reports=1
-                                                     4 processes for email, mostly, and sms; 1 for reports
-  pinlater-worker my_jobs --threads 16               16 at once in each process, for jobs that mostly wait
+                                                     4 processes for email (first) and sms, 1 for reports
+  pinlater-worker my_jobs --threads 16               16 jobs at once in each process, for jobs that mostly wait
   pinlater-worker my_jobs --server queue1.example.com:9010,queue2.example.com:9010
-  pinlater-worker my_jobs --reload                   while you write them
-  pinlater-worker my_jobs --debug                    at a terminal, for breakpoint()
-  pinlater-worker my_jobs --burst                    end when there is nothing left to do
-  pinlater-worker install-units --help               let systemd run it
+  pinlater-worker my_jobs --reload                   restart after each edit, for development
+  pinlater-worker my_jobs --debug                    use breakpoint() at a terminal
+  pinlater-worker my_jobs --burst                    run all jobs that are due, then exit
+  pinlater-worker install-units --help               run server and workers under systemd
 
-Signals: TERM finishes or interrupts the running jobs and ends; INT ends at once; HUP loads the code anew; USR2 writes
-the stacks of the running jobs to stderr; TTIN and TTOU start and stop a process of the first pool.
+Signals: TERM finishes or interrupts the running jobs and ends; INT stops at once; HUP reloads the code; USR2 writes
+the stacks of the running jobs to stderr; TTIN and TTOU add and remove a process of the first pool.
 
 \b
-Exit status: 0 stopped, 2 wrong usage, 69 no server (--burst), 78 wrong set-up.
+Exit status: 0 stopped, 2 usage error, 69 server unavailable (--burst), 78 configuration error.
 """
 
 _LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -47,7 +47,7 @@ def _processors() -> int:
 
 
 def main() -> None:
-    """Run the program: the worker, or ``install-units``, which no module can be called for its dash."""
+    """Run the worker, or ``install-units``, which cannot be a module's name because of its dash."""
     if sys.argv[1:2] == ["install-units"]:
         from pinlater.worker.install_units import command
 
@@ -66,51 +66,53 @@ def main() -> None:
     "servers",
     multiple=True,
     metavar="[tls://]HOST:PORT",
-    help="Server to get jobs from, or unix:/path; several, or separated by commas, stand in for each other.  "
-    "[env: PINLATER_SERVERS; default: 127.0.0.1:9010]",
+    help="Server to get jobs from, or unix:/path. May be repeated or separated by commas; each is a fallback for the "
+    "others.  [env: PINLATER_SERVERS; default: 127.0.0.1:9010]",
 )
 @click.option(
-    "--tls-ca", metavar="FILE", help="PEM file of those who vouch for tls:// servers.  [env: PINLATER_TLS_CA]"
+    "--tls-ca", metavar="FILE", help="PEM file of the CA certificates for tls:// servers.  [env: PINLATER_TLS_CA]"
 )
+@click.option("--tls-cert", metavar="FILE", help="PEM file of the client certificate.  [env: PINLATER_TLS_CERT]")
 @click.option(
-    "--tls-cert", metavar="FILE", help="PEM file of our certificate, where they want one.  [env: PINLATER_TLS_CERT]"
+    "--tls-key",
+    metavar="FILE",
+    help="PEM file of the client key.  [env: PINLATER_TLS_KEY; default: the --tls-cert file]",
 )
-@click.option("--tls-key", metavar="FILE", help="PEM file of its key.  [env: PINLATER_TLS_KEY; default: the same file]")
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
     default=_processors,
     metavar="N",
-    help="Processes; each runs one job at a time, unless the next options say otherwise.  "
-    "[default: the number of processors]",
+    help="Number of processes; each runs one job at a time unless --threads or --concurrency is given.  "
+    "[default: number of CPUs]",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
     metavar="N",
-    help="Jobs to run at once in each process, in threads: for jobs that mostly wait in blocking calls.",
+    help="Jobs to run at once in each process, in threads; for jobs that mostly wait in blocking calls.",
 )
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 10000),
     metavar="N",
-    help="Jobs to run at once in each process, on one event loop: for async def jobs.",
+    help="Jobs to run at once in each process, on one event loop; for async def jobs.",
 )
 @click.option(
     "--queue",
     "queues",
     multiple=True,
     metavar="NAME[:WEIGHT][,...][=N]",
-    help="Queue to serve; may be repeated. Those with a greater WEIGHT (1 to 100) are more often looked at first. "
-    "With =N, they have N processes of their own, undisturbed by other queues.  [default: all]",
+    help="Queue to serve; may be repeated. Queues with a greater WEIGHT (1 to 100) are polled first more often. "
+    "With =N, the queues get N processes of their own.  [default: all]",
 )
-@click.option("--burst", is_flag=True, help="End when the queues are empty and all retries of this run are done.")
+@click.option("--burst", is_flag=True, help="Exit when the queues are empty and all retries of this run are done.")
 @click.option(
     "--lease",
     type=click.FloatRange(1, 86400),
     default=30.0,
     metavar="SECONDS",
-    help="If all of this worker dies, its jobs go to others after this time; a long job needs no longer one.  "
+    help="If the whole worker dies, other workers get its jobs after this time. Long jobs need no longer lease.  "
     "[default: 30]",
 )
 @click.option(
@@ -118,7 +120,7 @@ def main() -> None:
     type=click.FloatRange(0, 86400),
     default=30.0,
     metavar="SECONDS",
-    help="Time that running jobs have when the worker is told to stop.  [default: 30]",
+    help="Time for running jobs to finish when the worker is told to stop.  [default: 30]",
 )
 @click.option(
     "--max-jobs", type=click.IntRange(1), metavar="N", help="Replace a process after N jobs.  [default: never]"
@@ -127,55 +129,55 @@ def main() -> None:
     "--max-age",
     type=click.FloatRange(1),
     metavar="SECONDS",
-    help="Replace a process of that age, between jobs.  [default: never]",
+    help="Replace a process of this age, between jobs.  [default: never]",
 )
 @click.option(
     "--max-memory",
     type=size,
     metavar="SIZE",
-    help="Replace a process that has grown to SIZE, such as 300M or 2G, between jobs.  [default: never]",
+    help="Replace a process that uses more than SIZE of memory, such as 300M or 2G, between jobs.  [default: never]",
 )
 @click.option(
     "--memory-ceiling",
     type=size,
     metavar="SIZE",
-    help="Kill a process that has grown to SIZE; the job that ran has failed.  [default: none]",
+    help="Kill a process that uses more than SIZE of memory; its running job fails.  [default: none]",
 )
 @click.option(
     "--health",
     envvar="PINLATER_WORKER_HEALTH",
     default="",
     metavar="[HOST:]PORT",
-    help="Serve /livez, /readyz and /metrics by HTTP, only here unless HOST is given; port 0 takes any, see the log.  "
-    "[env: PINLATER_WORKER_HEALTH; default: off]",
+    help="Serve health checks (/livez, /readyz) and /metrics over HTTP, on 127.0.0.1 unless HOST is given; 0 picks a "
+    "free port, which the log names.  [env: PINLATER_WORKER_HEALTH; default: off]",
 )
-@click.option("--reload", is_flag=True, help="For development: load the modules anew whenever one was edited.")
+@click.option("--reload", is_flag=True, help="For development: reload the modules whenever one is edited.")
 @click.option(
     "--debug",
     is_flag=True,
-    help="For development: one process, which breakpoint() and pdb can be used in; jobs have no time limits, and keep "
-    "their claims while you look.",
+    help="For development: run one process, in which breakpoint() and pdb work; jobs have no time limits and keep "
+    "their claims meanwhile.",
 )
 @click.option(
     "--middleware",
     multiple=True,
     metavar="MODULE:NAME",
-    help="What surrounds each run of a job, see pinlater.Middleware; may be repeated, the first is the outermost.",
+    help="Middleware around each run of a job, see pinlater.Middleware; may be repeated, the first is the outermost.",
 )
 @click.option(
     "--unknown-after",
     type=parse_duration,
     default="3d",
     metavar=DURATION,
-    help="For how long a job goes back to its queue, no attempt spent, while no worker knows its class or can read its "
-    "body, such as 12h or 7d; then it has failed. 0: at once.  [default: 3d]",
+    help="How long a job is put back, no attempt spent, while no worker knows its class or can read its "
+    "body, such as 12h or 7d; then it fails. 0: at once.  [default: 3d]",
 )
 @click.option(
     "--on-start",
     multiple=True,
     metavar="MODULE:NAME",
-    help="Function that each process calls before its first job, such as one that opens a pool of connections; may be "
-    "repeated. If it fails, the process ends, and is started again after a growing pause.",
+    help="Function that each process calls before its first job, such as one that opens a connection pool; may be "
+    "repeated. If it fails, the process exits and is restarted with a growing delay.",
 )
 @click.option(
     "--on-stop",
@@ -184,13 +186,13 @@ def main() -> None:
     help="Function that each process calls after its last job, within 5 seconds; may be repeated.",
 )
 @click.option(
-    "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Least severe lines to log."
+    "--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO", help="Minimum level of log lines."
 )
 @click.option(
     "--log-format",
     type=click.Choice(["plain", "json"]),
     default="plain",
-    help="How log lines are written; json is an object a line, with the running job.  [default: plain]",
+    help="Format of log lines; json writes one object per line, with the running job.  [default: plain]",
 )
 @click.version_option(__version__, prog_name="pinlater-worker")
 def worker(  # noqa: PLR0917 - click calls it
@@ -223,7 +225,7 @@ def worker(  # noqa: PLR0917 - click calls it
     """Run the jobs of PinLater queues.
 
     MODULE is a module or package with job classes, such as my_project.jobs, found from the current directory; or
-    the path of a .py file. Of a package, all modules are loaded.
+    the path of a .py file. All modules of a package are loaded.
     """
     _refuse_contradictions(click.get_current_context())
     try:
@@ -255,7 +257,7 @@ def worker(  # noqa: PLR0917 - click calls it
     sys.exit(status)
 
 
-def _run(options: Options, log_level: str, log_format: str) -> int:
+def _run(options: WorkerOptions, log_level: str, log_format: str) -> int:
     from pinlater.worker import logs
     from pinlater.worker.master import run_worker
     from pinlater.worker.reloader import refuse_without_watchfiles
@@ -270,36 +272,38 @@ def _run(options: Options, log_level: str, log_format: str) -> int:
 
 
 def _refuse_contradictions(context: click.Context) -> None:
-    """Refuse options that make no sense together.
+    """Reject options that contradict each other.
 
     Raises:
-        click.UsageError: and why.
+        click.UsageError: names the options.
     """
     chosen = context.params
     for name in ("max_jobs", "max_age", "max_memory", "reload"):
         if chosen["burst"] and chosen[name]:
             option = "--" + name.replace("_", "-")
-            raise click.UsageError(f"{option} has no use with --burst, whose processes end by themselves.")
+            raise click.UsageError(
+                f"{option} has no effect with --burst, whose processes exit by themselves; leave it out."
+            )
     if chosen["threads"] and chosen["concurrency"]:
-        raise click.UsageError("--threads and --concurrency are two ways of running several jobs at once; choose one.")
+        raise click.UsageError("--threads and --concurrency exclude each other; choose one.")
     if 0 < (chosen["memory_ceiling"] or 0) <= (chosen["max_memory"] or 0):
-        raise click.UsageError("--memory-ceiling has to be above --max-memory, which nothing could reach otherwise.")
+        raise click.UsageError("--memory-ceiling must be above --max-memory, which could never be reached otherwise.")
     if chosen["debug"] and (
         chosen["threads"] or chosen["concurrency"] or any("=" in queue for queue in chosen["queues"])
     ):
         raise click.UsageError(
-            "--debug runs one job at a time, in one process: leave out --threads, --concurrency and =N."
+            "--debug runs one job at a time in one process; leave out --threads, --concurrency and =N."
         )
     is_default = context.get_parameter_source("processes") is ParameterSource.DEFAULT
     if chosen["queues"] and all("=" in queue for queue in chosen["queues"]) and not is_default:
-        raise click.UsageError("--processes has no use: every --queue has processes of its own.")
+        raise click.UsageError("--processes has no effect: every --queue has processes of its own; leave it out.")
 
 
 def _server_set(servers: tuple[str, ...], ca: str | None, cert: str | None, key: str | None) -> ServerSet:
-    """Check addresses, and the files for TLS now rather than in every process.
+    """Return the servers; check addresses and TLS files once, not in every process.
 
     Raises:
-        ConfigError: and what to write instead.
+        ConfigError: an address or file is wrong; says what to write instead.
     """
     from pinlater.client.servers import ServerSet
     from pinlater.client.tls import TlsFiles
@@ -310,16 +314,16 @@ def _server_set(servers: tuple[str, ...], ca: str | None, cert: str | None, key:
     return found
 
 
-def _options(modules: tuple[str, ...], servers: ServerSet, queues: tuple[str, ...], processes: int) -> Options:
-    """Check what can be wrong with the texts.
+def _options(modules: tuple[str, ...], servers: ServerSet, queues: tuple[str, ...], processes: int) -> WorkerOptions:
+    """Return the options; check the ``--queue`` texts.
 
     Raises:
-        ConfigError: and what to write instead.
+        ConfigError: an address or file is wrong; says what to write instead.
     """
-    from pinlater.worker.options import Options
+    from pinlater.worker.options import WorkerOptions
     from pinlater.worker.pools import parse_pools
 
-    return Options(
+    return WorkerOptions(
         modules=modules,
         servers=servers,
         pools=parse_pools(queues, processes),

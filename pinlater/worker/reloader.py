@@ -1,4 +1,4 @@
-"""For development: watches the files of the jobs' modules, and has the worker load them anew when one was edited."""
+"""For development: watches the files of the jobs' modules and reloads the worker after each edit."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from pinlater_supervisor import Child
 
 from pinlater.errors import ConfigError
 
-_LOOK_MS = 200
+_POLL_MS = 200
 
 log = logging.getLogger(__name__)
 
 
 def refuse_without_watchfiles() -> None:
-    """Check that files can be watched.
+    """Check that ``watchfiles`` is installed.
 
     Raises:
-        ConfigError: what to install.
+        ConfigError: it is not; says what to install.
     """
     if importlib.util.find_spec("watchfiles") is None:
         raise ConfigError("--reload needs the package watchfiles: pip install 'pinlater[dev]'")
 
 
 def folders_of(names: Sequence[str]) -> list[Path]:
-    """Return the folders to watch for modules and files; nothing is imported, since that runs the modules' code.
+    """Return the folders to watch for modules and files, without importing them.
 
-    Of a module in a package, it is that of the outermost package: modules import their neighbours.
+    For a module in a package this is the outermost package's folder, since modules import each other.
     """
     found = [folder for name in names for folder in _folders(name) if folder.is_dir()]
     return list(dict.fromkeys(found)) or [Path.cwd()]
@@ -51,7 +51,7 @@ def _folders(name: str) -> list[Path]:
 
 
 def watch_modules(child: Child, names: Sequence[str]) -> None:
-    """Live as the process that watches: ask the master to reload after each edit, until told to stop."""
+    """Ask the master to reload after each edit, until told to stop; runs as a process of its own."""
     from watchfiles import watch
 
     class Stop:
@@ -62,9 +62,9 @@ def watch_modules(child: Child, names: Sequence[str]) -> None:
     folders = folders_of(names)
     is_watching = False
     for changes in watch(
-        *folders, watch_filter=_is_source, stop_event=Stop(), rust_timeout=_LOOK_MS, yield_on_timeout=True
+        *folders, watch_filter=_is_source, stop_event=Stop(), rust_timeout=_POLL_MS, yield_on_timeout=True
     ):
-        if not is_watching:  # only now does the watch stand
+        if not is_watching:  # only now is the watch set up
             is_watching = True
             child.ready()
             if not child.generation:
@@ -74,7 +74,7 @@ def watch_modules(child: Child, names: Sequence[str]) -> None:
 
 
 def _ask_for_reload(paths: set[Path]) -> None:
-    log.info("--reload: %s edited; loading anew", ", ".join(sorted(map(_shown, paths))))
+    log.info("--reload: %s edited; reloading", ", ".join(sorted(map(_shown, paths))))
     os.kill(os.getppid(), signal.SIGHUP)
 
 
@@ -83,6 +83,6 @@ def _shown(path: Path) -> str:
 
 
 def _is_source(_change: object, path: str) -> bool:
-    """Tell whether a file is one of Python's, and not an editor's."""
+    """Tell whether a file is a Python source, not an editor's temporary file."""
     name = os.path.basename(path)  # noqa: PTH119 - called for every file that changes
     return name.endswith(".py") and not name.startswith(".")

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pinlater.errors import ConfigError
-from pinlater.worker.claim_table.counters import Sheet, Tally
-from pinlater.worker.claim_table.exit_queue import Notices
-from pinlater.worker.claim_table.row import Slot
-from pinlater.worker.claim_table.snapshot import ALONE, Layout
-from pinlater.worker.claim_table.table import Board
-from pinlater.worker.once_token import Once
+from pinlater.worker.claim_table.counters import ProcessCounters, SharedCounters
+from pinlater.worker.claim_table.exit_queue import ExitQueue
+from pinlater.worker.claim_table.row import ClaimRow
+from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, Layout
+from pinlater.worker.claim_table.table import ClaimTable
+from pinlater.worker.once_token import OnceToken
 from pinlater.worker.origin import Origin
 from pinlater.worker.pools import JobPool
-from pinlater.worker.process_event import Latch
+from pinlater.worker.process_event import ProcessEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,47 +32,49 @@ class Shared:
         origin: which worker it is.
     """
 
-    board: Board
-    notices: Notices
-    tally: Tally
-    places: Mapping[str, range]
-    complaint: Once = field(default_factory=Once)
-    banner: Once = field(default_factory=Once)
-    stopping: Latch = field(default_factory=Latch)
+    claim_table: ClaimTable
+    exit_queue: ExitQueue
+    counters: SharedCounters
+    row_numbers: Mapping[str, range]
+    error_token: OnceToken = field(default_factory=OnceToken)
+    banner_token: OnceToken = field(default_factory=OnceToken)
+    stopping: ProcessEvent = field(default_factory=ProcessEvent)
     origin: Origin = field(default_factory=Origin.here)
 
     @classmethod
-    def for_pools(cls, pools: Iterable[JobPool], layout: Layout = ALONE) -> Shared:
+    def for_pools(cls, pools: Iterable[JobPool], layout: Layout = SOLO_LAYOUT) -> Shared:
         """Make room in each pool for its processes, for a second generation beside them, and for some more."""
-        places: dict[str, range] = {}
+        row_numbers: dict[str, range] = {}
         end = 0
         for pool in pools:
-            places[pool.name] = range(end, end := end + 4 * pool.processes + 64)
-        return cls(Board(end, layout), Notices(end, layout), Tally(end), places)
+            row_numbers[pool.name] = range(end, end := end + 4 * pool.processes + 64)
+        return cls(ClaimTable(end, layout), ExitQueue(end, layout), SharedCounters(end), row_numbers)
 
-    def slot(self, pool: str, number: int) -> Slot:
+    def row(self, pool: str, number: int) -> ClaimRow:
         """Return the slot of a pool's process with that number, which is in use from then on.
 
         Raises:
             ConfigError: there are not that many.
         """
-        places = self.places[pool]
-        if number >= len(places):
-            raise ConfigError(f"at most {len(places)} processes of one pool can run at once; use fewer --processes")
-        return self.board.slot(places[number])
+        row_numbers = self.row_numbers[pool]
+        if number >= len(row_numbers):
+            raise ConfigError(
+                f"at most {len(row_numbers)} processes of one pool can run at once; use fewer --processes"
+            )
+        return self.claim_table.row(row_numbers[number])
 
-    def slots(self, pool: str) -> Iterator[Slot]:
+    def rows(self, pool: str) -> Iterator[ClaimRow]:
         """Yield those of a pool's processes that are there now."""
-        for number in self.board.used(self.places[pool]):
-            slot = self.board.slot(number)
-            if slot.is_taken:
-                yield slot
+        for number in self.claim_table.used(self.row_numbers[pool]):
+            row = self.claim_table.row(number)
+            if row.is_used:
+                yield row
 
-    def sheet(self, pool: str, number: int) -> Sheet:
+    def process_counters(self, pool: str, number: int) -> ProcessCounters:
         """Return the counts of a pool's process with that number."""
-        return self.tally.sheet(self.places[pool][number])
+        return self.counters.of_process(self.row_numbers[pool][number])
 
-    def renew(self) -> None:
+    def restore_tokens(self) -> None:
         """Let a new generation of processes speak."""
-        self.complaint.renew()
-        self.banner.renew()
+        self.error_token.restore()
+        self.banner_token.restore()

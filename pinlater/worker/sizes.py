@@ -1,4 +1,4 @@
-"""Amounts of memory, as options say them."""
+"""Parses memory sizes in options."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 def size(text: str) -> int:
-    """Return bytes: a number with K, M or G for thousands, millions or billions, which is how logs count, too.
+    """Parse a size such as ``300M`` into bytes; K, M and G are powers of 1000, as in log lines.
 
     Raises:
-        click.BadParameter: the text is none, or 0.
+        click.BadParameter: the text is no size, or 0.
     """
     found = _PATTERN.fullmatch(text)
     count = int(found[1]) * _UNITS[found[2].upper()] if found else 0
     if not count:
-        raise click.BadParameter(f"{text!r} is no size; write one such as 300M or 2G.")
+        raise click.BadParameter(f"{text!r} is not a size; write one such as 300M or 2G.")
     return count

@@ -1,4 +1,4 @@
-"""The terminal of ``pinlater-worker --debug``, from which ``breakpoint()`` reads in the job process.
+"""The terminal of ``pinlater-worker --debug``, which ``breakpoint()`` reads in the job process.
 
 The supervisor gives each child a process group of its own, and nothing to read. Who reads from a terminal has to be of
 the group in front there. So the job process puts its own group there, and the master takes the place back at the end.
@@ -21,23 +21,23 @@ _TERMINAL = "/dev/tty"
 
 
 def refuse_without_terminal() -> None:
-    """Return if there is a terminal to debug at.
+    """Check that standard input is a terminal.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it is not.
     """
     if not (sys.stdin and sys.stdin.isatty()):
-        raise ConfigError("--debug lets breakpoint() read from the terminal, and standard input is none; run it at one")
+        raise ConfigError("--debug needs a terminal as standard input, for breakpoint(); run it in one")
 
 
-def take_terminal() -> None:
-    """Read from the terminal; called by the job process. ^C there ends the worker, ^Z is ignored."""
+def use_terminal() -> None:
+    """Make the job process read from the terminal. Ctrl-C there ends the worker, Ctrl-Z is ignored."""
     terminal = os.open(_TERMINAL, os.O_RDWR)
     os.dup2(terminal, _STDIN)
     os.close(terminal)
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # the shell would not learn that only this process has stopped
     relay_interrupts()
-    _come_to_the_front()
+    _move_to_foreground()
 
 
 def relay_interrupts() -> None:
@@ -65,17 +65,17 @@ def _pass_on(reader: int) -> None:
 
 
 @contextmanager
-def terminal_given_back() -> Iterator[None]:
-    """Let nobody but this process's group be in front at the end; for the master."""
+def restored_terminal() -> Iterator[None]:
+    """Move the master's process group back to the foreground at the end."""
     try:
         yield
     finally:
         with suppress(OSError):  # it was closed
-            _come_to_the_front()
+            _move_to_foreground()
 
 
-def _come_to_the_front() -> None:
-    # Whoever is not in front is stopped for this by a signal, unless it is blocked.
+def _move_to_foreground() -> None:
+    # A background process is stopped by this signal for it, unless it is blocked.
     former = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
     try:
         os.tcsetpgrp(_STDIN, os.getpgrp())

@@ -205,7 +205,7 @@ def test_a_master_that_waits_for_a_slow_drain_sleeps(start):
         master.expect("exit broken")
     # A replacement is held back now; its moment passes while the drain goes on.
     master.send(signal.SIGTERM)
-    master.expect_log("may finish their work")
+    master.expect_log("to finish their work")
     time.sleep(0.5)
     process = psutil.Process(master.pid)
     seen = process.cpu_times().user + process.cpu_times().system

@@ -50,12 +50,12 @@ def test_a_worker_is_ready_while_it_hears_a_server(worker_of, tmp_path):
     server = ServerProcess(tmp_path)
     server.stop()
     worker = worker_of("--server", server.address, "--queue", "touch=1", "--queue", "fails=1")
-    await_page(worker, "/readyz", 503, "no server was reached yet")
+    await_page(worker, "/readyz", 503, "no server reached yet")
     assert page(worker, "/livez") == (200, "ok\n")
     server.start()
     await_page(worker, "/readyz", 200, "ok")
     server.stop()
-    await_page(worker, "/readyz", 503, "the last contact with a server failed; none was heard for ")
+    await_page(worker, "/readyz", 503, "the last contact with a server failed; none reached for ")
     assert page(worker, "/livez") == (200, "ok\n")
     server.start()
     await_page(worker, "/readyz", 200, "ok")
@@ -96,4 +96,4 @@ def test_a_port_that_is_taken_ends_the_worker(start):
     taken = re.search(r"health checks at http://([\d.:]+)", first.log)[1]
     second = start("--processes", 1, "--health", taken)
     assert second.wait() == 78
-    assert f"pinlater-worker: --health {taken}: cannot listen there: Address already in use" in second.log
+    assert f"pinlater-worker: --health {taken}: cannot listen: Address already in use" in second.log

@@ -82,6 +82,6 @@ def test_a_queue_that_no_class_names_is_served(start, client, folder):
     job = put(client, "Touch", "express", number=7)
     assert await_state(client, job, JobState.SUCCEEDED).status == ""
     assert ran(folder) == ["touch 7"]
-    assert worker.log.count("no job class has the queue 'touhc' (did you mean 'touch'?); this worker runs what") == 1
-    assert worker.log.count("no job class has the queue 'express'; this worker runs what") == 1
+    assert worker.log.count("no job class has the queue 'touhc' (did you mean 'touch'?); only jobs enqueued") == 1
+    assert worker.log.count("no job class has the queue 'express'; only jobs enqueued") == 1
     assert worker.stop() == 0

@@ -61,4 +61,4 @@ def test_a_process_of_age_finishes_its_job_and_is_replaced(start, client, folder
 def test_a_limit_that_leaves_no_room_is_an_error_with_the_size(start, option):
     worker = start("--processes", 2, option, "5M")
     assert worker.wait() == 78
-    assert worker.log.count(f"pinlater-worker: {option} of 5 MB leaves no room for jobs: a process takes ") == 1
+    assert worker.log.count(f"pinlater-worker: {option} of 5 MB leaves no room for jobs: a process uses ") == 1

@@ -66,7 +66,7 @@ def test_an_edit_is_loaded_and_jobs_in_progress_finish_on_the_old_code(worker_of
     long = put(client, "Touch", "touch", number=2, seconds=4)
     wait_for(lambda: ran(folder).count("begin v1") == 2)
     edit(folder, "v2")
-    worker.await_log("--reload: edited.py edited; loading anew")
+    worker.await_log("--reload: edited.py edited; reloading")
     await_version(client, folder, "v2")
     assert await_state(client, long, JobState.SUCCEEDED).attempts_remaining == 3
     assert "v1 2" in ran(folder)
@@ -91,7 +91,7 @@ def test_a_worker_may_begin_with_code_that_cannot_be_loaded(worker_of, start, cl
     (folder / "edited.py").write_text("import no_such_module\n")
     worker = start("--reload", "--processes", 2, modules=("edited",))
     worker.await_log("ModuleNotFoundError")
-    worker.await_log("it waits for the next reload")
+    worker.await_log("waiting for the next reload")
     worker.await_log("--reload: watching ")
     edit(folder, "v1")
     worker.await_log("2 processes for queue touch")

@@ -1,7 +1,7 @@
-"""When a burst is over: none of the worker's processes, in whichever pool, can find anything more to do.
+"""Decides when a burst is over: no process of the worker can find anything more to do.
 
-A process that finds its queues empty cannot end by itself: the job of another one may put more into them. So each
-shows on the board since when it has been idle, and one of them decides for all.
+A process that finds its queues empty cannot exit alone: another one's job may enqueue more. So each process records in
+the claim table since when it has been idle, and one of them decides for all.
 """
 
 from __future__ import annotations
@@ -9,57 +9,57 @@ from __future__ import annotations
 from collections.abc import Iterable
 from time import monotonic_ns
 
-from pinlater.worker.claim_table.row import Slot
+from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.shared import Shared
 
 
 class Burst:
-    """One process's view of the burst.
+    """One process's part in the burst.
 
     Args:
-        shared: where all processes show what they do.
-        slot: this process's.
-        queues: all that the worker serves, in whichever pool.
+        shared: memory shared by all processes.
+        row: this process's row.
+        queues: queues that the worker serves, in any pool.
     """
 
-    def __init__(self, shared: Shared, slot: Slot, queues: Iterable[str]) -> None:
+    def __init__(self, shared: Shared, row: ClaimRow, queues: Iterable[str]) -> None:
         self._shared = shared
-        self._slot = slot
+        self._row = row
         self._queues = set(queues)
-        self._looked_ns = 0
+        self._polled_ns = 0
 
-    def note_look(self) -> None:
-        """Before a dequeue is sent, with everything settled."""
-        self._looked_ns = monotonic_ns()
+    def record_poll(self) -> None:
+        """Record that a dequeue is about to be sent, with no ack pending."""
+        self._polled_ns = monotonic_ns()
 
-    def note_empty(self) -> None:
-        """After the reply: there was no job."""
-        self._slot.idle_since(self._looked_ns)
+    def record_empty(self) -> None:
+        """Record that the reply had no job."""
+        self._row.set_idle_since(self._polled_ns)
 
-    def note_begin(self) -> None:
-        """Before jobs are run."""
-        self._slot.idle_since(0)
+    def record_work_begin(self) -> None:
+        """Record that jobs are about to run."""
+        self._row.set_idle_since(0)
 
-    def note_end(self) -> None:
-        """When jobs were run, or given back."""
-        self._slot.worked()
+    def record_work_end(self) -> None:
+        """Record that jobs were run or released."""
+        self._row.record_work()
 
     @property
     def is_over(self) -> bool:
-        """Whether all processes may end."""
-        if not self._shared.board.is_burst_over and self._nothing_is_left():
-            self._shared.board.end_burst()
-        return self._shared.board.is_burst_over
+        """Whether all processes may exit."""
+        if not self._shared.claim_table.is_burst_over and self._is_all_idle():
+            self._shared.claim_table.end_burst()
+        return self._shared.claim_table.is_burst_over
 
-    def _nothing_is_left(self) -> bool:
+    def _is_all_idle(self) -> bool:
         """Whether every process has seen its queues empty since work was last done or came back.
 
-        What is read first was written last: a process notes its work before its idleness, the master posts a death
-        before it clears the slot, and the keeper notes what it gave back before it forgets the death.
+        What is read first was written last: a process records work before idleness, the master posts an exit before it
+        clears the row, and the keeper records released jobs before it removes the exit.
         """
-        slots = [slot for slot in self._shared.board.slots() if slot.is_taken]
-        idle_ns = min(slot.idle_since_ns for slot in slots)
-        served = {queue for slot in slots for queue in slot.identity.queues}
-        if self._shared.notices.are_pending or not served >= self._queues:
+        rows = [row for row in self._shared.claim_table.rows() if row.is_used]
+        idle_ns = min(row.idle_since_ns for row in rows)
+        served = {queue for row in rows for queue in row.identity.queues}
+        if self._shared.exit_queue.has_pending or not served >= self._queues:
             return False
-        return idle_ns > self._shared.board.last_work_ns
+        return idle_ns > self._shared.claim_table.last_work_ns

@@ -44,7 +44,7 @@ UNKNOWN = "unknown"
 """Of a job that went back, for a worker that knows its class."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
-EVENTS = (SAVED, UNSAVED, RETURNED, UNTOLD) = ("saved", "unsaved", "returned", "untold")
+EVENTS = (SAVED, UNSAVED, RETURNED, UNACKED) = ("saved", "unsaved", "returned", "untold")
 """What is counted of a queue alone: checkpoints that a server took, and that none took; jobs that went back before they
 were started; and jobs that ended, which no server could be told."""
 _EVENT_CODES = {name: code for code, name in enumerate(EVENTS)}
@@ -53,7 +53,7 @@ CountEvent = Callable[[str, str, int], object]
 """Takes a queue, one of ``EVENTS``, and how often."""
 
 
-def count_nothing(_queue: str, _event: str, _number: int) -> None:
+def ignore_event(_queue: str, _event: str, _number: int) -> None:
     """Be a ``CountEvent`` where nobody asks."""
 
 
@@ -62,11 +62,11 @@ Key = tuple[str, str]
 
 MOST_ROWS = 128
 """Of one process; queues and classes after these share the last one."""
-_OTHERS: Key = ("(other)", "(other)")
+_OVERFLOW_KEY: Key = ("(other)", "(other)")
 _ROW_WORDS, _ROW_SHIFT = 128, 7
 _TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 16, 17, 48, 79
 _NAME_BYTES = 8 * (_ROW_WORDS - _NUMBERS) - 8
-_SHEET_BYTES = 8 * _ROW_WORDS * MOST_ROWS
+_COUNTERS_BYTES = 8 * _ROW_WORDS * MOST_ROWS
 
 
 def bucket_seconds(bucket: int) -> float:
@@ -75,7 +75,7 @@ def bucket_seconds(bucket: int) -> float:
 
 
 @dataclass(slots=True)
-class Counts:
+class RunCounts:
     """What is counted of one class in one queue, or of a queue alone.
 
     Attributes:
@@ -115,7 +115,7 @@ class Counts:
         return self.numbers[_BUCKETS:_OTHER_BUCKETS]
 
 
-class Sheet:
+class ProcessCounters:
     """The counts of one process; only one writes it at a time.
 
     Args:
@@ -129,11 +129,11 @@ class Sheet:
         self._starts: dict[str, dict[int, int]] = {}  # of rows, by queue and position of the class
         self._rows: dict[Key, int] = {}
 
-    def introduce(self, names: Iterable[str]) -> None:
+    def register(self, names: Iterable[str]) -> None:
         """Say which classes the positions mean."""
         self._names = list(names)
 
-    def note(self, queue: str, kind: int, nanoseconds: int) -> None:
+    def count_success(self, queue: str, kind: int, nanoseconds: int) -> None:
         """Count a run that succeeded.
 
         Args:
@@ -149,11 +149,11 @@ class Sheet:
         words[start + _BUCKETS + (nanoseconds.bit_length() >> 1)] += 1
         words[start + _TIME] += nanoseconds
 
-    def note_other(self, queue: str, kind: int, ending: str, nanoseconds: int) -> None:
+    def count_ending(self, queue: str, kind: int, ending: str, nanoseconds: int) -> None:
         """Count a run that did not succeed."""
-        self.note_named(queue, self._names[kind], ending, nanoseconds)
+        self.count_ending_of(queue, self._names[kind], ending, nanoseconds)
 
-    def note_named(self, queue: str, name: str, ending: str, nanoseconds: int) -> None:
+    def count_ending_of(self, queue: str, name: str, ending: str, nanoseconds: int) -> None:
         """Count one of a class that was not introduced: the keeper learns of them as they die."""
         start = self._row_of((queue, name)) << _ROW_SHIFT
         for place, number in (
@@ -163,10 +163,10 @@ class Sheet:
         ):
             self._words[start + place] += number
 
-    def note_event(self, queue: str, event: str, number: int) -> None:
+    def count_event(self, queue: str, event: str, number: int) -> None:
         """Count what came about in a queue; a ``CountEvent``."""
         row = self._row_of((queue, ""))
-        if self._is_of_others(row):
+        if self._is_overflow(row):
             return  # that row has classes
         self._words[(row << _ROW_SHIFT) + _EVENT_CODES[event]] += number
 
@@ -179,17 +179,17 @@ class Sheet:
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = min(len(self._rows), MOST_ROWS - 1)
-            text = "\n".join(_OTHERS if self._is_of_others(row) else key).encode()[:_NAME_BYTES]
+            text = "\n".join(_OVERFLOW_KEY if self._is_overflow(row) else key).encode()[:_NAME_BYTES]
             at = 8 * (row * _ROW_WORDS + _NUMBERS)
             self._memory[at + 8 : at + 8 + len(text)] = text
             self._words[row * _ROW_WORDS + _NUMBERS] = len(text)
         return row
 
     @staticmethod
-    def _is_of_others(row: int) -> bool:
+    def _is_overflow(row: int) -> bool:
         return row == MOST_ROWS - 1
 
-    def reopen(self) -> None:
+    def load_rows(self) -> None:
         """Learn the rows that a predecessor has left."""
         self._rows = {key: row for row, (key, _) in enumerate(self.rows())}
 
@@ -205,9 +205,9 @@ class Sheet:
             yield (queue, name), self._words[start : start + _NUMBERS].tolist()
 
     @property
-    def ended(self) -> int:
+    def ended_runs(self) -> int:
         """How many runs have ended, however they did."""
-        return sum(sum(Counts(numbers).endings.values()) for (_, name), numbers in self.rows() if name)
+        return sum(sum(RunCounts(numbers).endings.values()) for (_, name), numbers in self.rows() if name)
 
     def clear(self) -> None:
         """Begin anew, for another process."""
@@ -216,7 +216,7 @@ class Sheet:
         self._rows, self._starts = {}, {}
 
 
-class Tally:
+class SharedCounters:
     """All sheets, and what those of ended processes had; made by the master before it forks.
 
     Memory is taken only for rows in use.
@@ -229,35 +229,35 @@ class Tally:
     """
 
     def __init__(self, processes: int) -> None:
-        self._memory = memoryview(mmap.mmap(-1, (processes + 1) * _SHEET_BYTES))
-        self._ended: dict[Key, Counts] = {}
-        self.keeper = self._sheet(processes)
+        self._memory = memoryview(mmap.mmap(-1, (processes + 1) * _COUNTERS_BYTES))
+        self._retired: dict[Key, RunCounts] = {}
+        self.keeper = self.of_process(processes)
 
-    def _sheet(self, number: int) -> Sheet:
-        return Sheet(self._memory[number * _SHEET_BYTES : (number + 1) * _SHEET_BYTES])
+    def of_process(self, number: int) -> ProcessCounters:
+        return ProcessCounters(self._memory[number * _COUNTERS_BYTES : (number + 1) * _COUNTERS_BYTES])
 
-    def sheet(self, number: int) -> Sheet:
+    def counters(self, number: int) -> ProcessCounters:
         """Return the sheet of a process, by the number of its slot."""
-        return self._sheet(number)
+        return self.of_process(number)
 
-    def fold(self, number: int) -> None:
+    def retire(self, number: int) -> None:
         """Keep what an ended process has counted, so that nothing is counted down; called in the master."""
-        sheet = self._sheet(number)
-        _add(self._ended, sheet)
-        sheet.clear()
+        counters = self.of_process(number)
+        _add(self._retired, counters)
+        counters.clear()
 
-    def counts(self, numbers: Iterable[int]) -> dict[Key, Counts]:
+    def counts(self, numbers: Iterable[int]) -> dict[Key, RunCounts]:
         """Return all that was counted; called in the master.
 
         Args:
             numbers: of the slots to be looked at.
         """
-        found = {key: Counts(list(counts.numbers)) for key, counts in self._ended.items()}
-        for sheet in (self.keeper, *map(self._sheet, numbers)):
-            _add(found, sheet)
+        found = {key: RunCounts(list(counts.numbers)) for key, counts in self._retired.items()}
+        for counters in (self.keeper, *map(self.of_process, numbers)):
+            _add(found, counters)
         return found
 
 
-def _add(found: dict[Key, Counts], sheet: Sheet) -> None:
-    for key, numbers in sheet.rows():
-        found.setdefault(key, Counts()).add(numbers)
+def _add(found: dict[Key, RunCounts], counters: ProcessCounters) -> None:
+    for key, numbers in counters.rows():
+        found.setdefault(key, RunCounts()).add(numbers)

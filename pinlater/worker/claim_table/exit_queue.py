@@ -1,7 +1,7 @@
-"""Notices of death, from the master to the keeper.
+"""Queue of exited job processes, from the master to the keeper.
 
-They lie in shared memory until the keeper has acted on them, so neither its own death nor a server that is away
-loses one. A pipe wakes it.
+Entries stay in shared memory until the keeper has recovered the jobs, so none is lost if the keeper dies or no server
+is reachable. A pipe wakes the keeper.
 """
 
 from __future__ import annotations
@@ -14,91 +14,91 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pinlater.worker.claim_table.snapshot import ALONE, Holding, Layout, read_holding
+from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, ClaimSnapshot, Layout, read_snapshot
 
-_FACTS_BYTES = 4096
+_INFO_BYTES = 4096
 _FREE, _POSTED = range(2)
 
 
-class Facts(msgspec.Struct, frozen=True):
-    """How a job process ended.
+class ExitInfo(msgspec.Struct, frozen=True):
+    """Describes how a job process ended.
 
     Attributes:
-        pid: its process id.
-        in_words: cause, memory, run time.
-        was_interrupted: whether it ended because the worker wanted it to, and not through its job.
-        died_ns: monotonic time at which the master learnt of it.
-        is_timeout: whether it was killed because its job ran for longer than its class allows.
+        pid: process id.
+        description: cause, memory, run time.
+        was_interrupted: whether the worker ended it, so that its job is not to blame.
+        died_ns: monotonic time when the master reaped it.
+        is_timeout: whether it was killed for a time limit of its job.
     """
 
     pid: int
-    in_words: str
+    description: str
     was_interrupted: bool
     died_ns: int
     is_timeout: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """A process has died; this is what it held."""
+class ProcessExit:
+    """An exited process with the claims that it held."""
 
-    place: int
-    facts: Facts
-    holding: Holding
+    entry: int
+    info: ExitInfo
+    snapshot: ClaimSnapshot
 
 
-class Notices:
-    """All notices that are not handled yet; made by the master before it forks.
+class ExitQueue:
+    """Holds the exits whose jobs are not recovered yet; the master creates it before it forks.
 
     Args:
-        places: for how many there is room.
-        layout: of the dead processes' slots.
+        entries: most exits in the queue.
+        layout: layout of the rows.
 
     Attributes:
-        doorbell: readable when a notice was posted.
+        wakeup_fd: readable when an exit was posted.
     """
 
-    def __init__(self, places: int, layout: Layout = ALONE) -> None:
+    def __init__(self, entries: int, layout: Layout = SOLO_LAYOUT) -> None:
         self._layout = layout
-        self._place_bytes = _FACTS_BYTES + layout.slot_bytes
-        states_bytes = -(-places // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = memoryview(mmap.mmap(-1, states_bytes + places * self._place_bytes))
-        self._states = memory[:places]
-        self._places = memory[states_bytes:]
-        self.doorbell, self._bell_pull = os.pipe()
-        os.set_blocking(self.doorbell, False)
-        os.set_blocking(self._bell_pull, False)
+        self._entry_bytes = _INFO_BYTES + layout.row_bytes
+        states_bytes = -(-entries // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = memoryview(mmap.mmap(-1, states_bytes + entries * self._entry_bytes))
+        self._states = memory[:entries]
+        self._entries = memory[states_bytes:]
+        self.wakeup_fd, self._wakeup_writer = os.pipe()
+        os.set_blocking(self.wakeup_fd, False)
+        os.set_blocking(self._wakeup_writer, False)
 
     @property
-    def are_pending(self) -> bool:
-        """Whether there is one that was not handled."""
+    def has_pending(self) -> bool:
+        """Whether the queue has an entry."""
         return any(bytes(self._states))
 
-    def post(self, facts: Facts, area: bytes) -> bool:
-        """Leave a notice, with a copy of the slot of the dead; return False when there is no room for it."""
-        place = bytes(self._states).find(_FREE)
-        if place < 0:
+    def post(self, info: ExitInfo, area: bytes) -> bool:
+        """Post an exit with a copy of the process's row; return False if the queue is full."""
+        entry = bytes(self._states).find(_FREE)
+        if entry < 0:
             return False
-        text = msgspec.json.encode(facts)
-        start = place * self._place_bytes
-        self._places[start : start + _FACTS_BYTES] = text.ljust(_FACTS_BYTES)[:_FACTS_BYTES]
-        self._places[start + _FACTS_BYTES : start + _FACTS_BYTES + len(area)] = area
-        self._states[place] = _POSTED
+        text = msgspec.json.encode(info)
+        start = entry * self._entry_bytes
+        self._entries[start : start + _INFO_BYTES] = text.ljust(_INFO_BYTES)[:_INFO_BYTES]
+        self._entries[start + _INFO_BYTES : start + _INFO_BYTES + len(area)] = area
+        self._states[entry] = _POSTED
         with suppress(OSError):  # a full pipe wakes the keeper, too
-            os.write(self._bell_pull, b"\0")
+            os.write(self._wakeup_writer, b"\0")
         return True
 
-    def pending(self) -> Iterator[Notice]:
-        """Yield what was posted and not handled; silences the bell first."""
+    def pending(self) -> Iterator[ProcessExit]:
+        """Yield all entries; clear the wake-up pipe first."""
         with suppress(BlockingIOError):
-            os.read(self.doorbell, 65536)
-        for place, state in enumerate(bytes(self._states)):
+            os.read(self.wakeup_fd, 65536)
+        for entry, state in enumerate(bytes(self._states)):
             if state == _POSTED:
-                start = place * self._place_bytes
-                data = bytes(self._places[start : start + self._place_bytes])
-                facts = msgspec.json.decode(data[:_FACTS_BYTES], type=Facts)
-                yield Notice(place, facts, read_holding(data[_FACTS_BYTES:], self._layout))
+                start = entry * self._entry_bytes
+                data = bytes(self._entries[start : start + self._entry_bytes])
+                info = msgspec.json.decode(data[:_INFO_BYTES], type=ExitInfo)
+                yield ProcessExit(entry, info, read_snapshot(data[_INFO_BYTES:], self._layout))
 
-    def handled(self, notice: Notice) -> None:
-        """Forget a notice."""
-        self._states[notice.place] = _FREE
+    def remove(self, ended: ProcessExit) -> None:
+        """Remove an entry."""
+        self._states[ended.entry] = _FREE

@@ -1,4 +1,4 @@
-"""One process's part of the claim board, as its owner writes it. Nothing here takes a lock."""
+"""A row of the claim table, as its job process writes it. Nothing here takes a lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import msgspec
 from pinlater.errors import ConfigError
 from pinlater.worker.claim_table.contact import CONTACT_WORDS, Contact
 from pinlater.worker.claim_table.snapshot import (
-    ALONE,
+    ACKED_BATCH,
+    ACKED_TO,
     BATCH_WORDS_BYTES,
     CHANGES,
     CONTACT,
@@ -18,28 +19,27 @@ from pinlater.worker.claim_table.snapshot import (
     FETCHED_NS,
     HELD,
     IDENTITY_BYTES,
-    IDENTITY_ROOM,
     IDLE_NS,
     IS_REVOKED,
+    MOST_IDENTITY_BYTES,
+    RECEIVED,
     RETRIES_DUE_MS,
     REVOKED,
     SENT,
     SENT_TO,
-    SETTLED,
+    SOLO_LAYOUT,
     TEXT_BYTES,
-    TOLD_OF,
-    TOLD_TO,
     USED,
     WORDS_BYTES,
     WORKED_NS,
+    ClaimSnapshot,
     HeldJob,
-    Holding,
     Identity,
     Layout,
-    read_holding,
+    acked_in,
     read_identity,
     read_running,
-    told_in,
+    read_snapshot,
 )
 
 _READ_TRIES = 1000
@@ -47,29 +47,43 @@ _READ_PAUSE_SECONDS = 0.0001
 
 
 class BatchArea:
-    """Where one batch stands.
+    """Memory of one batch in a row.
 
     Attributes:
-        states, since_ns, kinds, delays, kill_ns, until_ns, lost_of: its columns; stored directly since it is done for
-            every job.
+        states, started_ns, kinds, delays, kill_ns, give_up_ns, lost_batch_ns: its columns, for stores without a call.
     """
 
-    __slots__ = ("_memory", "_room", "_slot", "_text_at", "_words", "delays", "is_free", "kill_ns", "kinds",
-                 "lost_of", "since_ns", "states", "until_ns")  # fmt: skip
+    __slots__ = (
+        "_batch_jobs",
+        "_memory",
+        "_row",
+        "_text_at",
+        "_words",
+        "delays",
+        "give_up_ns",
+        "is_free",
+        "kill_ns",
+        "kinds",
+        "lost_batch_ns",
+        "started_ns",
+        "states",
+    )  # fmt: skip
 
-    def __init__(self, memory: memoryview, slot: Slot, layout: Layout) -> None:
+    def __init__(self, memory: memoryview, row: ClaimRow, layout: Layout) -> None:
         self._memory = memory
-        self._slot = slot
-        self._room = layout.room
+        self._row = row
+        self._batch_jobs = layout.batch_jobs
         self._text_at = layout.text_at
         self._words = memory[:BATCH_WORDS_BYTES].cast("Q")
         columns = layout.columns(memory)
-        self.since_ns, self.kill_ns, self.until_ns, self.lost_of, self.delays, self.kinds, self.states = columns
+        self.started_ns, self.kill_ns, self.give_up_ns, self.lost_batch_ns, self.delays, self.kinds, self.states = (
+            columns
+        )
         self.is_free = True
 
     @property
     def fetched_ns(self) -> int:
-        """When it was put here; monotonic time."""
+        """When the batch was fetched; monotonic time."""
         return self._words[FETCHED_NS]
 
     @property
@@ -78,96 +92,96 @@ class BatchArea:
         return self._words[IS_REVOKED] != 0
 
     def revoke(self) -> None:
-        """Set by the keeper."""
+        """Forbid the process to start more jobs of the batch; called by the keeper."""
         self._words[IS_REVOKED] = 1
 
     @property
-    def told(self) -> range:
-        """Positions of jobs whose success the keeper has told."""
-        return told_in(self._words)
+    def acked(self) -> range:
+        """Positions of jobs whose success the keeper has acked."""
+        return acked_in(self._words)
 
-    def note_told(self, fetched_ns: int, to: int) -> None:
-        """Set by the keeper, when it has told the successes before a position, of the batch that was fetched then.
+    def mark_acked(self, fetched_ns: int, to: int) -> None:
+        """Record that the keeper has acked the successes before a position, in the batch fetched at that time.
 
-        The time stands last: should the owner be faster, and another batch be here, this does not concern that one.
+        The time is stored last: if the process has put another batch here meanwhile, the record does not apply to it.
         """
-        self._words[TOLD_TO] = to
-        self._words[TOLD_OF] = fetched_ns
+        self._words[ACKED_TO] = to
+        self._words[ACKED_BATCH] = fetched_ns
 
-    def note_lost(self, position: int, fetched_ns: int) -> None:
-        """Note that a job is no longer ours, of the batch that was fetched then; set by the keeper, too."""
-        self.lost_of[position] = fetched_ns
+    def mark_lost(self, position: int, fetched_ns: int) -> None:
+        """Record that a claim was lost, in the batch fetched at that time; called by the keeper, too."""
+        self.lost_batch_ns[position] = fetched_ns
 
     def is_lost(self, position: int) -> bool:
-        """Whether a job is no longer ours."""
-        return self.lost_of[position] == self.fetched_ns
+        """Whether the claim of a job was lost."""
+        return self.lost_batch_ns[position] == self.fetched_ns
 
-    def note_sent(self, to: int) -> None:
-        """Note that the ends of all jobs before a position were sent."""
+    def mark_sent(self, to: int) -> None:
+        """Record that the acks of all jobs before a position were sent."""
         self._words[SENT_TO] = to
 
-    def hold(self, claim: str, descriptors: Sequence[str]) -> int:
-        """Put jobs on the board, unstarted; return how many found room."""
-        text = "\n".join((claim, *descriptors[: self._room])).encode()
-        room = len(self._memory) - self._text_at
-        if len(text) > room:
-            text = text[: text.rindex(b"\n", 0, room)]
+    def write(self, claim: str, descriptors: Sequence[str]) -> int:
+        """Write fetched jobs to the table, unstarted; return how many fit."""
+        text = "\n".join((claim, *descriptors[: self._batch_jobs])).encode()
+        batch_jobs = len(self._memory) - self._text_at
+        if len(text) > batch_jobs:
+            text = text[: text.rindex(b"\n", 0, batch_jobs)]
         count = text.count(b"\n")
-        words, slot_words = self._words, self._slot.words
-        slot_words[CHANGES] += 1
+        words, row_words = self._words, self._row.words
+        row_words[CHANGES] += 1
         self._memory[BATCH_WORDS_BYTES : self._text_at] = bytes(self._text_at - BATCH_WORDS_BYTES)
         self.states[:count] = bytes((HELD,)) * count
         self._memory[self._text_at : self._text_at + len(text)] = text
-        words[TOLD_OF] = words[TOLD_TO] = words[SENT_TO] = words[IS_REVOKED] = 0
+        words[ACKED_BATCH] = words[ACKED_TO] = words[SENT_TO] = words[IS_REVOKED] = 0
         words[TEXT_BYTES], words[FETCHED_NS] = len(text), time.monotonic_ns()
         words[COUNT] = count
-        slot_words[CHANGES] += 1
+        row_words[CHANGES] += 1
         self.is_free = False
         return count
 
     def clear(self) -> None:
-        """Take the batch off the board."""
+        """Remove the batch from the table."""
         self._words[COUNT] = 0
         if not self.is_free:
             self.is_free = True
-            self._slot.take_back(self)
+            self._row.release_area(self)
 
 
-class Slot:
-    """All that one job process shows.
+class ClaimRow:
+    """One job process's row of the claim table.
 
     Attributes:
         words: counters and times, for stores without a call in between.
-        contact: with the servers; kept when the slot is cleared.
-        room: how many jobs a batch can have.
+        contact: contact with the servers; kept when the row is cleared.
+        batch_jobs: most jobs of a batch.
     """
 
-    def __init__(self, memory: memoryview, layout: Layout = ALONE) -> None:
+    def __init__(self, memory: memoryview, layout: Layout = SOLO_LAYOUT) -> None:
         self._memory = memory
         self._layout = layout
         self.words = memory[:WORDS_BYTES].cast("Q")
         self.contact = Contact(self.words[CONTACT : CONTACT + CONTACT_WORDS])
-        self.room = layout.room
+        self.batch_jobs = layout.batch_jobs
         self._free: list[BatchArea] = []
         self._made = 0
 
-    # The owner's side
+    # For the job process
 
-    def introduce(self, identity: Identity) -> None:
-        """Begin, in the name of a new process.
+    def register(self, identity: Identity) -> None:
+        """Take over the row for a new process.
 
         Raises:
-            ConfigError: its queues and classes have too much text.
+            ConfigError: the names of its queues and classes are too long.
         """
         text = msgspec.json.encode(identity)
-        if len(text) > IDENTITY_ROOM:
+        if len(text) > MOST_IDENTITY_BYTES:
             raise ConfigError("too many queues and job classes for one worker; start several, each with a part of them")
         self.clear()
         self._memory[WORDS_BYTES : WORDS_BYTES + len(text)] = text
         self.words[IDENTITY_BYTES] = len(text)
 
-    def free_batch(self) -> BatchArea | None:
-        """Return a place for a batch, if there is one, which it is until it was held and cleared."""
+    def acquire_area(self) -> BatchArea | None:
+        """Return free memory for a batch, or None; it stays reserved until the batch is cleared."""
         if not self._free and self._made < self._layout.batches:
             self._free.append(self.area(self._made))
             self._made += 1
@@ -175,103 +189,103 @@ class Slot:
         return self._free.pop() if self._free else None
 
     @property
-    def free_batches(self) -> int:
-        """How many places there are."""
+    def free_areas(self) -> int:
+        """Number of batches that still fit."""
         return self._layout.batches - self._made + len(self._free)
 
-    def take_back(self, area: BatchArea) -> None:
-        """Let a place be used again."""
+    def release_area(self, area: BatchArea) -> None:
+        """Make the memory of a batch available again."""
         self._free.append(area)
 
-    def next_dequeue(self) -> int:
-        """Return the number of a dequeue that is about to be sent."""
+    def start_dequeue(self) -> int:
+        """Return the number of a dequeue about to be sent."""
         self.words[SENT] = number = self.words[SENT] + 1
         return number
 
-    def settle(self, dequeue: int) -> bool:
-        """Note that a reply was read and its jobs are on the board; return whether the keeper was faster.
+    def finish_dequeue(self, dequeue: int) -> bool:
+        """Record that a reply was read and its jobs are in the table; return whether the keeper revoked it.
 
-        Then it has given the jobs back, or left that to us.
+        If so, the keeper has released the jobs or leaves that to the caller.
         """
-        self.words[SETTLED] = dequeue
+        self.words[RECEIVED] = dequeue
         return self.words[REVOKED] >= dequeue
 
-    def expect_retries(self, due_ms: int) -> None:
-        """Note until when retries that this process caused will become due; monotonic milliseconds."""
+    def record_retry_due(self, due_ms: int) -> None:
+        """Record when the retries that this process caused are due; monotonic milliseconds."""
         self.words[RETRIES_DUE_MS] = max(self.words[RETRIES_DUE_MS], due_ms)
 
     @property
     def retries_due_ms(self) -> int:
-        """When all retries that its processes caused are due; monotonic milliseconds, 0 if there are none."""
+        """When all retries that the row's processes caused are due; monotonic milliseconds, 0 if there are none."""
         return self.words[RETRIES_DUE_MS]
 
-    def idle_since(self, moment_ns: int) -> None:
-        """Note since when, monotonic, there was nothing to do: then was the look that found none; 0: there is."""
+    def set_idle_since(self, moment_ns: int) -> None:
+        """Record since when, monotonic, polls have found no job; 0: the process is busy."""
         self.words[IDLE_NS] = moment_ns
 
-    def worked(self) -> None:
-        """Note that work ended now; it may have put more into any queue."""
+    def record_work(self) -> None:
+        """Record that work ended now; it may have enqueued more to any queue."""
         self.words[WORKED_NS] = time.monotonic_ns()
 
-    # The others' side
+    # For the keeper and the master
 
     @property
-    def is_taken(self) -> bool:
-        """Whether a process is using it."""
+    def is_used(self) -> bool:
+        """Whether a process uses the row."""
         return self.words[IDENTITY_BYTES] != 0
 
     @property
     def identity(self) -> Identity:
-        """Who is using it."""
+        """Identity of the process that uses the row."""
         return read_identity(bytes(self._memory[WORDS_BYTES : WORDS_BYTES + self.words[IDENTITY_BYTES]]))
 
     @property
     def idle_since_ns(self) -> int:
-        """Since when its owner has had nothing to do, monotonic; 0 if it has."""
+        """Since when the process has been idle, monotonic; 0 if it is busy."""
         return self.words[IDLE_NS]
 
     @property
-    def worked_ns(self) -> int:
-        """When any of its owners last worked, monotonic."""
+    def last_work_ns(self) -> int:
+        """When any process of the row last worked, monotonic."""
         return self.words[WORKED_NS]
 
     def area(self, number: int) -> BatchArea:
-        """Return one of the places for batches."""
+        """Return the memory of a batch."""
         return BatchArea(self._memory[self._layout.start(number) : self._layout.start(number + 1)], self, self._layout)
 
     def clear(self) -> None:
-        """Take everything off the board."""
+        """Clear the row for the next process."""
         for number in range(self.words[USED]):
             start = self._layout.start(number)
             self._memory[start : start + BATCH_WORDS_BYTES] = bytes(BATCH_WORDS_BYTES)
-        for word in (SENT, SETTLED, REVOKED, USED, IDENTITY_BYTES, IDLE_NS):
+        for word in (SENT, RECEIVED, REVOKED, USED, IDENTITY_BYTES, IDLE_NS):
             self.words[word] = 0
         self._free, self._made = [], 0
 
     def copy(self) -> bytes:
-        """Return the slot's bytes as they are: for a process that has died."""
+        """Return the row's bytes as they are, for a process that has died."""
         return bytes(self._memory[: self._layout.start(self.words[USED])])
 
-    def read(self) -> Holding:
-        """Return what a living process holds, read between two changes."""
+    def snapshot(self) -> ClaimSnapshot:
+        """Return a consistent snapshot of a living process."""
         data = self._steady_copy()
-        return read_holding(data, self._layout) if data else Holding(Identity(), range(0), [])
+        return read_snapshot(data, self._layout) if data else ClaimSnapshot(Identity(), range(0), [])
 
-    def running(self) -> list[HeldJob]:
-        """Return the jobs that run now."""
+    def running_jobs(self) -> list[HeldJob]:
+        """Return the jobs running now."""
         data = self._steady_copy()
         return read_running(data, self._layout) if data else []
 
     def _steady_copy(self) -> bytes:
-        """Return the slot's bytes between two changes; none if its owner was stopped in the middle of one."""
+        """Return the row's bytes between two changes; empty if its process was stopped in the middle of one."""
         for _ in range(_READ_TRIES):
             before = self.words[CHANGES]
             data = self.copy()
             if not before % 2 and self.words[CHANGES] == before:
                 return data
             time.sleep(_READ_PAUSE_SECONDS)
-        return b""  # asked again soon
+        return b""  # the caller will retry
 
     def revoke_dequeues(self) -> None:
-        """Forbid the owner to start jobs of replies that it has not read."""
+        """Forbid the process to start jobs of replies that it has not read."""
         self.words[REVOKED] = self.words[SENT]

@@ -1,10 +1,10 @@
-"""What one job process holds, as bytes in shared memory and as records to read.
+"""Layout of a row of the claim table, and snapshots of it.
 
-Layout of a slot (``slot`` writes it)::
+Layout of a row, which ``row`` writes::
 
     words       counters and times, see the names below
-    identity    JSON: who, what it serves, names of job classes; written once at boot
-    batches     words; columns with what is known of each job; text: claim and descriptors, a line each
+    identity    JSON of ``Identity``, written once at boot
+    batches     words; columns with a value per job; text: claim and descriptors, a line each
 
 A process may be killed between any two stores. So the number of jobs of a batch is stored last and cleared first:
 a batch is either whole or not there.
@@ -23,42 +23,42 @@ MAX_JOBS = 250
 """Most jobs of one dequeue."""
 
 GONE, HELD, RUNNING, SUCCEEDED, FAILED, DISCARDED, RETURNING = range(7)
-"""A job: not ours any more; not started; running; the others have ended, which the server does not know yet.
-``RETURNING``: it goes back with a body that the board has no room for, so that nobody else can give it back."""
+"""State of a job: gone from the worker; not started; running; the others have ended, but are not acked yet.
+``RETURNING``: it is released with a new body, which the table has no room for, so only its process can release it."""
 
-CHANGES, SENT, SETTLED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS, CONTACT = range(10)
-"""``USED``: how many of the batches were ever filled, so that nobody reads the others; ``CONTACT``: two words."""
+CHANGES, SENT, RECEIVED, REVOKED, RETRIES_DUE_MS, USED, IDENTITY_BYTES, IDLE_NS, WORKED_NS, CONTACT = range(10)
+"""``USED``: number of batches that were ever filled; the others are not read. ``CONTACT``: two words."""
 WORDS_BYTES = 128
 BATCHES_AT = 16 << 10
-IDENTITY_ROOM = BATCHES_AT - WORDS_BYTES
+MOST_IDENTITY_BYTES = BATCHES_AT - WORDS_BYTES
 
-COUNT, FETCHED_NS, TEXT_BYTES, IS_REVOKED, SENT_TO, TOLD_TO, TOLD_OF = range(7)
-"""``SENT_TO``: the owner has sent the ends of the jobs before that position. ``TOLD_TO``: the keeper has told the
-successes from there to here, of the batch that was fetched at ``TOLD_OF``; if that is another one, it is too late."""
+COUNT, FETCHED_NS, TEXT_BYTES, IS_REVOKED, SENT_TO, ACKED_TO, ACKED_BATCH = range(7)
+"""``SENT_TO``: the process has sent the acks of the jobs before that position. ``ACKED_TO``: the keeper has acked the
+successes from there to here, in the batch fetched at ``ACKED_BATCH``; ignored if another batch is there now."""
 BATCH_WORDS_BYTES = 56
 
 _SPARE_BATCHES = 512
-"""Beside the running jobs of a process: for those fetched ahead, and for ends that are not confirmed."""
+"""On top of a process's running jobs: for prefetched jobs and unconfirmed acks."""
 
 
 class Columns(NamedTuple):
-    """What is known of each job of a batch, beside its name; a column each.
+    """Columns of a batch, with one value per job.
 
     Attributes:
-        since_ns: monotonic time at which it started; 0: not yet.
-        kill_ns: monotonic time at which its process is to be killed for it; 0: never.
-        until_ns: monotonic time after which no other attempt begins; 0: there is none.
-        lost_of: when the batch was fetched whose job there is no longer ours, as the server has said; if another batch
-            than this one was fetched then, it does not concern this one; 0: none.
-        delays: milliseconds until its next attempt, should this one fail.
-        kinds: the position of its class among the identity's.
-        states: one of the states above.
+        started_ns: monotonic time when the job started; 0: not yet.
+        kill_ns: monotonic time when its process is to be killed for it; 0: never.
+        give_up_ns: monotonic time after which no other attempt begins; 0: never.
+        lost_batch_ns: fetch time of the batch in which the claim of this job was lost; it does not apply to a batch
+            fetched at another time; 0: not lost.
+        delays: milliseconds until the next attempt if this one fails.
+        kinds: position of the job class in ``Identity.kinds``.
+        states: state of the job, see above.
     """
 
-    since_ns: memoryview
+    started_ns: memoryview
     kill_ns: memoryview
-    until_ns: memoryview
-    lost_of: memoryview
+    give_up_ns: memoryview
+    lost_batch_ns: memoryview
     delays: memoryview
     kinds: memoryview
     states: memoryview
@@ -66,27 +66,27 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the batches of a slot are laid out.
+    """Sizes of the batches of a row.
 
     Attributes:
-        batches: how many there can be.
-        room: jobs in one.
-        batch_bytes: its size.
+        batches: most batches.
+        batch_jobs: most jobs of a batch.
+        batch_bytes: size of a batch.
     """
 
     batches: int
-    room: int
+    batch_jobs: int
     batch_bytes: int
 
     @property
-    def slot_bytes(self) -> int:
-        """Size of a whole slot."""
+    def row_bytes(self) -> int:
+        """Size of a whole row."""
         return self.start(self.batches)
 
     @property
     def text_at(self) -> int:
         """Where the text of a batch begins."""
-        return -(-(BATCH_WORDS_BYTES + 39 * self.room) // 8) * 8
+        return -(-(BATCH_WORDS_BYTES + 39 * self.batch_jobs) // 8) * 8
 
     def start(self, number: int) -> int:
         """Return where a batch begins."""
@@ -95,64 +95,64 @@ class Layout:
     def columns(self, batch: memoryview) -> Columns:
         """Return the columns of a batch, given its bytes."""
         sizes = (8, 8, 8, 8, 4, 2, 1)
-        ends = itertools.accumulate(sizes, lambda at, size: at + size * self.room, initial=BATCH_WORDS_BYTES)
+        ends = itertools.accumulate(sizes, lambda at, size: at + size * self.batch_jobs, initial=BATCH_WORDS_BYTES)
         *times, delays, kinds, states = (batch[start:end] for start, end in itertools.pairwise(ends))
-        since_ns, kill_ns, until_ns, lost_of = (each.cast("Q") for each in times)
-        return Columns(since_ns, kill_ns, until_ns, lost_of, delays.cast("I"), kinds.cast("H"), states)
+        started_ns, kill_ns, give_up_ns, lost_batch_ns = (each.cast("Q") for each in times)
+        return Columns(started_ns, kill_ns, give_up_ns, lost_batch_ns, delays.cast("I"), kinds.cast("H"), states)
 
 
-ALONE = Layout(batches=4, room=MAX_JOBS, batch_bytes=34 << 10)
-"""For a process that runs one job after the other: few dequeues, of many jobs each."""
+SOLO_LAYOUT = Layout(batches=4, batch_jobs=MAX_JOBS, batch_bytes=34 << 10)
+"""Layout for a process that runs one job at a time: few dequeues of many jobs each."""
 
 
-def team_layout(places: int) -> Layout:
-    """Return the layout for processes that run up to ``places`` jobs at once.
+def team_layout(capacity: int) -> Layout:
+    """Return the layout for processes that run up to ``capacity`` jobs at once.
 
-    These end in any order, so each is a batch by itself; else one long job would keep the room of a whole batch.
+    Jobs end in any order, so each is a batch by itself: otherwise a long job would block the memory of a whole batch.
     """
-    return Layout(batches=places + _SPARE_BATCHES, room=1, batch_bytes=512)
+    return Layout(batches=capacity + _SPARE_BATCHES, batch_jobs=1, batch_bytes=512)
 
 
 class Identity(msgspec.Struct):
-    """Who writes a slot.
+    """Identifies the process that writes a row.
 
     Attributes:
-        source: how the process calls itself to the server; its dequeues append their number.
-        queues: those it serves.
-        kinds: names of its job classes; those of jobs are noted by their position here.
-        places: how many jobs it can run at once.
+        source: source of the process's calls; each dequeue appends its number.
+        queues: queues that it serves.
+        kinds: names of its job classes; jobs refer to them by position.
+        capacity: number of jobs it can run at once.
         pid: its process id.
-        started_ms: when it began, epoch milliseconds.
+        started_ms: when it started, epoch milliseconds.
     """
 
     source: str = ""
     queues: list[str] = []
     kinds: list[str] = []
-    places: int = 1
+    capacity: int = 1
     pid: int = 0
     started_ms: int = 0
 
     def source_of(self, dequeue: int) -> str:
-        """Return the source of one dequeue, so that its claims can be given back though nobody read its reply."""
+        """Return the source of one dequeue, by which its claims can be released even if its reply was not read."""
         return f"{self.source}.{dequeue}"
 
 
 class HeldJob(NamedTuple):
-    """One job on the board; see ``Columns``. ``position`` is its place in its batch."""
+    """A job in the claim table; see ``Columns``. ``position`` is its position in the batch."""
 
     descriptor: str
     state: int
     kind: str
     delay_ms: int
-    since_ns: int
+    started_ns: int
     kill_ns: int
-    until_ns: int
+    give_up_ns: int
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBatch:
-    """The jobs of one dequeue; those that are gone, or are known to the server to have succeeded, left out."""
+    """The jobs of one dequeue, without those that are gone or acked as succeeded."""
 
     number: int
     claim: str
@@ -163,13 +163,13 @@ class HeldBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """All that one process holds.
+class ClaimSnapshot:
+    """Holds all claims of one process.
 
     Attributes:
-        identity: who.
-        unread: numbers of the dequeues whose reply it has not read.
-        batches: what it has fetched.
+        identity: the process.
+        unread: numbers of the dequeues whose reply was not read.
+        batches: fetched batches.
     """
 
     identity: Identity
@@ -178,7 +178,7 @@ class Holding:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of it needs care."""
+        """Whether there is nothing to recover."""
         return not self.unread and not self.batches
 
     def in_state(self, state: int) -> Iterator[tuple[HeldBatch, HeldJob]]:
@@ -189,18 +189,18 @@ class Holding:
                     yield batch, job
 
 
-def read_holding(data: bytes, layout: Layout = ALONE) -> Holding:
-    """Read a copy of a slot."""
+def read_snapshot(data: bytes, layout: Layout = SOLO_LAYOUT) -> ClaimSnapshot:
+    """Decode a copy of a row."""
     words = memoryview(data)[:WORDS_BYTES].cast("Q")
     identity = read_identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
     batches = (_batch(data, number, layout, identity.kinds) for number in range(words[USED]))
-    return Holding(
-        identity, range(words[SETTLED] + 1, words[SENT] + 1), [batch for batch in batches if batch is not None]
+    return ClaimSnapshot(
+        identity, range(words[RECEIVED] + 1, words[SENT] + 1), [batch for batch in batches if batch is not None]
     )
 
 
-def read_running(data: bytes, layout: Layout = ALONE) -> list[HeldJob]:
-    """Return the jobs that run, of a copy of a slot; it is looked at where there are some, which is less work."""
+def read_running(data: bytes, layout: Layout = SOLO_LAYOUT) -> list[HeldJob]:
+    """Return the running jobs in a copy of a row; batches without any are skipped, which is faster."""
     words = memoryview(data)[:WORDS_BYTES].cast("Q")
     identity = read_identity(data[WORDS_BYTES : WORDS_BYTES + words[IDENTITY_BYTES]])
     busy = [number for number in range(words[USED]) if RUNNING in _states(data, number, layout)]
@@ -213,7 +213,7 @@ def _states(data: bytes, number: int, layout: Layout) -> bytes:
 
 
 def read_identity(text: bytes) -> Identity:
-    """Read who writes a slot; an empty one if nobody does."""
+    """Decode an identity; empty if no process uses the row."""
     return msgspec.json.decode(text, type=Identity) if text else Identity()
 
 
@@ -224,20 +224,20 @@ def _batch(data: bytes, number: int, layout: Layout, kinds: list[str]) -> HeldBa
         return None
     text_at = layout.text_at
     claim, *descriptors = bytes(area[text_at : text_at + words[TEXT_BYTES]]).decode().split("\n")
-    since_ns, kill_ns, until_ns, _, delays, numbers, states = layout.columns(area)
-    told = told_in(words)
+    started_ns, kill_ns, give_up_ns, _, delays, numbers, states = layout.columns(area)
+    acked = acked_in(words)
     jobs = [
         HeldJob(descriptor, state, kinds[kind] if kind < len(kinds) else "job", *others)
         for descriptor, state, kind, *others in zip(
-            descriptors, states, numbers, delays, since_ns, kill_ns, until_ns, itertools.count(), strict=False
+            descriptors, states, numbers, delays, started_ns, kill_ns, give_up_ns, itertools.count(), strict=False
         )
-        if state != GONE and not (state == SUCCEEDED and others[-1] in told)
+        if state != GONE and not (state == SUCCEEDED and others[-1] in acked)
     ]
     if not jobs:
         return None
     return HeldBatch(number, claim, words[FETCHED_NS], bool(words[IS_REVOKED]), words[SENT_TO], jobs)
 
 
-def told_in(words: memoryview[int]) -> range:
-    """Return the positions in a batch, given its words, whose successes the keeper has told."""
-    return range(words[SENT_TO], words[TOLD_TO]) if words[TOLD_OF] == words[FETCHED_NS] else range(0)
+def acked_in(words: memoryview[int]) -> range:
+    """Return the positions in a batch, given its words, whose successes the keeper has acked."""
+    return range(words[SENT_TO], words[ACKED_TO]) if words[ACKED_BATCH] == words[FETCHED_NS] else range(0)

@@ -11,7 +11,7 @@ from pinlater_supervisor import rss_bytes
 
 from pinlater import __version__
 from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
-from pinlater.worker.claim_table.row import Slot
+from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.shared import Shared
 
 MOST_JOBS_BYTES = 80_000
@@ -22,7 +22,7 @@ _MOST_POOL_CHARACTERS = 100
 _JOB_OVERHEAD_BYTES, _QUEUE_OVERHEAD_BYTES = 20, 4
 
 
-def report_of(shared: Shared, unknown: Sequence[UnknownJobs] = ()) -> WorkerReport:
+def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = ()) -> WorkerReport:
     """Return what there is to say now of a worker and its job processes; those that still load code are not among them.
 
     Args:
@@ -45,22 +45,23 @@ def report_of(shared: Shared, unknown: Sequence[UnknownJobs] = ()) -> WorkerRepo
 
 def pids_of(shared: Shared) -> list[int]:
     """Return the process ids of the job processes that a report would name."""
-    return [slot.identity.pid for pool in shared.places for slot in shared.slots(pool)]
+    return [row.identity.pid for pool in shared.row_numbers for row in shared.rows(pool)]
 
 
 def _processes(shared: Shared) -> Iterator[WorkerProcess]:
-    for pool, places in shared.places.items():
-        for number in shared.board.used(places):
-            slot = shared.board.slot(number)
-            if slot.is_taken:
-                yield _process(pool, slot, shared.tally.sheet(number).ended)
+    for pool, places in shared.row_numbers.items():
+        for number in shared.claim_table.used(places):
+            row = shared.claim_table.row(number)
+            if row.is_used:
+                yield _process(pool, row, shared.counters.of_process(number).ended_runs)
 
 
-def _process(pool: str, slot: Slot, ended: int) -> WorkerProcess:
-    identity, now_ns, now_ms = slot.identity, time.monotonic_ns(), int(time.time() * 1000)
+def _process(pool: str, row: ClaimRow, ended: int) -> WorkerProcess:
+    identity, now_ns, now_ms = row.identity, time.monotonic_ns(), int(time.time() * 1000)
     # A job stands on the board as running a moment before its start does.
     jobs = [
-        RunningJob(job.descriptor, now_ms - (now_ns - (job.since_ns or now_ns)) // 1_000_000) for job in slot.running()
+        RunningJob(job.descriptor, now_ms - (now_ns - (job.started_ns or now_ns)) // 1_000_000)
+        for job in row.running_jobs()
     ]
     return WorkerProcess(
         identity.pid,
@@ -68,7 +69,7 @@ def _process(pool: str, slot: Slot, ended: int) -> WorkerProcess:
         identity.queues,
         identity.started_ms,
         rss_bytes(identity.pid) or None,
-        identity.places,
+        identity.capacity,
         ended,
         jobs,
     )

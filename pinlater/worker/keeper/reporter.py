@@ -14,9 +14,9 @@ from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import PinLaterError, ProtocolError, ServerUnavailable
 from pinlater.protocol.operations import Calls
-from pinlater.worker.keeper.report import pids_of, report_of
+from pinlater.worker.keeper.report import build_report, pids_of
 from pinlater.worker.keeper.unknown_watch import UnknownWatch
-from pinlater.worker.process_event import Latch
+from pinlater.worker.process_event import ProcessEvent
 from pinlater.worker.shared import Shared
 
 REPORT_SECONDS = 5.0
@@ -25,7 +25,7 @@ KEEP_SECONDS = 30.0
 """How long servers keep a report; a worker that was killed is seen that much longer."""
 ASK_AGAIN_SECONDS = 300.0
 """After a server has not known the call, or there was an error of ours."""
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _CONNECT_SECONDS = 1.0
 _CALL_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
@@ -34,7 +34,7 @@ _CLOSE_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class Reporter:
+class WorkerReporter:
     """Reports while it is entered, and takes the worker's name off the list if it was left since the worker stops.
 
     In a thread and on a connection of its own: claims have to be renewed in time, and nothing here is that important.
@@ -51,7 +51,7 @@ class Reporter:
         self._keep_seconds = keep_seconds
         self._calls = Calls(f"reporter:{shared.origin.id}")
         self._connection: Connection | None = None
-        self._closing = Latch()
+        self._closing = ProcessEvent()
         self._due_at = 0.0
         self._seen: tuple[list[int], bool] = ([], False)  # processes, and whether the worker stops
         self._is_listed = False
@@ -70,7 +70,7 @@ class Reporter:
         if self._thread.is_alive():  # a server takes its time
             return
         if error is None and self._is_listed and self._shared.stopping.is_set:
-            self._say(0.0, _CLOSE_SECONDS)
+            self._send_report(0.0, _CLOSE_SECONDS)
         if self._connection is not None:
             self._connection.close()
 
@@ -79,31 +79,31 @@ class Reporter:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while not self._closing.is_set:
             try:
-                self._look()
+                self._report_if_due()
             except Exception:  # what was read amid a change of processes may make no sense
                 log.exception("the worker cannot report itself; it tries again in %.0f s", ASK_AGAIN_SECONDS)
                 self._wait(ASK_AGAIN_SECONDS)
             else:
-                seconds = min(_LOOK_SECONDS, max(self._due_at - time.monotonic(), 0.0))
+                seconds = min(_CHECK_SECONDS, max(self._due_at - time.monotonic(), 0.0))
                 self._wait(seconds, *([] if self._seen[1] else [self._shared.stopping]))
 
-    def _look(self) -> None:
+    def _report_if_due(self) -> None:
         """Report, if that is due, or something has changed."""
         now = time.monotonic()
         known, self._seen = self._seen, (pids_of(self._shared), self._shared.stopping.is_set)
         if now >= self._due_at or (self._is_listed and self._seen != known):
-            self._due_at = now + self._say(self._keep_seconds, _CALL_SECONDS)
+            self._due_at = now + self._send_report(self._keep_seconds, _CALL_SECONDS)
 
-    def _wait(self, seconds: float, *news: Latch) -> None:
+    def _wait(self, seconds: float, *news: ProcessEvent) -> None:
         """Wait for so long; no longer than until this is closed, or there is news."""
         poll = select.poll()
-        for latch in (self._closing, *news):
-            poll.register(latch, select.POLLIN)
+        for event in (self._closing, *news):
+            poll.register(event, select.POLLIN)
         poll.poll(1000 * seconds)
 
-    def _say(self, keep_seconds: float, patience_seconds: float) -> float:
+    def _send_report(self, keep_seconds: float, patience_seconds: float) -> float:
         """Send a report; return after how many seconds the next one is due."""
-        call = self._calls.report_worker(report_of(self._shared, self._unknown.look()), keep_seconds)
+        call = self._calls.report_worker(build_report(self._shared, self._unknown.recent()), keep_seconds)
         try:
             self._connected().call(call.method, call.arguments, patience_seconds)
         except ProtocolError as error:

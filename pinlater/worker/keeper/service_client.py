@@ -1,4 +1,4 @@
-"""What the keeper says to a server: one call after the other, each for many jobs of one queue."""
+"""The keeper's client: one call at a time, each for many jobs of one queue."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _T = TypeVar("_T")
 _CALL_SECONDS = 5.0
 _MOST_JOBS = 1000
 
-Claimed = tuple[str, str]
+ClaimKey = tuple[str, str]
 """Descriptor and claim of a job."""
 
 
-class Lost(NamedTuple):
-    """A job whose attempt has ended with its process.
+class CrashedAttempt(NamedTuple):
+    """A failed attempt of a job whose process has ended.
 
     Attributes:
-        descriptor: of the job.
-        claim: likewise.
-        status: what is left in the job's custom status.
+        descriptor: descriptor of the job.
+        claim: claim of the job.
+        status: text for the job's custom status.
         delay_ms: milliseconds until the next attempt.
         is_final: there is no next attempt.
-        ending: how it is counted; see ``tally.ENDINGS``.
+        ending: how it is counted; see ``counters.ENDINGS``.
     """
 
     descriptor: str
@@ -48,10 +48,10 @@ class Lost(NamedTuple):
     ending: str = "crashed"
 
 
-class Messenger:
-    """Calls in the keeper's name. A queue that is gone needs nothing.
+class KeeperClient:
+    """Makes the keeper's calls. A deleted queue is no error.
 
-    All methods raise ``CallError`` or ``ServiceError`` if the server did not do as it was told.
+    All methods raise ``CallError`` or ``ServiceError`` if the call did not succeed.
     """
 
     def __init__(self, servers: ServerSet, name: str, contact: Contact | None = None) -> None:
@@ -59,28 +59,28 @@ class Messenger:
         self._connection: Connection | None = None
         self._calls = Calls(f"{name}:{secrets.token_hex(4)}", is_plain=True)
 
-    def renew(self, jobs: Iterable[Claimed]) -> set[Claimed]:
-        """Let claims live longer; return those that have ended, as far as the server tells."""
+    def renew(self, jobs: Iterable[ClaimKey]) -> set[ClaimKey]:
+        """Renew claims; return those that the server reports as lost."""
         return {job for queue, part in _by_queue(jobs) for job in self._renew(queue, part)}
 
-    def _renew(self, queue: str, jobs: Sequence[Claimed]) -> Iterator[Claimed]:
+    def _renew(self, queue: str, jobs: Sequence[ClaimKey]) -> Iterator[ClaimKey]:
         stale = self._checkpoint(queue, jobs, tell_stale=True)
         times = Counter(descriptor for descriptor, _ in jobs) if stale else Counter()
         for job in jobs:
             descriptor, _ = job
-            # A worker can hold a job under an old claim and under a new one; only one of them has ended.
+            # A worker can hold a job under an old and a new claim; only one of them is lost.
             if descriptor in stale and (times[descriptor] == 1 or self._checkpoint(queue, [job], tell_stale=True)):
                 yield job
 
-    def give_back(self, jobs: Iterable[Claimed]) -> None:
-        """Give jobs back, no attempt spent."""
+    def release(self, jobs: Iterable[ClaimKey]) -> None:
+        """Release jobs to their queues, no attempt spent."""
         for queue, part in _by_queue(jobs):
             self._checkpoint(queue, part, move_to_pending=True)
 
     def _checkpoint(
-        self, queue: str, jobs: Sequence[Claimed], *, move_to_pending: bool = False, tell_stale: bool | None = None
+        self, queue: str, jobs: Sequence[ClaimKey], *, move_to_pending: bool = False, tell_stale: bool | None = None
     ) -> Collection[str]:
-        """Make a call; return the descriptors of jobs that were not ours, if that is to be told."""
+        """Checkpoint jobs; return the descriptors of stale claims if ``tell_stale``."""
         checkpoints = [Checkpoint(descriptor, claim, move_to_pending=move_to_pending) for descriptor, claim in jobs]
         try:
             self._make(self._calls.checkpoint(queue, checkpoints, tell_stale=tell_stale))
@@ -90,30 +90,30 @@ class Messenger:
             return error.job_descriptors
         return ()
 
-    def succeeded(self, jobs: Iterable[Claimed]) -> None:
-        """Report successes."""
+    def succeeded(self, jobs: Iterable[ClaimKey]) -> None:
+        """Ack successes."""
         for queue, part in _by_queue(jobs):
             self._call(self._calls.ack_structs(acks_struct(queue, success_structs(part))))
 
-    def failed(self, jobs: Iterable[Lost]) -> None:
-        """Report failures."""
+    def failed(self, jobs: Iterable[CrashedAttempt]) -> None:
+        """Ack failures."""
         for queue, part in _by_queue(jobs):
             failed = failure_structs(job[:-1] for job in part)
             self._call(self._calls.ack_structs(acks_struct(queue, failed=failed)))
 
-    def look(self, descriptor: str) -> tuple[str, bytes]:
-        """Return a job's custom status and its body; both empty if it is not there any more."""
+    def lookup_job(self, descriptor: str) -> tuple[str, bytes]:
+        """Return a job's custom status and body; both empty if the job is gone."""
         found: dict[str, JobInfo] = self._call(self._calls.lookup([descriptor], include_body=True)) or {}
         info = found.get(descriptor)
         return ("", b"") if info is None else (info.status, info.body or b"")
 
-    def note(self, job: Claimed, text: str) -> None:
-        """Put a text in front of a job's custom status, where there is room even if the status is full."""
+    def prepend_status(self, job: ClaimKey, text: str) -> None:
+        """Prepend a text to a job's custom status, which cuts off its end if it is full."""
         descriptor, claim = job
         self._call(self._calls.checkpoint(queue_of(descriptor), [Checkpoint(descriptor, claim, status=text)]))
 
-    def release(self, queues: Sequence[str], source: str) -> Counter[str]:
-        """Give back all that was claimed in the name of ``source``; return how many jobs of each queue these were."""
+    def release_claims(self, queues: Sequence[str], source: str) -> Counter[str]:
+        """Release all claims of a source; return the number of jobs by queue."""
         return Counter({queue: self._call(self._calls.release_claims(queue, source)) or 0 for queue in queues})
 
     def _call(self, call: Call[_T]) -> _T | None:
@@ -129,17 +129,17 @@ class Messenger:
         try:
             reply = self._connection.call(call.method, call.arguments, _CALL_SECONDS)
         except QueueNotFound:
-            self._connector.contact.heard()
+            self._connector.contact.record_success()
             raise
         except CallError:
-            self._connector.contact.failed()
+            self._connector.contact.record_failure()
             raise
-        self._connector.contact.heard()
+        self._connector.contact.record_success()
         return call.convert(reply)
 
 
 def _by_queue(jobs: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Sort jobs, whose first field is the descriptor, by queue, in parts that make no call too large."""
+    """Group jobs, whose first field is the descriptor, by queue, in parts small enough for a call."""
     queues: defaultdict[str, list[Any]] = defaultdict(list)
     for job in jobs:
         queues[queue_of(job[0])].append(job)

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pinlater.model.workers import UnknownJobs
-from pinlater.worker.claim_table.counters import UNKNOWN, Counts, Key
+from pinlater.worker.claim_table.counters import UNKNOWN, Key, RunCounts
 from pinlater.worker.shared import Shared
 
 RECENT_SECONDS = 600.0
 """Longer than any such job waits before a worker gets it again."""
-_MOST_TOLD = 32
+_MOST_REPORTED = 32
 
 
 class UnknownWatch:
@@ -27,7 +27,7 @@ class UnknownWatch:
         self._counted: Counter[Key] = Counter()
         self._found: dict[Key, UnknownJobs] = {}
 
-    def look(self) -> list[UnknownJobs]:
+    def recent(self) -> list[UnknownJobs]:
         """Return what was given back within the last minutes, the latest first."""
         now_ms = int(time.time() * 1000)
         counted = Counter[Key]()
@@ -41,11 +41,11 @@ class UnknownWatch:
         self._counted = counted
         oldest_ms = now_ms - 1000 * RECENT_SECONDS
         self._found = {key: jobs for key, jobs in self._found.items() if (jobs.last_ms or 0) > oldest_ms}
-        return sorted(self._found.values(), key=lambda jobs: jobs.last_ms or 0, reverse=True)[:_MOST_TOLD]
+        return sorted(self._found.values(), key=lambda jobs: jobs.last_ms or 0, reverse=True)[:_MOST_REPORTED]
 
     def _counts(self) -> Iterator[tuple[Key, int]]:
-        for places in self._shared.places.values():
-            for number in self._shared.board.used(places):
-                for key, numbers in self._shared.tally.sheet(number).rows():
-                    if key[1] and (found := Counts(numbers).endings[UNKNOWN]):
+        for places in self._shared.row_numbers.values():
+            for number in self._shared.claim_table.used(places):
+                for key, numbers in self._shared.counters.of_process(number).rows():
+                    if key[1] and (found := RunCounts(numbers).endings[UNKNOWN]):
                         yield key, found

@@ -16,7 +16,7 @@ _MOST_FRAMES = 12
 log = logging.getLogger(__name__)
 
 
-class NotingSelector(selectors.DefaultSelector):
+class TimedSelector(selectors.DefaultSelector):
     """The loop's; it knows since when the loop has been busy.
 
     Attributes:
@@ -41,24 +41,24 @@ class LoopWatch:
         culprit: says what runs now.
     """
 
-    def __init__(self, selector: NotingSelector, culprit: Callable[[], object]) -> None:
+    def __init__(self, selector: TimedSelector, current_job: Callable[[], object]) -> None:
         self._selector = selector
-        self._culprit = culprit
-        self._told_of = 0.0
+        self._current_job = current_job
+        self._reported_ns = 0.0
 
-    def look(self, thread: int) -> float:
+    def check(self, thread: int) -> float:
         """Say so if the loop is blocked, once; return after how many seconds to look again."""
         busy_since = self._selector.busy_since
-        if not busy_since or busy_since == self._told_of:
+        if not busy_since or busy_since == self._reported_ns:
             return BLOCKED_SECONDS
         remaining = busy_since + BLOCKED_SECONDS - monotonic()
         if remaining > 0:
             return remaining
-        self._told_of = busy_since
+        self._reported_ns = busy_since
         stack = _stack_of(sys._current_frames().get(thread))  # noqa: SLF001 - documented, for debugging
         log.warning(
             "the event loop has been blocked for %.1f s, and all jobs with it, by %s:\n%s",
-            *(BLOCKED_SECONDS - remaining, self._culprit(), stack),
+            *(BLOCKED_SECONDS - remaining, self._current_job(), stack),
         )
         return BLOCKED_SECONDS
 

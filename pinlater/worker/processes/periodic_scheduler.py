@@ -18,13 +18,13 @@ from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
 
-_AGAIN_SECONDS = 60.0
+_REPEAT_SECONDS = 60.0
 """A job that somebody deleted, or that a worker of an older deployment ended, is back after this time."""
 
 log = logging.getLogger(__name__)
 
 
-class Seeds:
+class PeriodicJobs:
     """The first jobs of periodic classes.
 
     Args:
@@ -37,7 +37,9 @@ class Seeds:
 
     def __init__(self, kinds: Iterable[type[Job]], queues: Collection[str]) -> None:
         self._jobs = [
-            _made(kind) for kind in kinds if kind.job_options.schedule is not None and kind.job_options.queue in queues
+            _create(kind)
+            for kind in kinds
+            if kind.job_options.schedule is not None and kind.job_options.queue in queues
         ]
 
     def __bool__(self) -> bool:
@@ -56,18 +58,18 @@ class Seeds:
         """
         found: defaultdict[str, list[PinLaterJob]] = defaultdict(list)
         for job in self._jobs:
-            found[job.job_options.queue].append(_seed(job, now_ms))
+            found[job.job_options.queue].append(_first_run(job, now_ms))
         return found
 
 
-def _made(kind: type[Job]) -> Job:
+def _create(kind: type[Job]) -> Job:
     try:
         return kind()
     except Exception as error:
         raise ConfigError(f"the periodic job {kind.__name__} cannot be made without arguments: {error}") from error
 
 
-def _seed(job: Job, now_ms: int) -> PinLaterJob:
+def _first_run(job: Job, now_ms: int) -> PinLaterJob:
     options = job.job_options
     assert options.schedule is not None  # Seeds has no others
     text = options.schedule.text
@@ -77,7 +79,7 @@ def _seed(job: Job, now_ms: int) -> PinLaterJob:
     return new_job_struct(body, options.priority, due_ms, options.attempts + SPARE_ATTEMPTS, unique=key)
 
 
-class Planter:
+class PeriodicScheduler:
     """Plants seeds over a worker's connection, at the start and from time to time.
 
     Args:
@@ -87,14 +89,14 @@ class Planter:
         clock: of the server, whose time decides when the first run is.
     """
 
-    def __init__(self, pipeline: Pipeline, calls: Calls, seeds: Seeds, clock: ServerClock) -> None:
+    def __init__(self, pipeline: Pipeline, calls: Calls, periodic_jobs: PeriodicJobs, clock: ServerClock) -> None:
         self._pipeline = pipeline
         self._calls = calls
-        self._seeds = seeds
+        self._periodic_jobs = periodic_jobs
         self._clock = clock
-        self._due_at = 0.0 if seeds else float("inf")
+        self._due_at = 0.0 if periodic_jobs else float("inf")
 
-    def plant_when_due(self) -> None:
+    def enqueue_when_due(self) -> None:
         """Plant, unless it was done a short while ago.
 
         Raises:
@@ -103,25 +105,25 @@ class Planter:
         if time.monotonic() < self._due_at:
             return
         if not self._clock.is_known:
-            self._learn_time()
-        for queue, jobs in self._seeds.by_queue(int(self._clock.now() * 1000)).items():
+            self._fetch_time()
+        for queue, jobs in self._periodic_jobs.by_queue(int(self._clock.now() * 1000)).items():
             try:
                 self._pipeline.call(self._calls.enqueue_structs(queue, jobs))
             except ServiceError as error:
                 log.error("the periodic jobs of queue %s cannot be planted: %s", queue, error)  # noqa: TRY400
-        self._due_at = time.monotonic() + _AGAIN_SECONDS
+        self._due_at = time.monotonic() + _REPEAT_SECONDS
 
-    def _learn_time(self) -> None:
+    def _fetch_time(self) -> None:
         """Ask for the time: the answer of a dequeue has it, also of one that takes nothing."""
         sent = self._clock.sent()
         try:
-            server_ms = self._pipeline.call(self._calls.server_time(self._seeds.queue))
+            server_ms = self._pipeline.call(self._calls.server_time(self._periodic_jobs.queue))
         except ServiceError as error:
             log.warning("the server does not tell its time, so this machine's is taken: %s", error)
         else:
-            self._clock.note(server_ms, sent)
+            self._clock.update(server_ms, sent)
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Plant at the next opportunity: what was planted is gone with its queue."""
-        if self._seeds:
+        if self._periodic_jobs:
             self._due_at = 0.0

@@ -22,25 +22,25 @@ from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.burst import Burst
 from pinlater.worker.claim_table.counters import UNREADABLE
 from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, SUCCEEDED, Identity
-from pinlater.worker.log_once import Complaint
-from pinlater.worker.options import Options
+from pinlater.worker.log_once import LogOnce
+from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
-from pinlater.worker.processes.periodic_scheduler import Planter, Seeds
-from pinlater.worker.session.ack_buffer import Settler
-from pinlater.worker.session.batch import Batch, queue_of
+from pinlater.worker.processes.periodic_scheduler import PeriodicJobs, PeriodicScheduler
+from pinlater.worker.session.ack_buffer import AckBuffer
+from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.fetcher import Fetcher
-from pinlater.worker.session.outcome import Failure, GivenBack, Lost, Outcome
+from pinlater.worker.session.outcome import Failure, LostClaim, Outcome, ReleasedUnknown
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
-from pinlater.worker.session.weighted_round_robin import Turns
+from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from pinlater.worker.shared import Shared
 
 POLL_SECONDS = 10.0
 """How long the server may keep a dequeue until there is a job."""
 HOLD_NS = 200_000_000
 """Jobs that were fetched and not started after this time go back, for others to run."""
-_LEAVE_SECONDS = 5.0
+_STOP_SECONDS = 5.0
 """How long a process that stops looks for a server; what it cannot settle then is left to the keeper."""
 _RETRY_SLACK_MS = 5
 _MOST_UNKNOWN_NAMES = 16
@@ -50,7 +50,7 @@ _LONGEST_BURST_WAIT_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-def _spread(max_jobs: int | None) -> int | None:
+def _with_jitter(max_jobs: int | None) -> int | None:
     """Shorten a number of jobs by up to a tenth, so that processes are not all replaced at once."""
     return None if max_jobs is None else max(1, round(max_jobs * (1 - 0.1 * random.random())))  # noqa: S311 - no secret
 
@@ -69,48 +69,50 @@ class JobProcess(ABC):
         ConfigError: middleware that the options name cannot be had.
     """
 
-    def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
+    def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         self._middleware = load_middleware(options.middleware)
         self._child = child
-        self._board = shared.board
-        self._slot = shared.slot(pool.name, child.slot)
-        self._burst = Burst(shared, self._slot, options.queues or codec.queues) if options.burst else None
+        self._claim_table = shared.claim_table
+        self._row = shared.row(pool.name, child.slot)
+        self._burst = Burst(shared, self._row, options.queues or codec.queues) if options.burst else None
         weights = pool.weights or dict.fromkeys(codec.queues, 1)
         identity = self._identity = Identity(
             shared.origin.new_source(os.getpid()),
             list(weights),
             codec.names,
-            options.places,
+            options.capacity,
             pid=os.getpid(),
             started_ms=int(time.time() * 1000),
         )
-        self._slot.introduce(identity)
-        self._sheet = shared.sheet(pool.name, child.slot)
-        self._sheet.introduce(identity.kinds)
+        self._row.register(identity)
+        self._counters = shared.process_counters(pool.name, child.slot)
+        self._counters.register(identity.kinds)
         calls = self._calls = Calls(identity.source, is_plain=True)
         lease = self._lease_seconds = options.lease_seconds
-        self._connector = Connector(options.servers, contact=self._slot.contact)
+        self._connector = Connector(options.servers, contact=self._row.contact)
         self._clock = ServerClock()
         self._pipeline = Pipeline(self._connector, child.wakeup_fd)
-        self._settler = Settler(self._pipeline, calls, lease, self._expect_retry, self._sheet.note_event)
+        self._ack_buffer = AckBuffer(self._pipeline, calls, lease, self._expect_retry, self._counters.count_event)
         self._fetcher = Fetcher(
-            *(self._pipeline, self._settler, self._slot, identity, lease),
-            turns=Turns(weights),
+            *(self._pipeline, self._ack_buffer, self._row, identity, lease),
+            round_robin=WeightedRoundRobin(weights),
             clock=self._clock,
-            count=self._sheet.note_event,
+            count=self._counters.count_event,
         )
-        self._planter = Planter(self._pipeline, calls, Seeds(codec.kinds, identity.queues), self._clock)
+        self._scheduler = PeriodicScheduler(
+            self._pipeline, calls, PeriodicJobs(codec.kinds, identity.queues), self._clock
+        )
         self._codec = codec
-        self._complaint = Complaint(log, "%s")
+        self._log_once = LogOnce(log, "%s")
         self._jobs_done = 0
         self._unknown_names: set[str] = set()
-        self._most_jobs = _spread(options.max_jobs)
-        self._fetcher.misses_queue = True  # for all we know
+        self._most_jobs = _with_jitter(options.max_jobs)
+        self._fetcher.lacks_queue = True  # for all we know
 
     def reach_server(self, seconds: float) -> bool:
         """Connect, and create the queues, within ``seconds``; return whether that was possible."""
         deadline = time.monotonic() + seconds
-        while delay := self._reach():
+        while delay := self._ensure_connected():
             if self._child.draining or time.monotonic() >= deadline:
                 return False
             self._pause(delay)
@@ -128,7 +130,7 @@ class JobProcess(ABC):
     def _is_done(self) -> bool:
         if self._has_run_enough:
             return True
-        return self._burst is not None and self._fetcher.came_back_empty and self._burst.is_over
+        return self._burst is not None and self._fetcher.found_no_jobs and self._burst.is_over
 
     @property
     def _has_run_enough(self) -> bool:
@@ -141,35 +143,35 @@ class JobProcess(ABC):
 
     # Fetching
 
-    def _reach(self) -> float:
+    def _ensure_connected(self) -> float:
         """Be connected; what a lost connection left behind comes first. Return 0, or after how long to try again."""
         try:
             self._pipeline.open()
             self._fetcher.release_lost()
-            if self._fetcher.misses_queue:
+            if self._fetcher.lacks_queue:
                 self._fetcher.create_queues()
-                self._planter.renew()
-            self._planter.plant_when_due()
+                self._scheduler.reset()
+            self._scheduler.enqueue_when_due()
         except ServerUnavailable:
             return self._connector.delay_seconds
         except (CallError, ServiceError) as error:
-            self._complaint.say(error)
+            self._log_once.report(error)
             return 1.0
-        self._complaint.end()
+        self._log_once.reset()
         return 0.0
 
-    def _look(self, burst: Burst) -> float:
+    def _poll_wait_seconds(self, burst: Burst) -> float:
         """Note that a dequeue of a burst is about to be sent; return how long it may wait for a job."""
-        if not self._settler.is_settled:
+        if not self._ack_buffer.is_empty:
             return 0.0
-        burst.note_look()
-        if not self._fetcher.came_back_empty:
+        burst.record_poll()
+        if not self._fetcher.found_no_jobs:
             return 0.0
-        retries_due_seconds = self._board.retries_due_ms / 1000 - time.monotonic()
+        retries_due_seconds = self._claim_table.retries_due_ms / 1000 - time.monotonic()
         return min(max(retries_due_seconds, _SHORTEST_BURST_WAIT_SECONDS), _LONGEST_BURST_WAIT_SECONDS)
 
     def _expect_retry(self, delay_ms: int) -> None:
-        self._slot.expect_retries(monotonic_ns() // 1_000_000 + delay_ms + _RETRY_SLACK_MS)
+        self._row.record_retry_due(monotonic_ns() // 1_000_000 + delay_ms + _RETRY_SLACK_MS)
 
     def _pause(self, seconds: float) -> None:
         """Sleep, but not through a request to stop."""
@@ -179,30 +181,30 @@ class JobProcess(ABC):
 
     # Running
 
-    def _note(self, batch: Batch, position: int, outcome: Outcome | None, nanoseconds: int) -> None:
+    def _record_outcome(self, batch: DequeuedBatch, position: int, outcome: Outcome | None, nanoseconds: int) -> None:
         queue = queue_of(batch.descriptors[position])
         if outcome is None:
-            self._sheet.note(queue, batch.area.kinds[position], nanoseconds)
+            self._counters.count_success(queue, batch.area.kinds[position], nanoseconds)
             batch.area.states[position] = SUCCEEDED
-            self._settler.succeeded(queue, (batch, position))
+            self._ack_buffer.succeeded(queue, (batch, position))
             return
-        if isinstance(outcome, GivenBack):
-            self._sheet.note_named(queue, self._unknown_name(outcome.name), outcome.ending, nanoseconds)
-            self._settler.give_back(batch, [position], outcome)
+        if isinstance(outcome, ReleasedUnknown):
+            self._counters.count_ending_of(queue, self._unknown_name(outcome.name), outcome.ending, nanoseconds)
+            self._ack_buffer.release(batch, [position], outcome)
             return  # it can wait for the others: were this process to die now, the job would only be due at once
         if outcome.ending == UNREADABLE:
-            self._sheet.note_named(queue, f"({UNREADABLE})", UNREADABLE, nanoseconds)
+            self._counters.count_ending_of(queue, f"({UNREADABLE})", UNREADABLE, nanoseconds)
         else:
-            self._sheet.note_other(queue, batch.area.kinds[position], outcome.ending, nanoseconds)
-        if isinstance(outcome, Lost):
-            batch.settled(position)
+            self._counters.count_ending(queue, batch.area.kinds[position], outcome.ending, nanoseconds)
+        if isinstance(outcome, LostClaim):
+            batch.finish(position)
         elif isinstance(outcome, Failure):
             batch.area.delays[position] = outcome.delay_ms or 0
             batch.area.states[position] = DISCARDED if outcome.delay_ms is None else FAILED
-            self._settler.failed(queue, (batch, position), outcome)
+            self._ack_buffer.failed(queue, (batch, position), outcome)
         else:
-            self._settler.give_back(batch, [position], outcome)
-            self._settler.flush()  # were this process to die now, the job would be due at once instead of when it said
+            self._ack_buffer.release(batch, [position], outcome)
+            self._ack_buffer.flush()  # if this process died now, the job would be due at once, not when it asked for
 
     def _unknown_name(self, name: str) -> str:
         """Return the name by which an unknown class is counted: whoever enqueues may invent any number of them."""
@@ -212,35 +214,35 @@ class JobProcess(ABC):
 
     # Stopping
 
-    def _leave(self) -> None:
+    def _shut_down(self) -> None:
         """Give back what was not started and settle the rest; what fails is left to the keeper."""
         if self._has_run_enough:
             log.info("--max-jobs: %d jobs were run; a new process follows", self._jobs_done)
-        self._fetcher.give_back_all()
-        deadline = time.monotonic() + _LEAVE_SECONDS
-        while not (self._is_clean or self._child.stopping_now or time.monotonic() >= deadline):
+        self._fetcher.release_all()
+        deadline = time.monotonic() + _STOP_SECONDS
+        while not (self._is_all_acked or self._child.stopping_now or time.monotonic() >= deadline):
             try:
                 self._pipeline.open()
                 self._fetcher.release_lost()
             except (CallError, ServiceError):
                 self._sleep()
                 continue
-            self._settler.flush()
+            self._ack_buffer.flush()
             if self._fetcher.in_flight and self._pipeline.in_flight == 1:
                 self._fetcher.end_wait()
             if self._pipeline.in_flight:
                 self._pipeline.receive()
-                self._fetcher.give_back_all()
+                self._fetcher.release_all()
             else:
                 self._sleep()
         self._close()
         self._pipeline.close()
         if self._burst is not None:
-            self._burst.note_end()
+            self._burst.record_work_end()
 
     def _sleep(self) -> None:
         time.sleep(min(self._connector.delay_seconds, 0.2))
 
     @property
-    def _is_clean(self) -> bool:
-        return self._settler.is_settled and not self._pipeline.in_flight and not self._fetcher.has_lost
+    def _is_all_acked(self) -> bool:
+        return self._ack_buffer.is_empty and not self._pipeline.in_flight and not self._fetcher.has_lost

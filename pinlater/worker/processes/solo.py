@@ -8,13 +8,13 @@ from pinlater_supervisor import Child, hear_again
 
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.worker.claim_table.snapshot import RUNNING
-from pinlater.worker.options import Options
+from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
 from pinlater.worker.running.limits import NoLimits
 from pinlater.worker.running.runner import Runner
-from pinlater.worker.session.batch import Batch
-from pinlater.worker.session.outcome import GivenBack
+from pinlater.worker.session.batch import DequeuedBatch
+from pinlater.worker.session.outcome import ReleasedUnknown
 from pinlater.worker.session.saver import Saver
 from pinlater.worker.shared import Shared
 from pinlater.worker.terminal import relay_interrupts
@@ -26,10 +26,10 @@ _FLUSH_NS = 100_000_000
 class SoloProcess(JobProcess):
     """While a job runs, nothing else happens here: the keeper sees to its claim, and the master to its limits."""
 
-    def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
+    def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
         self._is_at_terminal = options.debug
-        self._saver = saver = Saver(self._pipeline, self._connector, self._calls, child, self._sheet.note_event)
+        self._saver = saver = Saver(self._pipeline, self._connector, self._calls, child, self._counters.count_event)
         self._runner = Runner(
             *(codec, self._identity.kinds, saver, self._lease_seconds),
             kill_at=child.kill_at,
@@ -46,42 +46,44 @@ class SoloProcess(JobProcess):
             batch = self._fetcher.next_batch()
             if batch is not None:
                 self._fetcher.prefetch(None if self._jobs_left is None else self._jobs_left - len(batch.unstarted))
-                self._settler.flush()  # what no dequeue took along: the next job may take long
+                self._ack_buffer.flush()  # what no dequeue took along: the next job may take long
                 self._run(batch)
-            elif delay := self._reach():
+            elif delay := self._ensure_connected():
                 self._pause(delay)
             else:
                 self._fetch()
-        self._leave()
+        self._shut_down()
 
     def _close(self) -> None:
         self._runner.close()
 
     def _fetch(self) -> None:
         """Keep a dequeue waiting, and take the next reply to anything."""
-        held = self._fetcher.held_seconds
-        if held or not (self._fetcher.in_flight or self._ask()):
+        held = self._fetcher.retry_in_seconds
+        if held or not (self._fetcher.in_flight or self._request_jobs()):
             # Nothing takes the acks along; and what they wait for may be the room that their own jobs still have.
-            self._settler.flush()
+            self._ack_buffer.flush()
         if not self._pipeline.in_flight:
-            self._pause(held or self._settler.held_seconds or 0.05)
+            self._pause(held or self._ack_buffer.retry_in_seconds or 0.05)
         elif self._pipeline.wait(held or None):
             self._pipeline.receive()
-            if self._burst is not None and self._fetcher.came_back_empty and not self._fetcher.in_flight:
-                self._burst.note_empty()
+            if self._burst is not None and self._fetcher.found_no_jobs and not self._fetcher.in_flight:
+                self._burst.record_empty()
 
-    def _ask(self) -> bool:
+    def _request_jobs(self) -> bool:
         limit = self._fetcher.pace.limit if self._jobs_left is None else min(self._fetcher.pace.limit, self._jobs_left)
-        return self._fetcher.ask(POLL_SECONDS if self._burst is None else self._look(self._burst), limit)
+        return self._fetcher.dequeue(
+            POLL_SECONDS if self._burst is None else self._poll_wait_seconds(self._burst), limit
+        )
 
-    def _run(self, batch: Batch) -> None:
+    def _run(self, batch: DequeuedBatch) -> None:
         """Run a batch, as far as nothing speaks against it; what is left goes back."""
         states, area, run, child = batch.area.states, batch.area, self._runner.run, self._child
         saver = self._saver
         began = now = monotonic_ns()
         flush_at, first = now + _FLUSH_NS, batch.next
         if self._burst is not None:
-            self._burst.note_begin()
+            self._burst.record_work_begin()
         for position in batch.unstarted[: self._jobs_left]:
             if child.draining or now - began > HOLD_NS:
                 break
@@ -95,23 +97,23 @@ class SoloProcess(JobProcess):
             if saver.is_saving:
                 saver.close()
             since, now = now, monotonic_ns()
-            if now >= flush_at and (told := area.told):
-                self._settler.leave_out(batch, told)
-            self._note(batch, position, outcome, now - since)
-            if now >= flush_at or not (outcome is None or isinstance(outcome, GivenBack)):
+            if now >= flush_at and (told := area.acked):
+                self._ack_buffer.drop_acked(batch, told)
+            self._record_outcome(batch, position, outcome, now - since)
+            if now >= flush_at or not (outcome is None or isinstance(outcome, ReleasedUnknown)):
                 # After a failure at once: the next job may kill the process, and the board has no room for the reason.
-                self._settler.flush()
-                area.note_sent(position + 1)
+                self._ack_buffer.flush()
+                area.mark_sent(position + 1)
                 flush_at = now + _FLUSH_NS
         hear_again(child)  # whatever these jobs did to signals: the next ones and a stop must not suffer from it
         if self._is_at_terminal:
             relay_interrupts()
-        self._settler.give_back(batch, batch.unstarted)
-        self._count(batch.next - first, (now - began) / 1e9)
+        self._ack_buffer.release(batch, batch.unstarted)
+        self._count_jobs(batch.next - first, (now - began) / 1e9)
         if self._burst is not None:
-            self._burst.note_end()
+            self._burst.record_work_end()
 
-    def _count(self, jobs: int, seconds: float) -> None:
-        self._fetcher.pace.note(jobs, seconds)
+    def _count_jobs(self, jobs: int, seconds: float) -> None:
+        self._fetcher.pace.record(jobs, seconds)
         self._jobs_done += jobs
         self._child.status(f"{self._jobs_done} jobs done")

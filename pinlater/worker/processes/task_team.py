@@ -9,15 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
 
-from pinlater.worker.processes.loop_watch import LoopWatch, NotingSelector
-from pinlater.worker.processes.team import Ended, Team
-from pinlater.worker.running.coroutines import LOOK_SECONDS, cancel_all
+from pinlater.worker.processes.loop_watch import LoopWatch, TimedSelector
+from pinlater.worker.processes.team import EndedJob, Team
+from pinlater.worker.running.coroutines import CHECK_SECONDS, cancel_all
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import KillAt
-from pinlater.worker.running.task_group import Family, family, new_task
+from pinlater.worker.running.task_group import TaskGroup, family, new_task
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.session.batch import Batch
-from pinlater.worker.session.waker import Bell
+from pinlater.worker.session.batch import DequeuedBatch
+from pinlater.worker.session.waker import Waker
 
 _JOIN_SECONDS = 1.0
 
@@ -32,36 +32,38 @@ class TaskTeam(Team):
         kill_at: ends this process if a job does not heed its limits.
     """
 
-    def __init__(self, places: int, bell: Bell, new_runner: Callable[[Deadlines], TaskRunner], kill_at: KillAt) -> None:
-        super().__init__(places, bell)
+    def __init__(
+        self, capacity: int, waker: Waker, new_runner: Callable[[Deadlines], TaskRunner], kill_at: KillAt
+    ) -> None:
+        super().__init__(capacity, waker)
         self._runner = new_runner(Deadlines(kill_at))
-        selector = NotingSelector()
+        selector = TimedSelector()
         self._loop = asyncio.SelectorEventLoop(selector)
         self._loop.set_task_factory(new_task)
-        self._watch = LoopWatch(selector, self._culprit)
+        self._watch = LoopWatch(selector, self._current_job)
         self._thread: threading.Thread | None = None
-        self._waiting: deque[Batch] = deque()
-        self._is_told = self._is_closing = False
-        self._tasks: dict[asyncio.Task[None], Family] = {}
-        self._batches: dict[asyncio.Task[None], Batch] = {}
-        self._is_looking = False
+        self._waiting: deque[DequeuedBatch] = deque()
+        self._is_notified = self._is_closing = False
+        self._tasks: dict[asyncio.Task[None], TaskGroup] = {}
+        self._batches: dict[asyncio.Task[None], DequeuedBatch] = {}
+        self._is_checking = False
 
-    def _begin(self, batch: Batch) -> None:
+    def _start_job(self, batch: DequeuedBatch) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="jobs", daemon=True)
             self._thread.start()
         self._waiting.append(batch)
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_notified:
+            self._is_notified = True
             self._loop.call_soon_threadsafe(self._start_all)
 
-    def look(self) -> float | None:
+    def check(self) -> float | None:
         """See whether a job blocks the others."""
         if not self._busy or self._thread is None:
             return None
-        return self._watch.look(self._thread.ident or 0)
+        return self._watch.check(self._thread.ident or 0)
 
-    def _culprit(self) -> object:
+    def _current_job(self) -> object:
         task = asyncio.current_task(self._loop)
         for leader, found in list(self._tasks.items()):
             if task is leader or (found.tasks is not None and task in found.tasks):
@@ -90,29 +92,29 @@ class TaskTeam(Team):
                     self._loop.run_forever()
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
-            self._break_down(error)
+            self._on_breakdown(error)
 
     def _start_all(self) -> None:
-        self._is_told = False
+        self._is_notified = False
         while self._waiting:
             batch = self._waiting.popleft()
             task = self._loop.create_task(self._run(batch))
-            self._tasks[task] = Family(batch.descriptors[0])
+            self._tasks[task] = TaskGroup(batch.descriptors[0])
             self._batches[task] = batch
-        if not self._is_looking:
-            self._is_looking = True
-            self._loop.call_later(LOOK_SECONDS, self._look_for_lost)
+        if not self._is_checking:
+            self._is_checking = True
+            self._loop.call_later(CHECK_SECONDS, self._cancel_lost)
 
-    def _look_for_lost(self) -> None:
+    def _cancel_lost(self) -> None:
         """Cancel, once, the jobs that are no longer ours."""
         for task in [task for task, batch in self._batches.items() if batch.area.is_lost(0)]:
             del self._batches[task]
             task.cancel()
-        self._is_looking = bool(self._tasks)
-        if self._is_looking:
-            self._loop.call_later(LOOK_SECONDS, self._look_for_lost)
+        self._is_checking = bool(self._tasks)
+        if self._is_checking:
+            self._loop.call_later(CHECK_SECONDS, self._cancel_lost)
 
-    async def _run(self, batch: Batch) -> None:
+    async def _run(self, batch: DequeuedBatch) -> None:
         began_ns = monotonic_ns()
         task = asyncio.current_task()
         assert task is not None  # this is a coroutine
@@ -125,8 +127,8 @@ class TaskTeam(Team):
                 with suppress(asyncio.CancelledError):  # of one that cancels us in turn
                     await cancel_all(leftovers)
         except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
-            self._break_down(error)
+            self._on_breakdown(error)
             return
         del self._tasks[task]
         self._batches.pop(task, None)
-        self._note_end(Ended(batch, outcome, (monotonic_ns() - began_ns) / 1e9))
+        self._on_ended(EndedJob(batch, outcome, (monotonic_ns() - began_ns) / 1e9))

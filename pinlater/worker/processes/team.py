@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Outcome
-from pinlater.worker.session.waker import Bell
+from pinlater.worker.session.waker import Waker
 
 
-class Ended(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended.
 
     Attributes:
@@ -21,7 +21,7 @@ class Ended(NamedTuple):
         seconds: how long it ran.
     """
 
-    batch: Batch
+    batch: DequeuedBatch
     outcome: Outcome | None
     seconds: float
 
@@ -34,29 +34,29 @@ class Team(ABC):
         bell: rung when one has ended.
     """
 
-    def __init__(self, places: int, bell: Bell) -> None:
-        self._places = places
-        self._bell = bell
+    def __init__(self, capacity: int, waker: Waker) -> None:
+        self._capacity = capacity
+        self._waker = waker
         self._busy = 0
-        self._ended: deque[Ended] = deque()
+        self._ended: deque[EndedJob] = deque()
         self._breakdown: BaseException | None = None
 
     @property
     def free(self) -> int:
         """How many more jobs can be started."""
-        return self._places - self._busy
+        return self._capacity - self._busy
 
     @property
     def busy(self) -> int:
         """How many run, or have ended and were not asked for yet."""
         return self._busy
 
-    def start(self, batch: Batch) -> None:
+    def start(self, batch: DequeuedBatch) -> None:
         """Start a job; there must be a free place."""
         self._busy += 1
-        self._begin(batch)
+        self._start_job(batch)
 
-    def ended(self) -> Iterator[Ended]:
+    def ended(self) -> Iterator[EndedJob]:
         """Yield the jobs that have ended since the last time.
 
         Raises:
@@ -69,7 +69,7 @@ class Team(ABC):
             raise self._breakdown
 
     @abstractmethod
-    def look(self) -> float | None:
+    def check(self) -> float | None:
         """Do what the clock says is due; return the seconds until this is to be called again, None for never."""
 
     @abstractmethod
@@ -77,15 +77,15 @@ class Team(ABC):
         """Let go of what is idle; what is busy is left to end with the process."""
 
     @abstractmethod
-    def _begin(self, batch: Batch) -> None:
+    def _start_job(self, batch: DequeuedBatch) -> None:
         """Start a job."""
 
     # In the threads of the team
 
-    def _note_end(self, ended: Ended) -> None:
+    def _on_ended(self, ended: EndedJob) -> None:
         self._ended.append(ended)
-        self._bell.ring()
+        self._waker.wake()
 
-    def _break_down(self, error: BaseException) -> None:
+    def _on_breakdown(self, error: BaseException) -> None:
         self._breakdown = error
-        self._bell.ring()
+        self._waker.wake()

@@ -11,7 +11,7 @@ from pinlater_supervisor import Child
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.worker import logs
 from pinlater.worker.claim_table.snapshot import MAX_JOBS, RUNNING
-from pinlater.worker.options import Options
+from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.process import HOLD_NS, POLL_SECONDS, JobProcess
 from pinlater.worker.processes.task_team import TaskTeam
@@ -22,7 +22,7 @@ from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
 from pinlater.worker.session.shared_saver import SharedSaver
-from pinlater.worker.session.waker import Bell
+from pinlater.worker.session.waker import Waker
 from pinlater.worker.shared import Shared
 
 _BUSY_BURST_SECONDS = 1.0
@@ -36,25 +36,25 @@ class TeamProcess(JobProcess):
     if they are not started soon.
     """
 
-    def __init__(self, child: Child, options: Options, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
+    def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
-        self._bell = Bell()
+        self._waker = Waker()
         is_on_loop = options.concurrency is not None
         self._saver = SharedSaver(
-            *(self._pipeline, self._connector, self._calls, child, self._bell),
+            *(self._pipeline, self._connector, self._calls, child, self._waker),
             is_on_loop=is_on_loop,
-            count=self._sheet.note_event,
+            count=self._counters.count_event,
         )
         self._team = self._new_team(options)
         self._jobs_started = 0
         self._is_parked = False
         self._try_at = 0.0
 
-    def _new_team(self, options: Options) -> Team:
+    def _new_team(self, options: WorkerOptions) -> Team:
         common = (self._codec, self._identity.kinds, self._saver, self._lease_seconds)
         now, unknown_seconds = self._clock.now, options.unknown_seconds
 
-        def for_thread(running: logs.Running, limits: ThreadLimits, coroutines: LimitedCoroutines) -> Runner:
+        def for_thread(running: logs.CurrentJob, limits: ThreadLimits, coroutines: LimitedCoroutines) -> Runner:
             return Runner(
                 *common,
                 running=running,
@@ -69,18 +69,18 @@ class TeamProcess(JobProcess):
             return TaskRunner(*common, deadlines, now=now, middleware=self._middleware, unknown_seconds=unknown_seconds)
 
         if options.concurrency is not None:
-            return TaskTeam(options.places, self._bell, for_tasks, self._child.kill_at)
-        return ThreadTeam(options.places, self._bell, for_thread, self._child.kill_at)
+            return TaskTeam(options.capacity, self._waker, for_tasks, self._child.kill_at)
+        return ThreadTeam(options.capacity, self._waker, for_thread, self._child.kill_at)
 
     def work(self) -> None:
         """Work until told to stop and all jobs have ended, or until there is nothing left to do in a burst."""
         while not self._is_finished:
             self._child.beat()
-            self._turn()
-        self._leave()
+            self._run_once()
+        self._shut_down()
 
     @property
-    def _takes_no_more(self) -> bool:
+    def _is_closing(self) -> bool:
         is_full = self._most_jobs is not None and self._jobs_started >= self._most_jobs
         return self._child.draining or is_full
 
@@ -88,18 +88,18 @@ class TeamProcess(JobProcess):
     def _is_finished(self) -> bool:
         if self._team.busy:
             return self._child.stopping_now  # what still runs is left to the keeper
-        return self._takes_no_more or self._is_done
+        return self._is_closing or self._is_done
 
-    def _turn(self) -> None:
-        self._bell.silence()
-        self._note_ends()
+    def _run_once(self) -> None:
+        self._waker.clear()
+        self._collect_ended()
         delay_seconds = self._connect()
-        self._saver.serve()
-        if self._takes_no_more:
-            self._fetcher.give_back_all()
+        self._saver.send_queued()
+        if self._is_closing:
+            self._fetcher.release_all()
         else:
             self._start()
-        self._wait(delay_seconds or self._talk())
+        self._wait(delay_seconds or self._send_pending())
 
     def _close(self) -> None:
         self._team.close()
@@ -112,29 +112,29 @@ class TeamProcess(JobProcess):
         while team.free and (batch := fetcher.next_batch()) is not None:
             batch.area.states[0] = RUNNING
             if batch.area.is_revoked:  # looked at after the line above, so that keeper and we cannot both take it
-                self._settler.give_back(batch, batch.unstarted)
+                self._ack_buffer.release(batch, batch.unstarted)
                 continue
             batch.next = 1
             if self._burst is not None:
-                self._burst.note_begin()
+                self._burst.record_work_begin()
             team.start(batch)
             self._jobs_started += 1
         if fetcher.waiting and monotonic_ns() - fetcher.oldest_ns > HOLD_NS:
-            fetcher.give_back_all()
+            fetcher.release_all()
 
-    def _note_ends(self) -> None:
+    def _collect_ended(self) -> None:
         is_changed = False
         for batch, outcome, seconds in self._team.ended():
             self._saver.end(batch)
-            self._note(batch, 0, outcome, int(seconds * 1e9))
-            self._fetcher.pace.note(1, seconds)
+            self._record_outcome(batch, 0, outcome, int(seconds * 1e9))
+            self._fetcher.pace.record(1, seconds)
             self._jobs_done += 1
             is_changed = True
         if not is_changed:
             return
         self._child.status(f"{self._jobs_done} jobs done")
         if self._burst is not None:
-            self._burst.note_end()
+            self._burst.record_work_end()
 
     # Talking
 
@@ -143,31 +143,31 @@ class TeamProcess(JobProcess):
         remaining = self._try_at - monotonic()
         if remaining > 0:
             return remaining
-        delay = self._reach()
+        delay = self._ensure_connected()
         self._try_at = monotonic() + delay
         return delay
 
-    def _talk(self) -> float | None:
+    def _send_pending(self) -> float | None:
         """Say what is to be said, and ask for jobs; return how long to wait before another try, if one is needed."""
-        held = self._fetcher.held_seconds
-        if not (held or self._takes_no_more or self._fetcher.in_flight):
-            self._ask()
+        held = self._fetcher.retry_in_seconds
+        if not (held or self._is_closing or self._fetcher.in_flight):
+            self._request_jobs()
         if self._fetcher.in_flight == self._pipeline.in_flight:  # else a reply comes, and then more goes in one call
-            self._hurry()
+            self._flush_now()
         if not self._pipeline.is_open:  # lost by what was said just now, so that no reply will wake us
             return _LOST_SECONDS
-        return held or (self._settler.held_seconds if self._settler.has_pending else 0.0) or None
+        return held or (self._ack_buffer.retry_in_seconds if self._ack_buffer.has_pending else 0.0) or None
 
-    def _hurry(self) -> None:
+    def _flush_now(self) -> None:
         """Send what cannot ride soon; that also makes the server answer a dequeue that waits for jobs."""
         if self._fetcher.in_flight and not self._is_parked:
             return  # the next one takes it along
-        if self._settler.has_pending:
-            self._settler.flush()
-        elif self._fetcher.in_flight and self._takes_no_more:
+        if self._ack_buffer.has_pending:
+            self._ack_buffer.flush()
+        elif self._fetcher.in_flight and self._is_closing:
             self._fetcher.end_wait()
 
-    def _ask(self) -> None:
+    def _request_jobs(self) -> None:
         """Ask for as many jobs as can be started, or soon be started."""
         fetcher, most = self._fetcher, self._team.free - self._fetcher.waiting
         is_ahead = fetcher.pace.is_short and fetcher.has_backlog
@@ -177,24 +177,24 @@ class TeamProcess(JobProcess):
             most += fetcher.pace.limit
         if self._most_jobs is not None:
             most = min(most, self._most_jobs - self._jobs_started - fetcher.waiting)
-        most = min(most, MAX_JOBS, self._slot.free_batches)
+        most = min(most, MAX_JOBS, self._row.free_areas)
         if most > 0:
             wait_seconds = 0.0 if is_ahead else self._wait_seconds()
             self._is_parked = wait_seconds > 0.0
-            fetcher.ask(wait_seconds, most)
+            fetcher.dequeue(wait_seconds, most)
 
     def _wait_seconds(self) -> float:
         if self._burst is None:
             return POLL_SECONDS
-        return _BUSY_BURST_SECONDS if self._team.busy else self._look(self._burst)
+        return _BUSY_BURST_SECONDS if self._team.busy else self._poll_wait_seconds(self._burst)
 
     def _receive(self) -> None:
         self._pipeline.receive()
         while self._pipeline.has_reply:
             self._pipeline.receive()
-        is_empty = self._fetcher.came_back_empty and not (self._fetcher.in_flight or self._team.busy)
+        is_empty = self._fetcher.found_no_jobs and not (self._fetcher.in_flight or self._team.busy)
         if self._burst is not None and is_empty:
-            self._burst.note_empty()
+            self._burst.record_empty()
 
     # Waiting
 
@@ -204,9 +204,9 @@ class TeamProcess(JobProcess):
             self._receive()
             return
         held = (HOLD_NS - (monotonic_ns() - self._fetcher.oldest_ns)) / 1e9 if self._fetcher.waiting else None
-        times = [time for time in (seconds, held, self._saver.held_seconds, self._team.look()) if time is not None]
+        times = [time for time in (seconds, held, self._saver.retry_in_seconds, self._team.check()) if time is not None]
         poll = select.poll()
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._waker, select.POLLIN)
         poll.register(self._child.wakeup_fd, select.POLLIN)
         connection = -1
         if self._pipeline.in_flight:

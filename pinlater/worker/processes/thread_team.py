@@ -8,16 +8,16 @@ from queue import SimpleQueue
 from time import monotonic_ns
 
 from pinlater.worker import logs
-from pinlater.worker.processes.team import Ended, Team
+from pinlater.worker.processes.team import EndedJob, Team
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import KillAt
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
-from pinlater.worker.session.batch import Batch
-from pinlater.worker.session.waker import Bell
+from pinlater.worker.session.batch import DequeuedBatch
+from pinlater.worker.session.waker import Waker
 
-NewRunner = Callable[[logs.Running, ThreadLimits, LimitedCoroutines], Runner]
+NewRunner = Callable[[logs.CurrentJob, ThreadLimits, LimitedCoroutines], Runner]
 """Makes the runner of one thread."""
 
 _JOIN_SECONDS = 1.0
@@ -33,24 +33,24 @@ class ThreadTeam(Team):
         kill_at: ends this process if a job does not heed its limits.
     """
 
-    def __init__(self, places: int, bell: Bell, new_runner: NewRunner, kill_at: KillAt) -> None:
-        super().__init__(places, bell)
+    def __init__(self, capacity: int, waker: Waker, new_runner: NewRunner, kill_at: KillAt) -> None:
+        super().__init__(capacity, waker)
         self._new_runner = new_runner
         self._deadlines = Deadlines(kill_at)
-        self._alarms = Alarms(bell.ring)
+        self._alarms = Alarms(waker.wake)
         self._threads: list[threading.Thread] = []
-        self._waiting: SimpleQueue[Batch | None] = SimpleQueue()
+        self._waiting: SimpleQueue[DequeuedBatch | None] = SimpleQueue()
 
-    def _begin(self, batch: Batch) -> None:
+    def _start_job(self, batch: DequeuedBatch) -> None:
         if self._busy > len(self._threads):
             number = len(self._threads) + 1
             self._threads.append(threading.Thread(target=self._work, name=f"job-{number}", daemon=True))
             self._threads[-1].start()
         self._waiting.put(batch)
 
-    def look(self) -> float | None:
+    def check(self) -> float | None:
         """See to the soft limits."""
-        return self._alarms.look()
+        return self._alarms.check()
 
     def close(self) -> None:
         """End the idle threads."""
@@ -62,14 +62,14 @@ class ThreadTeam(Team):
 
     def _work(self) -> None:
         try:
-            running = logs.Running()
-            logs.running.set(running)
+            running = logs.CurrentJob()
+            logs.current_job.set(running)
             limits = ThreadLimits(self._deadlines, self._alarms)
             runner = self._new_runner(running, limits, LimitedCoroutines(limits))
             while (batch := self._waiting.get()) is not None:
                 began_ns = monotonic_ns()
                 outcome = runner.run(batch, 0, began_ns)
-                self._note_end(Ended(batch, outcome, (monotonic_ns() - began_ns) / 1e9))
+                self._on_ended(EndedJob(batch, outcome, (monotonic_ns() - began_ns) / 1e9))
             runner.close()
         except BaseException as error:  # noqa: BLE001 - it is raised in the main thread
-            self._break_down(error)
+            self._on_breakdown(error)

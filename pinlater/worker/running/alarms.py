@@ -9,7 +9,7 @@ from threading import Lock, get_ident
 from time import monotonic
 
 from pinlater.errors import JobTimeout
-from pinlater.worker.running.run_limits import Allowance, Overrun
+from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
 
 
 class Alarms:
@@ -24,13 +24,13 @@ class Alarms:
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
         self._lock = Lock()
-        self._armed: dict[int, Allowance] = {}
+        self._armed: dict[int, RunLimits] = {}
         self._struck: set[int] = set()
 
-    def arm(self, allowance: Allowance) -> None:
+    def arm(self, run_limits: RunLimits) -> None:
         """Have ``JobTimeout`` raised in this thread when a limit has come."""
         with self._lock:
-            self._armed[get_ident()] = allowance
+            self._armed[get_ident()] = run_limits
         self._wake()
 
     def disarm(self) -> None:
@@ -52,16 +52,16 @@ class Alarms:
                 _raise_in(thread, None)
                 self._struck.discard(thread)
 
-    def look(self) -> float | None:
+    def check(self) -> float | None:
         """Raise what is due; return the seconds until there will be more, None if nobody knows of any."""
         now = monotonic()
         with self._lock:
-            for thread, allowance in self._armed.items():
-                overrun = allowance.due(now)
-                if overrun is not None:
+            for thread, run_limits in self._armed.items():
+                exceeded = run_limits.due(now)
+                if exceeded is not None:
                     self._struck.add(thread)
-                    _raise_in(thread, _class_of(overrun))
-            times = [seconds for each in self._armed.values() if (seconds := each.look_in(now)) is not None]
+                    _raise_in(thread, _class_of(exceeded))
+            times = [seconds for each in self._armed.values() if (seconds := each.next_check_in(now)) is not None]
         return min(times, default=None)
 
 
@@ -73,12 +73,12 @@ def _raise_in(thread: int, error: type[JobTimeout] | None) -> None:
 
 
 @cache
-def _class_of(overrun: Overrun) -> type[JobTimeout]:
+def _class_of(exceeded: LimitExceeded) -> type[JobTimeout]:
     """Return a class, since nothing else can be raised in another thread; its instances know the limit."""
 
-    class Overdue(overrun.kind):  # type: ignore[name-defined,misc] # not known before
+    class Overdue(exceeded.kind):  # type: ignore[name-defined,misc] # not known before
         def __init__(self) -> None:
-            super().__init__(overrun.text)
+            super().__init__(exceeded.text)
 
-    Overdue.__name__ = Overdue.__qualname__ = overrun.kind.__name__
+    Overdue.__name__ = Overdue.__qualname__ = exceeded.kind.__name__
     return Overdue

@@ -10,13 +10,13 @@ from typing import Any
 
 _LEFTOVER_SECONDS = 5.0
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 """How often somebody looks whether the jobs that wait are still ours."""
 
 log = logging.getLogger(__name__)
 
 
-def never() -> bool:
+def never_over() -> bool:
     """Be asked by nobody in earnest."""
     return False
 
@@ -27,9 +27,9 @@ class Coroutines:
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._is_over: Callable[[], bool] = never
+        self._is_over: Callable[[], bool] = never_over
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never) -> None:
+    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never_over) -> None:
         """Run ``coroutine`` to its end. Raises what it raises.
 
         Args:
@@ -40,9 +40,9 @@ class Coroutines:
         self._is_over = is_over
         loop = runner.get_loop()
         try:
-            runner.run(self._noted(coroutine), context=copy_context())  # the runner's own one lives as long as it
+            runner.run(self._tracked(coroutine), context=copy_context())  # the runner's own one lives as long as it
         finally:
-            self._task, self._is_over = None, never
+            self._task, self._is_over = None, never_over
             leftovers = asyncio.all_tasks(loop)
             if leftovers:
                 loop.run_until_complete(cancel_all(leftovers))
@@ -51,15 +51,15 @@ class Coroutines:
         # A plain job can come by our loop with get_event_loop(), and close it as its own.
         if self._runner is None or self._runner.get_loop().is_closed():
             self._runner = asyncio.Runner()
-            self._look()
+            self._cancel_if_over()
         return self._runner
 
-    def _look(self) -> None:
+    def _cancel_if_over(self) -> None:
         """Cancel what is over. The loop, which is that of all jobs, has one timer for it: short jobs pay nothing."""
         assert self._runner is not None  # whose loop calls us
         if self._task is not None and self._is_over():
             self._task.cancel()
-        self._runner.get_loop().call_later(LOOK_SECONDS, self._look)
+        self._runner.get_loop().call_later(CHECK_SECONDS, self._cancel_if_over)
 
     def cancel(self) -> bool:
         """Cancel the coroutine, from a signal handler; return False if there is none, or if it is not waiting.
@@ -72,7 +72,7 @@ class Coroutines:
         task.get_loop().call_soon_threadsafe(task.cancel)
         return True
 
-    async def _noted(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    async def _tracked(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._task = asyncio.current_task()
         await coroutine
 
@@ -88,6 +88,6 @@ async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
     """Cancel what a job left running, and wait for its end, but not for ever."""
     for task in tasks:
         task.cancel()
-    _, deaf = await asyncio.wait(tasks, timeout=_LEFTOVER_SECONDS)
-    if deaf:
-        log.warning("%d tasks that a job left running do not let themselves be cancelled", len(deaf))
+    _, remaining = await asyncio.wait(tasks, timeout=_LEFTOVER_SECONDS)
+    if remaining:
+        log.warning("%d tasks that a job left running do not let themselves be cancelled", len(remaining))

@@ -24,7 +24,7 @@ class Deadlines:
         self._numbers = count()
         self._live: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
-        self._told: float | None = None
+        self._notified: float | None = None
 
     def add(self, moment: float) -> int:
         """Set a deadline on the monotonic clock; return its number."""
@@ -44,25 +44,25 @@ class Deadlines:
         with self._lock:
             self._live.pop(number, None)
             self._forget_dead()
-            self._tell()
+            self._notify()
 
     def _set(self, number: int, moment: float) -> None:
         # In this order: the job's soft limit may break in anywhere, and one of its deadlines has to hold.
         heapq.heappush(self._heap, (moment, number))
         self._live[number] = moment
         self._forget_dead()
-        self._tell()
+        self._notify()
 
     def _forget_dead(self) -> None:
         if len(self._heap) > 2 * len(self._live) + _MOST_DEAD:
             self._heap = [(moment, number) for number, moment in self._live.items()]
             heapq.heapify(self._heap)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         heap, live = self._heap, self._live
         while heap and live.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         earliest = heap[0][0] if heap else None
-        if earliest != self._told:
-            self._told = earliest
+        if earliest != self._notified:
+            self._notified = earliest
             self._kill_at(earliest)

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from pinlater.worker.running.coroutines import Coroutines
-from pinlater.worker.running.run_limits import Allowance, Overrun
+from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
 from pinlater.worker.running.timer import Timer, new_timer
 from pinlater.worker.session.saver import Saver
 
@@ -32,14 +32,14 @@ def never_kill(_: float | None) -> None:
 class Limits(Protocol):
     """Runs jobs within limits."""
 
-    def run(self, allowance: Allowance, call: Callable[[], object]) -> None:
+    def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
 
 
 class NoLimits:
     """Runs jobs for as long as they take: somebody looks at them in a debugger."""
 
-    def run(self, allowance: Allowance, call: Callable[[], object]) -> None:  # noqa: ARG002 - of Limits
+    def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:  # noqa: ARG002 - of Limits
         """Call ``call``."""
         call()
 
@@ -58,38 +58,38 @@ class TimeLimits:
         self._coroutines = coroutines
         self._saver = saver
         self._pid = getpid()
-        self._allowance: Allowance | None = None
-        self._overrun: Overrun | None = None
+        self._run_limits: RunLimits | None = None
+        self._exceeded: LimitExceeded | None = None
         self._timer: Timer | None = None
 
-    def run(self, allowance: Allowance, call: Callable[[], object]) -> None:
+    def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
-        self._kill_at(allowance.kill_at)
-        allowance.begin(self._kill_at)
+        self._kill_at(run_limits.kill_at)
+        run_limits.begin(self._kill_at)
         try:
             # Signals reach only the main thread; a test may run jobs in another one.
-            if not allowance.is_soft or threading.current_thread() is not threading.main_thread():
+            if not run_limits.is_soft or threading.current_thread() is not threading.main_thread():
                 call()
             else:
-                self._run_softly(allowance, call)
+                self._run_with_soft_limit(run_limits, call)
         finally:
             if getpid() == self._pid:  # a fork of the job may not lift its limit
-                allowance.end()
+                run_limits.end()
                 self._kill_at(None)
 
-    def _run_softly(self, allowance: Allowance, call: Callable[[], object]) -> None:
+    def _run_with_soft_limit(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         timer = self._own_timer()
-        timer.open(self._ring)
-        self._allowance, self._overrun = allowance, None
+        timer.open(self._on_timer)
+        self._run_limits, self._exceeded = run_limits, None
         try:
-            timer.set(allowance.look_in(monotonic()))
+            timer.set(run_limits.next_check_in(monotonic()))
             call()
         except asyncio.CancelledError as error:
-            if self._overrun is not None:
-                raise self._overrun.error().with_traceback(error.__traceback__) from None
+            if self._exceeded is not None:
+                raise self._exceeded.error().with_traceback(error.__traceback__) from None
             raise
         finally:
-            self._allowance = None  # first: a signal that is on its way must not break into what follows
+            self._run_limits = None  # first: a signal that is on its way must not break into what follows
             if getpid() == self._pid:
                 timer.close()
 
@@ -98,34 +98,34 @@ class TimeLimits:
             self._timer = new_timer()
         return self._timer
 
-    def _ring(self, _number: int, _frame: FrameType | None) -> None:
-        allowance = self._allowance
-        if allowance is None:
+    def _on_timer(self, _number: int, _frame: FrameType | None) -> None:
+        run_limits = self._run_limits
+        if run_limits is None:
             return
         if self._saver.is_saving:  # a call cut off in the middle would leave the connection unusable
             self._own_timer().set(_AFTER_SAVING_SECONDS)
             return
-        overrun = allowance.due(monotonic())
-        self._own_timer().set(allowance.look_in(monotonic()))
-        if overrun is None:
+        exceeded = run_limits.due(monotonic())
+        self._own_timer().set(run_limits.next_check_in(monotonic()))
+        if exceeded is None:
             return
-        self._overrun = overrun
+        self._exceeded = exceeded
         if not self._coroutines.cancel():
-            raise overrun.error()
+            raise exceeded.error()
 
 
-async def within(coroutine: Coroutine[Any, Any, Any], allowance: Allowance) -> None:
+async def within(coroutine: Coroutine[Any, Any, Any], run_limits: RunLimits) -> None:
     """Await ``coroutine``, which is cancelled when a limit has come, and then raises ``JobTimeout``."""
-    alarm = _LoopAlarm(allowance)
+    alarm = _LoopAlarm(run_limits)
     try:
         async with alarm.timeout:
-            alarm.look()
+            alarm.check()
             await coroutine
     except TimeoutError as error:
-        if alarm.overrun is None:
+        if alarm.exceeded is None:
             raise
         where = error if error.__cause__ is None else error.__cause__
-        raise alarm.overrun.error().with_traceback(where.__traceback__) from None
+        raise alarm.exceeded.error().with_traceback(where.__traceback__) from None
     finally:
         alarm.stop()
 
@@ -138,21 +138,21 @@ class _LoopAlarm:
         overrun: the limit that has come.
     """
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, run_limits: RunLimits) -> None:
         self.timeout = asyncio.timeout(None)
-        self.overrun: Overrun | None = None
-        self._allowance = allowance
+        self.exceeded: LimitExceeded | None = None
+        self._run_limits = run_limits
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look at the limits, now and as long as there will be some."""
         now = monotonic()
-        self.overrun = self._allowance.due(now)
-        if self.overrun is not None:
+        self.exceeded = self._run_limits.due(now)
+        if self.exceeded is not None:
             self.timeout.reschedule(self._loop.time())
-        elif (seconds := self._allowance.look_in(now)) is not None:
-            self._timer = self._loop.call_later(seconds, self.look)
+        elif (seconds := self._run_limits.next_check_in(now)) is not None:
+            self._timer = self._loop.call_later(seconds, self.check)
 
     def stop(self) -> None:
         """Look no more."""

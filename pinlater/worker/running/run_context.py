@@ -21,8 +21,8 @@ from pinlater.jobs.enqueue_options import FollowUpOptions
 from pinlater.jobs.follow_ups import follow_up_key, idempotency_key
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.name_counter import Uses
-from pinlater.jobs.next_run import NextRun, Plan
+from pinlater.jobs.name_counter import NameCounter
+from pinlater.jobs.next_run import NextRun, NextRunPlan
 from pinlater.jobs.sleeping import moment_after, sleep_until
 from pinlater.jobs.steps import Steps
 from pinlater.model.body_metadata import (
@@ -37,12 +37,12 @@ from pinlater.model.body_metadata import (
 )
 from pinlater.model.policy import may_have_policy
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue, read_trace_context, trace_log_fields
-from pinlater.worker.running.run_limits import Allowance
-from pinlater.worker.session.batch import Batch
+from pinlater.worker.running.run_limits import RunLimits
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pipeline import CALL_SECONDS
 from pinlater.worker.session.saver import Encode, FollowUp, Saver
 
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 """After a checkpoint that no server took."""
 
 _AT_ONCE = nullcontext()
@@ -70,7 +70,7 @@ class RunContext(InterruptibleContext):
 
     Attributes:
         next_run: when the job runs again, should it succeed; what it says itself replaces what was planned.
-        may_have_kept: whether it is worth looking for what is kept of the job.
+        may_have_metadata: whether it is worth looking for what is kept of the job.
         options: those of the job's class, changed by what its enqueue said.
         allowance: told of each sign of progress; None if nobody waits for them.
 
@@ -78,14 +78,14 @@ class RunContext(InterruptibleContext):
         BodyInvalid: what its enqueue said cannot be read.
     """
 
-    next_run: Plan | None = None
-    allowance: Allowance | None = None
-    may_have_kept = False
+    next_run: NextRunPlan | None = None
+    run_limits: RunLimits | None = None
+    may_have_metadata = False
     _next_save: float | None = None
     _sent_at: float | None = None
     _body_when_interrupted = b""
 
-    def __init__(self, job: Job, batch: Batch, position: int, saver: Saver, patience_seconds: float) -> None:
+    def __init__(self, job: Job, batch: DequeuedBatch, position: int, saver: Saver, patience_seconds: float) -> None:
         metadata = batch.metadata[position]
         allowed = metadata.attemptsAllowed
         self.attempts_allowed: int = allowed
@@ -100,7 +100,7 @@ class RunContext(InterruptibleContext):
         self._last_body = body = batch.bodies[position]
         self.options = job.job_options
         if METADATA_BYTE in body:
-            self.may_have_kept = True
+            self.may_have_metadata = True
             if may_have_policy(body):
                 self.options = options_of(job, body)
 
@@ -132,12 +132,12 @@ class RunContext(InterruptibleContext):
     @property
     def trace_context(self) -> Mapping[str, str]:
         """Return the trace context that came with the job; see ``JobContext.trace_context``."""
-        return read_trace_context(self._kept.trace) if self.may_have_kept else {}
+        return read_trace_context(self._metadata.trace) if self.may_have_metadata else {}
 
     @property
     def previous_trace_context(self) -> Mapping[str, str]:
         """Return that of the run before; see ``JobContext.previous_trace_context``."""
-        return read_trace_context(self._kept.previous) if self.may_have_kept else {}
+        return read_trace_context(self._metadata.previous) if self.may_have_metadata else {}
 
     @property
     def is_draining(self) -> bool:
@@ -146,14 +146,14 @@ class RunContext(InterruptibleContext):
 
     def checkpoint(self, *, flush: bool = False) -> None:
         """Save the record; see ``JobContext.checkpoint``."""
-        if self.interruption is not None or self._batch.area.lost_of[self._position]:
+        if self.interruption is not None or self._batch.area.lost_batch_ns[self._position]:
             self.go_on()
         if self._saver.is_draining:
             self._save(self._patience_seconds)
             raise self.interrupt(JobInterrupted())
         now = time.monotonic()
-        if self.allowance is not None:
-            self.allowance.sign(now)
+        if self.run_limits is not None:
+            self.run_limits.record_progress(now)
         if self._next_save is None:
             self._next_save = now + self.options.heartbeat
         if flush:
@@ -161,17 +161,17 @@ class RunContext(InterruptibleContext):
         elif now < self._next_save:
             return
         elif not self._save(0.0):  # the job does not wait for a server
-            self._next_save = now + min(self.options.heartbeat, _AGAIN_SECONDS)
+            self._next_save = now + min(self.options.heartbeat, _RETRY_SECONDS)
             return
         self._next_save = now + self.options.heartbeat
 
-    def _take_step(
+    def _run_step(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         self._refuse_raw("the results of steps")
-        if self.allowance is not None:
-            self.allowance.sign(time.monotonic())
-        return self._steps.take(name, function, args, kwargs)
+        if self.run_limits is not None:
+            self.run_limits.record_progress(time.monotonic())
+        return self._steps.run(name, function, args, kwargs)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
         """Go through items from the cursor on; see ``JobContext.iterate``."""
@@ -180,10 +180,10 @@ class RunContext(InterruptibleContext):
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Say how far the job is; see ``JobContext.progress``."""
         self._refuse_raw("progress")
-        self._kept.progress = Progress(done, total, note)
+        self._metadata.progress = Progress(done, total, note)
         now = time.monotonic()
-        if self.allowance is not None:
-            self.allowance.sign(now)
+        if self.run_limits is not None:
+            self.run_limits.record_progress(now)
         if self._sent_at is None:
             self._sent_at = now
         beats = 1 if self._next_save is None else 2  # with checkpoints it travels, unless these are rare
@@ -197,7 +197,7 @@ class RunContext(InterruptibleContext):
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
         """Go on at a moment; see ``JobContext.sleep_until``."""
         self._refuse_raw("sleeps")
-        sleep_until(self, self._kept.sleeps, self._sleep_uses.next(name), moment, self._save_surely)
+        sleep_until(self, self._metadata.sleeps, self._sleep_names.next(name), moment, self._save_surely)
 
     def enqueue(
         self,
@@ -209,17 +209,17 @@ class RunContext(InterruptibleContext):
         """Enqueue a follow-up once; see ``JobContext.enqueue``."""
         self.go_on()
         self._refuse_raw("follow-up jobs")
-        enqueued, use = self._kept.enqueued, self._follow_up_uses.next(name)
+        enqueued, use = self._metadata.enqueued, self._follow_up_names.next(name)
         if use in enqueued:
             return enqueued[use]
-        key = follow_up_key(self.descriptor, self._kept.run, use)
+        key = follow_up_key(self.descriptor, self._metadata.run, use)
         if options.get("unique") is None:
             options["unique"] = key
         target = queue_of(job, options.get("queue"))
         with self._sending(target) as sending:
             struct = encoder(options, sending.trace).struct(job)
             follow_up = FollowUp(target, struct, self._idempotency_key(key), self.attempt > 1)
-            with self._calling(self._patience_seconds):
+            with self._while_calling(self._patience_seconds):
                 descriptor = self._saver.enqueue(follow_up, self._patience_seconds)
             sending.record_stored([target], 1, descriptor)
         enqueued[use] = descriptor
@@ -240,25 +240,25 @@ class RunContext(InterruptibleContext):
     @property
     def scheduled_for(self) -> datetime | None:
         """Return what this run was planned for; see ``JobContext.scheduled_for``."""
-        again, schedule = self._kept.recurrence, self._job.job_options.schedule
+        again, schedule = self._metadata.recurrence, self._job.job_options.schedule
         zone = UTC if schedule is None else schedule.zone
         return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
 
     @cached_property
-    def _kept(self) -> BodyMetadata:
+    def _metadata(self) -> BodyMetadata:
         return BodyMetadata() if isinstance(self._job, RawJob) else read_metadata(self._batch.bodies[self._position])
 
     @cached_property
     def _steps(self) -> Steps:
-        return Steps(self, self._kept, lambda: self.options, self._save_surely, self._save_awaited)
+        return Steps(self, self._metadata, lambda: self.options, self._save_surely, self._save_awaited)
 
     @cached_property
-    def _sleep_uses(self) -> Uses:
-        return Uses()
+    def _sleep_names(self) -> NameCounter:
+        return NameCounter()
 
     @cached_property
-    def _follow_up_uses(self) -> Uses:
-        return Uses()
+    def _follow_up_names(self) -> NameCounter:
+        return NameCounter()
 
     def _refuse_raw(self, what: str) -> None:
         if isinstance(self._job, RawJob):
@@ -281,7 +281,7 @@ class RunContext(InterruptibleContext):
 
     @cached_property
     def _again(self) -> Recurrence | None:
-        return read_recurrence(self._batch.bodies[self._position]) if self.may_have_kept else None
+        return read_recurrence(self._batch.bodies[self._position]) if self.may_have_metadata else None
 
     def expired(self, what: str) -> JobExpired:
         """Return an error that says ``what`` of the end of ``give_up_after``."""
@@ -294,10 +294,10 @@ class RunContext(InterruptibleContext):
 
     def go_on(self) -> None:
         """Return, unless the attempt was ended before, or the job is no longer ours."""
-        self.look_for_loss()
+        self.check_claim()
         super().go_on()
 
-    def look_for_loss(self) -> bool:
+    def check_claim(self) -> bool:
         """End the attempt if the job is no longer ours; return whether that is news."""
         is_news = self.is_lost and not isinstance(self.interruption, ClaimLost)
         if is_news:
@@ -317,7 +317,7 @@ class RunContext(InterruptibleContext):
         Raises:
             BodyInvalid: it holds something that JSON cannot carry.
         """
-        return encode_body(self._job, self._kept)
+        return encode_body(self._job, self._metadata)
 
     def body_after(self, why: JobInterrupted) -> bytes:
         """Return what an interrupted job goes on from.
@@ -330,7 +330,7 @@ class RunContext(InterruptibleContext):
         if not why.was_swallowed:
             return self.body()
         body = self._body_when_interrupted
-        return body if isinstance(self._job, RawJob) else replace_metadata(body, self._kept)
+        return body if isinstance(self._job, RawJob) else replace_metadata(body, self._metadata)
 
     def body_of_next_run(self, due_ms: int) -> bytes:
         """Return what the next run begins with, at epoch milliseconds ``due_ms``.
@@ -351,7 +351,7 @@ class RunContext(InterruptibleContext):
 
     def _for_next_run(self, due_ms: int, *, is_failure: bool = False) -> BodyMetadata:
         trace = None if self.run_trace is None else self.run_trace.context
-        return self._kept.for_next_run(due_ms, trace, is_failure=is_failure)
+        return self._metadata.for_next_run(due_ms, trace, is_failure=is_failure)
 
     def _save_surely(self) -> bool:
         return self._save(self._patience_seconds)
@@ -359,7 +359,7 @@ class RunContext(InterruptibleContext):
     async def _save_awaited(self) -> bool:
         """Save from a coroutine, whose event loop goes on meanwhile where others run on it."""
         self._sent_at = time.monotonic()
-        with self._calling(self._patience_seconds):
+        with self._while_calling(self._patience_seconds):
             saved = self._saver.submit(self._batch, self._position, self._encoded, self._patience_seconds)
             is_saved = await asyncio.wrap_future(saved)
         if self.is_lost:
@@ -374,7 +374,7 @@ class RunContext(InterruptibleContext):
 
     def _send(self, encode: Encode, patience_seconds: float) -> bool:
         self._sent_at = time.monotonic()
-        with self._calling(patience_seconds):
+        with self._while_calling(patience_seconds):
             return self._saver.save(self._batch, self._position, encode, patience_seconds)
 
     def _encoded(self) -> bytes:
@@ -382,9 +382,9 @@ class RunContext(InterruptibleContext):
         return body
 
     def _encoded_progress(self) -> bytes:
-        progress = self._kept.progress
+        progress = self._metadata.progress
         return self._last_body if progress is None else with_progress(self._last_body, progress)
 
-    def _calling(self, patience_seconds: float) -> AbstractContextManager[None]:
+    def _while_calling(self, patience_seconds: float) -> AbstractContextManager[None]:
         """Surround a call to the server, for which a job has to wait while there is none."""
-        return _AT_ONCE if self.allowance is None else self.allowance.calling(patience_seconds + CALL_SECONDS)
+        return _AT_ONCE if self.run_limits is None else self.run_limits.calling(patience_seconds + CALL_SECONDS)

@@ -13,13 +13,13 @@ from typing import NamedTuple
 from pinlater.errors import JobExpired, JobStalled, JobTimeout
 from pinlater.jobs.options import KILL_SLACK_SECONDS, JobOptions
 
-_TELL_SECONDS = 1.0
+_MOVE_SECONDS = 1.0
 """The moment of the kill follows the signs of progress in steps of so many; its slack is longer."""
-_HEED_SECONDS = 1.0
+_GRACE_SECONDS = 1.0
 """So long after one limit has struck no other one does: the job has its hands full."""
 
 
-class Overrun(NamedTuple):
+class LimitExceeded(NamedTuple):
     """Why a run is stopped.
 
     Attributes:
@@ -35,7 +35,7 @@ class Overrun(NamedTuple):
         return self.kind(self.text)
 
 
-class Allowance:
+class RunLimits:
     """The limits of one run. Moments are in seconds on the monotonic clock.
 
     Args:
@@ -58,12 +58,12 @@ class Allowance:
         self._stall_seconds = inf if stall is None else stall
         self._expires_at, self._options = expires_at, options
         self._latest_kill = min(inf if hard is None else began + hard, expires_at + KILL_SLACK_SECONDS)
-        self._sign_at, self._struck_sign = began, inf
+        self._progress_at, self._struck_progress = began, inf
         self._quiet_until = began
-        self._tell_at = inf if stall is None else began + _TELL_SECONDS
+        self._move_at = inf if stall is None else began + _MOVE_SECONDS
         self._kill_ns, self._position = kill_ns, position
         self._lock, self._is_over, self._pid = Lock(), True, getpid()
-        self._move_kill: Callable[[float], object] = _nobody
+        self._move_kill: Callable[[float], object] = _ignore_move
         self.kill_at = min(self._latest_kill, began + self._stall_seconds + KILL_SLACK_SECONDS)
         kill_ns[position] = int(self.kill_at * 1e9) if self.kill_at < inf else 0
 
@@ -80,30 +80,30 @@ class Allowance:
 
     # Signs of progress
 
-    def sign(self, now: float) -> None:
+    def record_progress(self, now: float) -> None:
         """Note a sign of progress; done at every checkpoint."""
-        self._sign_at = now
-        if now >= self._tell_at:
-            self._tell(now)
+        self._progress_at = now
+        if now >= self._move_at:
+            self._move_kill_now(now)
 
     @contextmanager
     def calling(self, most_seconds: float) -> Iterator[None]:
         """Note that the job waits for a server: so long, at most, it is not the job that stands still."""
-        self.sign(monotonic() + most_seconds)
+        self.record_progress(monotonic() + most_seconds)
         try:
             yield
         finally:
-            self._sign_at = now = monotonic()
-            self._tell(now)
+            self._progress_at = now = monotonic()
+            self._move_kill_now(now)
 
-    def _tell(self, now: float) -> None:
-        self._tell_at = now + _TELL_SECONDS
+    def _move_kill_now(self, now: float) -> None:
+        self._move_at = now + _MOVE_SECONDS
         if getpid() != self._pid:  # a fork of the job may not put off what its parent gets; and the lock is a copy
             return
         with self._lock:
             if self._is_over:
                 return
-            self.kill_at = min(self._latest_kill, self._sign_at + self._stall_seconds + KILL_SLACK_SECONDS)
+            self.kill_at = min(self._latest_kill, self._progress_at + self._stall_seconds + KILL_SLACK_SECONDS)
             self._kill_ns[self._position] = int(self.kill_at * 1e9)
             self._move_kill(self.kill_at)
 
@@ -114,24 +114,26 @@ class Allowance:
         """Whether there is more than a hard limit."""
         return min(self._timeout_at, self._expires_at, self._stall_seconds) < inf
 
-    def due(self, now: float) -> Overrun | None:
+    def due(self, now: float) -> LimitExceeded | None:
         """Return why the run is to be stopped now. It is said once; of a standstill, once after each sign of life."""
         if now < self._quiet_until:
             return None
         if now >= self._expires_at:
             self._expires_at = inf
-            overrun = Overrun(JobExpired, f"its give_up_after of {self._options.give_up_after:g} s is over")
+            exceeded = LimitExceeded(JobExpired, f"its give_up_after of {self._options.give_up_after:g} s is over")
         elif now >= self._timeout_at:
             self._timeout_at = inf
-            overrun = Overrun(JobTimeout, f"it ran for longer than its timeout of {self._seconds:g} s")
+            exceeded = LimitExceeded(JobTimeout, f"it ran for longer than its timeout of {self._seconds:g} s")
         elif now >= self._stalls_at:
-            overrun = Overrun(JobStalled, f"it gave no sign of progress for {self._stall_seconds:g} s, its stall_after")
+            exceeded = LimitExceeded(
+                JobStalled, f"it gave no sign of progress for {self._stall_seconds:g} s, its stall_after"
+            )
         else:
             return None
-        self._struck_sign, self._quiet_until = self._sign_at, now + _HEED_SECONDS
-        return overrun
+        self._struck_progress, self._quiet_until = self._progress_at, now + _GRACE_SECONDS
+        return exceeded
 
-    def look_in(self, now: float) -> float | None:
+    def next_check_in(self, now: float) -> float | None:
         """Return the seconds until something may be due; None if nothing will be."""
         moment = min(self._timeout_at, self._expires_at)
         if self._stall_seconds < inf:
@@ -141,8 +143,8 @@ class Allowance:
 
     @property
     def _stalls_at(self) -> float:
-        return inf if self._sign_at == self._struck_sign else self._sign_at + self._stall_seconds
+        return inf if self._progress_at == self._struck_progress else self._progress_at + self._stall_seconds
 
 
-def _nobody(_: float) -> None:
+def _ignore_move(_: float) -> None:
     """Stand in for whoever will be told."""

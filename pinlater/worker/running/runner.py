@@ -28,10 +28,10 @@ from pinlater.errors import (
     interruption_in,
 )
 from pinlater.jobs.body_codec import JobCodec
-from pinlater.jobs.interruptible import swallowed
+from pinlater.jobs.interruptible import swallowed_interruption
 from pinlater.jobs.job import Job
 from pinlater.jobs.middleware import Middleware, run_within, within
-from pinlater.jobs.next_run import Plan
+from pinlater.jobs.next_run import NextRunPlan
 from pinlater.jobs.options import JobOptions
 from pinlater.jobs.retry_delay import bounded_ms, delay_ms
 from pinlater.model.body_metadata import read_recurrence
@@ -39,11 +39,19 @@ from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.limits import KillAt, Limits, TimeLimits, never_kill
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.running.run_limits import Allowance
-from pinlater.worker.running.tick import Tick, body_begun_anew
-from pinlater.worker.running.unknown import UnknownJobs
-from pinlater.worker.session.batch import Batch, queue_of
-from pinlater.worker.session.outcome import Failure, Interruption, Lost, Outcome, in_words, said_by, text_of
+from pinlater.worker.running.run_limits import RunLimits
+from pinlater.worker.running.tick import Tick, reset_body
+from pinlater.worker.running.unknown import UnknownJobPolicy
+from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.outcome import (
+    Failure,
+    Interruption,
+    LostClaim,
+    Outcome,
+    describe_error,
+    describe_failure,
+    error_text,
+)
 from pinlater.worker.session.saver import Saver
 
 log = logging.getLogger(__name__)
@@ -74,7 +82,7 @@ class Runner:
         patience_seconds: float,
         *,
         kill_at: KillAt = never_kill,
-        running: logs.Running = logs.alone,
+        running: logs.CurrentJob = logs.solo_job,
         now: Callable[[], float] = time,
         coroutines: Coroutines | None = None,
         limits: Limits | None = None,
@@ -83,7 +91,7 @@ class Runner:
     ) -> None:
         self._codec = codec
         self._decode = codec.decode
-        self._unknown = UnknownJobs(unknown_seconds)
+        self._unknown = UnknownJobPolicy(unknown_seconds)
         self._numbers = {name: number for number, name in enumerate(names)}
         self._saver = saver
         self._patience_seconds = patience_seconds
@@ -92,11 +100,11 @@ class Runner:
         self._running = running
         self._now = now
         self._middleware = tuple(middleware)
-        self._run = self._call_within if middleware else self._call
+        self._run = self._call_with_middleware if middleware else self._call
         self._pid = getpid()
-        self._notes: dict[tuple[type[Job], int], tuple[int, int, JobOptions]] = {}
+        self._start_records: dict[tuple[type[Job], int], tuple[int, int, JobOptions]] = {}
 
-    def run(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
+    def run(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; return None if it succeeded.
 
         Args:
@@ -109,19 +117,19 @@ class Runner:
             job = self._decode(queue_of(batch.descriptors[position]), body)
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
-            if self._begins_anew(batch, position):
+            if self._resets_body(batch, position):
                 return self.run(batch, position, now_ns)
             return self._unreadable(batch, position, error)
-        tick = self._tick_of(job, context, body) if context.may_have_kept else None
+        tick = self._tick_of(job, context, body) if context.may_have_metadata else None
         if tick is not None and tick.is_over:
-            self._note(job, context, batch, position, now_ns)  # it is counted, though it does not run
+            self._record_start(job, context, batch, position, now_ns)  # it is counted, though it does not run
             return tick.outcome
         outcome = self._attempt(job, context, batch, position, now_ns)
         return outcome if tick is None else tick.after(outcome)
 
-    def _begins_anew(self, batch: Batch, position: int) -> bool:
+    def _resets_body(self, batch: DequeuedBatch, position: int) -> bool:
         """Give a periodic job that cannot be read a body that can; return whether it is one."""
-        body = body_begun_anew(self._codec, batch.bodies[position])
+        body = reset_body(self._codec, batch.bodies[position])
         if body is not None:
             batch.bodies[position] = body
         return body is not None
@@ -131,51 +139,55 @@ class Runner:
         again = read_recurrence(body)
         return Tick(job, context, again, self._now) if again is not None and again.schedule else None
 
-    def _attempt(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> Outcome | None:
-        self._note(job, context, batch, position, now_ns)
-        if batch.area.lost_of[position] and context.is_lost:
+    def _attempt(
+        self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
+    ) -> Outcome | None:
+        self._record_start(job, context, batch, position, now_ns)
+        if batch.area.lost_batch_ns[position] and context.is_lost:
             return self._ended(job, context, None, now_ns)
         self._running.job = context
         try:
             if context.options.is_limited:
-                allowance = self._allowance_of(context, batch, position, now_ns)
-                if allowance is None:
-                    return self._explain(job, context, context.expired("it was not run, since"), now_ns)
-                self._limits.run(allowance, partial(copy_context().run, self._run, job, context))
+                run_limits = self._new_run_limits(context, batch, position, now_ns)
+                if run_limits is None:
+                    return self._outcome_of(job, context, context.expired("it was not run, since"), now_ns)
+                self._limits.run(run_limits, partial(copy_context().run, self._run, job, context))
             else:
                 copy_context().run(self._run, job, context)  # what it sets there is not the next job's
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             return self._ended(job, context, error, now_ns)
         finally:
             self._running.job = None
-        is_plain = context.interruption is None and context.next_run is None and not batch.area.lost_of[position]
+        is_plain = context.interruption is None and context.next_run is None and not batch.area.lost_batch_ns[position]
         if is_plain and getpid() == self._pid:
             return None  # nearly always, so that this is the short way
         return self._ended(job, context, None, now_ns)
 
-    def _ended(self, job: Job, context: RunContext, error: BaseException | None, since_ns: int) -> Outcome | None:
+    def _ended(self, job: Job, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
         """Return what becomes of a run that has raised ``error``; None: it has returned.
 
         What the context has raised to end it comes first, whatever the job has made of it.
         """
         if getpid() != self._pid:
             leave_fork(error)
-        context.look_for_loss()
+        context.check_claim()
         if error is not None:
-            why = swallowed(context, error) or context.interruption or interruption_in(error) or error
-            return self._explain(job, context, why, since_ns)
+            why = swallowed_interruption(context, error) or context.interruption or interruption_in(error) or error
+            return self._outcome_of(job, context, why, started_ns)
         if context.interruption is not None:
-            return self._explain(job, context, swallowed(context, None) or context.interruption, since_ns)
-        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, since_ns)
+            return self._outcome_of(
+                job, context, swallowed_interruption(context, None) or context.interruption, started_ns
+            )
+        return None if context.next_run is None else self._rescheduled(job, context, context.next_run, started_ns)
 
     def _call(self, job: Job, context: RunContext) -> None:
         result = job.run(context)
         if result.__class__ is CoroutineType:
-            self._coroutines.run(result, context.look_for_loss)
+            self._coroutines.run(result, context.check_claim)
 
-    def _call_within(self, job: Job, context: RunContext) -> None:
+    def _call_with_middleware(self, job: Job, context: RunContext) -> None:
         if iscoroutinefunction(job.run):
-            self._coroutines.run(run_within(self._middleware, job, context), context.look_for_loss)
+            self._coroutines.run(run_within(self._middleware, job, context), context.check_claim)
             return
         with within(self._middleware, job, context):
             self._call(job, context)
@@ -184,18 +196,20 @@ class Runner:
         """End what jobs left behind."""
         self._coroutines.close()
 
-    def _note(self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int) -> None:
+    def _record_start(self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int) -> None:
         """Show on the board what runs, and what is to happen should the process die of it."""
         key = (type(job), context.attempt)
-        noted = self._notes.get(key)
-        if noted is None or noted[2] is not context.options:
+        record = self._start_records.get(key)
+        if record is None or record[2] is not context.options:
             after_ms = delay_ms(context.options.backoff, context.attempt)
-            noted = self._notes[key] = (self._numbers.get(job.job_options.name, 0), after_ms, context.options)
+            record = self._start_records[key] = (self._numbers.get(job.job_options.name, 0), after_ms, context.options)
         area = batch.area
-        area.kinds[position], area.since_ns[position] = noted[0], now_ns
-        area.delays[position] = noted[1] if context.attempt < context.attempts_allowed else 0
+        area.kinds[position], area.started_ns[position] = record[0], now_ns
+        area.delays[position] = record[1] if context.attempt < context.attempts_allowed else 0
 
-    def _allowance_of(self, context: RunContext, batch: Batch, position: int, now_ns: int) -> Allowance | None:
+    def _new_run_limits(
+        self, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
+    ) -> RunLimits | None:
         """Return the limits of a run that begins at monotonic ``now_ns``; None if it is not to begin any more."""
         began = now_ns / 1e9
         remaining_seconds = context.expires_ms / 1000 - self._now()
@@ -203,26 +217,26 @@ class Runner:
             return None
         expires_at = began + remaining_seconds
         if remaining_seconds < inf and not context.is_periodic:  # one that is goes on with its next tick in any case
-            batch.area.until_ns[position] = int(expires_at * 1e9)
-        allowance = Allowance(context.options, began, batch.area.kill_ns, position, expires_at)
+            batch.area.give_up_ns[position] = int(expires_at * 1e9)
+        run_limits = RunLimits(context.options, began, batch.area.kill_ns, position, expires_at)
         if context.options.stall_after is not None:
-            context.allowance = allowance
-        return allowance
+            context.run_limits = run_limits
+        return run_limits
 
-    def _explain(self, job: Job, context: RunContext, error: BaseException, since_ns: int) -> Outcome:
-        seconds = (monotonic_ns() - since_ns) / 1e9
+    def _outcome_of(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
+        seconds = (monotonic_ns() - started_ns) / 1e9
         if isinstance(error, ClaimLost):
             log.warning("%s ends here, and nothing of it counts: %s", job.job_options.name, error)
-            return Lost()
+            return LostClaim()
         if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
             cause = error.__cause__  # of a step that was to be tried again
             error = context.expired("it would sleep until") if cause is None else cause
             return _given_up(job, context, error, seconds, "" if cause is None else _too_late(context))
         if isinstance(error, JobInterrupted):
-            return self._interrupted(job, context, error, since_ns)
+            return self._interrupted(job, context, error, started_ns)
         if isinstance(error, Discard):
-            log.info("%s discarded: %s", job.job_options.name, text_of(error))
-            status = _words(context, error, seconds, with_traceback=False, is_last=True)
+            log.info("%s discarded: %s", job.job_options.name, error_text(error))
+            status = _failure_status(context, error, seconds, with_traceback=False, is_last=True)
             return Failure(status, None, ending="discarded")
         if isinstance(error, JobExpired) or context.options.gives_up_on(error):
             return _given_up(job, context, error, seconds)
@@ -238,42 +252,42 @@ class Runner:
             return _given_up(job, context, error, seconds, _too_late(context))
         _log_failure(job, context, error, after_ms, with_traceback=not is_planned)
         ending = "retried" if is_planned else "timed_out" if isinstance(error, JobTimeout) else "failed"
-        return Failure(_words(context, error, seconds, with_traceback=not is_planned), after_ms, ending=ending)
+        return Failure(_failure_status(context, error, seconds, with_traceback=not is_planned), after_ms, ending=ending)
 
-    def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, since_ns: int) -> Outcome:
+    def _interrupted(self, job: Job, context: RunContext, why: JobInterrupted, started_ns: int) -> Outcome:
         try:
             body = context.body_after(why)
         except BodyInvalid as error:
-            return self._explain(job, context, error, since_ns)
+            return self._outcome_of(job, context, error, started_ns)
         if isinstance(why, JobSleeps):
             log.info("%s %s", job.job_options.name, why)
             return Interruption(body, why.until_ms)
         log.info("%s interrupted; it goes on later", job.job_options.name)
         return Interruption(body)
 
-    def _rescheduled(self, job: Job, context: RunContext, next_run: Plan, since_ns: int) -> Outcome:
+    def _rescheduled(self, job: Job, context: RunContext, next_run: NextRunPlan, started_ns: int) -> Outcome:
         due_ms = next_run.due_ms(self._now())
         try:
             body = context.body_of_next_run(due_ms)
         except BodyInvalid as error:
-            return self._explain(job, context, error, since_ns)
+            return self._outcome_of(job, context, error, started_ns)
         log.debug("%s runs again in %.1f s", job.job_options.name, max(due_ms / 1000 - self._now(), 0.0))
         return Interruption(body, due_ms, context.attempts_allowed)
 
-    def _unreadable(self, batch: Batch, position: int, error: BodyInvalid) -> Outcome:
+    def _unreadable(self, batch: DequeuedBatch, position: int, error: BodyInvalid) -> Outcome:
         return self._unknown.outcome(batch, position, error, int(self._now() * 1000))
 
 
-def _words(context: RunContext, error: BaseException, seconds: float, **how: Any) -> str:
-    return in_words(context.attempt, context.attempts_allowed, seconds, error, **how)
+def _failure_status(context: RunContext, error: BaseException, seconds: float, **how: Any) -> str:
+    return describe_failure(context.attempt, context.attempts_allowed, seconds, error, **how)
 
 
 def _given_up(job: Job, context: RunContext, error: BaseException, seconds: float, verdict: str = "") -> Failure:
     """Return the end of a job that no further attempt would help, or come in time for."""
     has_traceback = error.__traceback__ is not None and not isinstance(error, Retry)
     trace = error if has_traceback else None
-    log.error("%s given up: %s%s", job.job_options.name, said_by(error), verdict, exc_info=trace)
-    status = _words(context, error, seconds, with_traceback=has_traceback, is_last=True, verdict=verdict)
+    log.error("%s given up: %s%s", job.job_options.name, describe_error(error), verdict, exc_info=trace)
+    status = _failure_status(context, error, seconds, with_traceback=has_traceback, is_last=True, verdict=verdict)
     return Failure(status, None, ending="given_up")
 
 
@@ -295,7 +309,7 @@ def leave_fork(error: BaseException | None) -> NoReturn:
 
 
 def _log_failure(job: Job, context: RunContext, error: BaseException, after_ms: int, *, with_traceback: bool) -> None:
-    name, text = job.job_options.name, said_by(error) if with_traceback else text_of(error)
+    name, text = job.job_options.name, describe_error(error) if with_traceback else error_text(error)
     trace = error if with_traceback else None
     if context.is_last_attempt:
         log.error("%s failed for the last time: %s", name, text, exc_info=trace)

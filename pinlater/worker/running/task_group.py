@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakSet
 
 
-class Family:
+class TaskGroup:
     """One job's tasks.
 
     Attributes:
@@ -28,7 +28,7 @@ class Family:
         return {task for task in self.tasks if not task.done()} if self.tasks else set()
 
 
-family: ContextVar[Family | None] = ContextVar("family", default=None)
+family: ContextVar[TaskGroup | None] = ContextVar("family", default=None)
 """That of the running job: its tasks inherit it."""
 
 

@@ -16,9 +16,9 @@ from pinlater.worker import logs
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
 from pinlater.worker.running.run_context import RunContext
-from pinlater.worker.running.run_limits import Allowance
+from pinlater.worker.running.run_limits import RunLimits
 from pinlater.worker.running.runner import Runner
-from pinlater.worker.session.batch import Batch, queue_of
+from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.outcome import Outcome
 from pinlater.worker.session.saver import Saver
 
@@ -47,68 +47,68 @@ class TaskRunner(Runner):
             *(codec, names, saver, patience_seconds), now=now, middleware=middleware, unknown_seconds=unknown_seconds
         )
         self._deadlines = deadlines
-        self._plain: dict[type[Job], bool] = {}
+        self._blocking_error: dict[type[Job], bool] = {}
 
-    async def run_awaited(self, batch: Batch, position: int, now_ns: int) -> Outcome | None:
+    async def run_awaited(self, batch: DequeuedBatch, position: int, now_ns: int) -> Outcome | None:
         """Run one job; see ``run``. To be called in a task of its own."""
         body = batch.bodies[position]
         try:
             job = self._decode(queue_of(batch.descriptors[position]), body)
             context = RunContext(job, batch, position, self._saver, self._patience_seconds)
         except BodyInvalid as error:
-            if self._begins_anew(batch, position):
+            if self._resets_body(batch, position):
                 return await self.run_awaited(batch, position, now_ns)
             return self._unreadable(batch, position, error)
-        if self._is_plain(type(job)):
-            return self._unreadable(batch, position, _plain(job))
-        tick = self._tick_of(job, context, body) if context.may_have_kept else None
+        if self._is_blocking(type(job)):
+            return self._unreadable(batch, position, _blocking_error(job))
+        tick = self._tick_of(job, context, body) if context.may_have_metadata else None
         if tick is not None and tick.is_over:
-            self._note(job, context, batch, position, now_ns)  # it is counted, though it does not run
+            self._record_start(job, context, batch, position, now_ns)  # it is counted, though it does not run
             return tick.outcome
         outcome = await self._attempt_awaited(job, context, batch, position, now_ns)
         return outcome if tick is None else tick.after(outcome)
 
     async def _attempt_awaited(
-        self, job: Job, context: RunContext, batch: Batch, position: int, now_ns: int
+        self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> Outcome | None:
-        self._note(job, context, batch, position, now_ns)
-        if batch.area.lost_of[position] and context.is_lost:
+        self._record_start(job, context, batch, position, now_ns)
+        if batch.area.lost_batch_ns[position] and context.is_lost:
             return self._ended(job, context, None, now_ns)
-        logs.running.set(logs.Running(context))
+        logs.current_job.set(logs.CurrentJob(context))
         try:
             if context.options.is_limited:
-                allowance = self._allowance_of(context, batch, position, now_ns)
-                if allowance is None:
-                    return self._explain(job, context, context.expired("it was not run, since"), now_ns)
-                await self._call_limited(job, context, allowance)
+                run_limits = self._new_run_limits(context, batch, position, now_ns)
+                if run_limits is None:
+                    return self._outcome_of(job, context, context.expired("it was not run, since"), now_ns)
+                await self._call_limited(job, context, run_limits)
             else:
                 await self._call_awaited(job, context)
         except BaseException as error:  # noqa: BLE001 - also SystemExit is a failure of the job, not of the process
             return self._ended(job, context, error, now_ns)
         return self._ended(job, context, None, now_ns)
 
-    async def _call_limited(self, job: Job, context: RunContext, allowance: Allowance) -> None:
-        number = self._deadlines.add(allowance.kill_at)
-        allowance.begin(partial(self._deadlines.move, number))
+    async def _call_limited(self, job: Job, context: RunContext, run_limits: RunLimits) -> None:
+        number = self._deadlines.add(run_limits.kill_at)
+        run_limits.begin(partial(self._deadlines.move, number))
         try:
             awaited = self._call_awaited(job, context)
-            await (within(awaited, allowance) if allowance.is_soft else awaited)
+            await (within(awaited, run_limits) if run_limits.is_soft else awaited)
         finally:
             if getpid() == self._pid:  # a fork of the job may not lift its limit
-                allowance.end()
+                run_limits.end()
                 self._deadlines.remove(number)
 
     async def _call_awaited(self, job: Job, context: RunContext) -> None:
         await (run_within(self._middleware, job, context) if self._middleware else job.run(context))
 
-    def _is_plain(self, kind: type[Job]) -> bool:
-        is_plain = self._plain.get(kind)
+    def _is_blocking(self, kind: type[Job]) -> bool:
+        is_plain = self._blocking_error.get(kind)
         if is_plain is None:
-            is_plain = self._plain[kind] = not inspect.iscoroutinefunction(kind.run)
+            is_plain = self._blocking_error[kind] = not inspect.iscoroutinefunction(kind.run)
         return is_plain
 
 
-def _plain(job: Job) -> BodyInvalid:
+def _blocking_error(job: Job) -> BodyInvalid:
     return BodyInvalid(
         f"{job.job_options.name} has a plain run, which would block the other jobs of a worker with "
         "--concurrency; enqueue it to a queue that another worker serves"

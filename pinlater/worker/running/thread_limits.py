@@ -8,10 +8,10 @@ from os import getpid
 from typing import Any
 
 from pinlater.worker.running.alarms import Alarms
-from pinlater.worker.running.coroutines import Coroutines, never
+from pinlater.worker.running.coroutines import Coroutines, never_over
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import within
-from pinlater.worker.running.run_limits import Allowance
+from pinlater.worker.running.run_limits import RunLimits
 
 
 class ThreadLimits:
@@ -26,32 +26,32 @@ class ThreadLimits:
         self._deadlines = deadlines
         self._alarms = alarms
         self._pid = getpid()
-        self._soft: Allowance | None = None
+        self._soft: RunLimits | None = None
 
-    def run(self, allowance: Allowance, call: Callable[[], object]) -> None:
+    def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
-        number = self._deadlines.add(allowance.kill_at)
-        allowance.begin(partial(self._deadlines.move, number))
+        number = self._deadlines.add(run_limits.kill_at)
+        run_limits.begin(partial(self._deadlines.move, number))
         try:
-            if not allowance.is_soft:
+            if not run_limits.is_soft:
                 call()
             else:
-                self._run_softly(allowance, call)
+                self._run_with_soft_limit(run_limits, call)
         finally:
             if getpid() == self._pid:  # a fork of the job may not lift its limit
-                allowance.end()
+                run_limits.end()
                 self._deadlines.remove(number)
 
-    def _run_softly(self, allowance: Allowance, call: Callable[[], object]) -> None:
-        self._soft = allowance
+    def _run_with_soft_limit(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
+        self._soft = run_limits
         try:
-            self._alarms.arm(allowance)
+            self._alarms.arm(run_limits)
             call()
         finally:
             self._soft = None
             self._alarms.disarm()
 
-    def soften(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+    def limit_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
         """Put the alarm of the job that runs into its coroutine: it must not break into the event loop's own code."""
         if self._soft is None:
             return coroutine
@@ -70,6 +70,6 @@ class LimitedCoroutines(Coroutines):
         super().__init__()
         self._limits = limits
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never) -> None:
+    def run(self, coroutine: Coroutine[Any, Any, Any], is_over: Callable[[], bool] = never_over) -> None:
         """Run ``coroutine`` to its end. Raises what it raises, or ``JobTimeout``."""
-        super().run(self._limits.soften(coroutine), is_over)
+        super().run(self._limits.limit_coroutine(coroutine), is_over)

@@ -24,7 +24,7 @@ the job pending, and whoever claims it next can send it on to the next tick."""
 log = logging.getLogger(__name__)
 
 
-def body_begun_anew(codec: JobCodec, body: bytes) -> bytes | None:
+def reset_body(codec: JobCodec, body: bytes) -> bytes | None:
     """Return the body of a periodic job with the defaults of its class, in place of one that does not fit the class.
 
     Otherwise a job that was planted before a field got another type would wait for days, and its unique key with it.

@@ -15,14 +15,14 @@ _CLOCK_MONOTONIC = 1
 _SIGEV_SIGNAL = 0
 _SIGEV_BYTES = 64
 
-Ring = Callable[[int, FrameType | None], object]
+TimerHandler = Callable[[int, FrameType | None], object]
 
 
 class Timer(Protocol):
     """Rings once, as a signal to the main thread."""
 
-    def open(self, ring: Ring) -> None:
-        """Let ``ring`` be called from now on, whatever a job has made of the signal meanwhile."""
+    def open(self, handler: TimerHandler) -> None:
+        """Let ``handler`` be called from now on, whatever a job has made of the signal meanwhile."""
 
     def set(self, seconds: float | None) -> None:
         """Ring after so many seconds instead of before; None: not at all."""
@@ -67,8 +67,8 @@ class OwnTimer:
         if failed:
             raise OSError(ctypes.get_errno(), "timer_create")
 
-    def open(self, ring: Ring) -> None:
-        signal.signal(self._signal, ring)
+    def open(self, handler: TimerHandler) -> None:
+        signal.signal(self._signal, handler)
 
     def set(self, seconds: float | None) -> None:
         whole, part = divmod(0.0 if seconds is None else max(seconds, SHORTEST_SECONDS), 1.0)
@@ -85,8 +85,8 @@ class SharedTimer:
     def __init__(self) -> None:
         self._usual: Any = None
 
-    def open(self, ring: Ring) -> None:
-        self._usual = signal.signal(signal.SIGALRM, ring)
+    def open(self, handler: TimerHandler) -> None:
+        self._usual = signal.signal(signal.SIGALRM, handler)
 
     def set(self, seconds: float | None) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0 if seconds is None else max(seconds, SHORTEST_SECONDS))

@@ -21,8 +21,8 @@ from pinlater.model.backoff import DEFAULT_BACKOFF
 from pinlater.model.body_metadata import UnreadableMark, read_unreadable_mark, with_unreadable_mark
 from pinlater.model.status import format_origin
 from pinlater.worker.claim_table.counters import UNREADABLE
-from pinlater.worker.session.batch import Batch, queue_of
-from pinlater.worker.session.outcome import Failure, GivenBack, in_words
+from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.outcome import Failure, ReleasedUnknown, describe_failure
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
 """Until the next worker may get it."""
@@ -31,12 +31,12 @@ _MOST_BODY_BYTES = 64 * 1024
 _MOST_NAME_CHARACTERS = 100
 _MOST_NAMES = 16
 """Of classes that are told one by one: whoever enqueues may invent any number."""
-_SAY_AGAIN_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
 
-class UnknownJobs:
+class UnknownJobPolicy:
     """Decides what becomes of jobs that cannot be read.
 
     Args:
@@ -47,9 +47,11 @@ class UnknownJobs:
     def __init__(self, give_up_seconds: float | None, chance: Callable[[], float] = random.random) -> None:
         self._give_up_seconds = give_up_seconds
         self._chance = chance
-        self._say_at: dict[tuple[str, str], float] = {}
+        self._log_at: dict[tuple[str, str], float] = {}
 
-    def outcome(self, batch: Batch, position: int, error: BodyInvalid, now_ms: int) -> Failure | GivenBack:
+    def outcome(
+        self, batch: DequeuedBatch, position: int, error: BodyInvalid, now_ms: int
+    ) -> Failure | ReleasedUnknown:
         """Return what becomes of one.
 
         Args:
@@ -68,24 +70,26 @@ class UnknownJobs:
         seconds = min(max(age_seconds / 2, _SHORTEST_SECONDS), _LONGEST_SECONDS) * (0.75 + self._chance() / 2)
         return self._given_back(batch, position, error, UnreadableMark(since_ms, now_ms + int(seconds * 1000)))
 
-    def _given_back(self, batch: Batch, position: int, error: BodyInvalid, unread: UnreadableMark) -> GivenBack:
+    def _given_back(
+        self, batch: DequeuedBatch, position: int, error: BodyInvalid, unread: UnreadableMark
+    ) -> ReleasedUnknown:
         body = batch.bodies[position]
-        self._say(batch.descriptors[position], label_of(body), error)
+        self._log_release(batch.descriptors[position], label_of(body), error)
         marked = with_unreadable_mark(body, unread) if len(body) <= _MOST_BODY_BYTES else None
         is_news = marked is not None and _known_since(batch, position) is None
         here = format_origin(socket.gethostname(), os.getpid(), unread.since_ms / 1000)
         status = f"[{here}] no worker knows it: {error}\n" if is_news else ""
-        return GivenBack(marked, unread.until_ms, status=status, name=label_of(body))
+        return ReleasedUnknown(marked, unread.until_ms, status=status, name=label_of(body))
 
-    def _say(self, descriptor: str, name: str, error: BodyInvalid) -> None:
+    def _log_release(self, descriptor: str, name: str, error: BodyInvalid) -> None:
         """Log why a job goes back; once a minute for each class of a queue, since there may be thousands of jobs."""
         key = (queue_of(descriptor), name)
         now = monotonic()
-        if now < self._say_at.get(key, 0.0):
+        if now < self._log_at.get(key, 0.0):
             return
-        if len(self._say_at) >= _MOST_NAMES:
-            self._say_at.clear()
-        self._say_at[key] = now + _SAY_AGAIN_SECONDS
+        if len(self._log_at) >= _MOST_NAMES:
+            self._log_at.clear()
+        self._log_at[key] = now + _LOG_SECONDS
         log.warning("%s goes back unspent, for a worker that knows it: %s", descriptor, error)
 
 
@@ -95,7 +99,7 @@ def label_of(body: bytes) -> str:
     return name if name and len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() else f"({UNREADABLE})"
 
 
-def _known_since(batch: Batch, position: int) -> int | None:
+def _known_since(batch: DequeuedBatch, position: int) -> int | None:
     """Return since when nobody reads a job, in epoch milliseconds; None if this is the first time.
 
     What its body says counts if it has become due at the moment that it says, too: otherwise somebody has run or
@@ -109,9 +113,9 @@ def _known_since(batch: Batch, position: int) -> int | None:
     return unread.since_ms if unread is not None and unread.until_ms == metadata.runAfterTimestampMillis else None
 
 
-def _failure(batch: Batch, position: int, error: BodyInvalid, *, is_last: bool) -> Failure:
+def _failure(batch: DequeuedBatch, position: int, error: BodyInvalid, *, is_last: bool) -> Failure:
     metadata = batch.metadata[position]
     attempt = metadata.attemptsAllowed - metadata.attemptsRemaining + 1
     log.error("%s cannot be run: %s", batch.descriptors[position], error)
-    status = in_words(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False, is_last=is_last)
+    status = describe_failure(attempt, metadata.attemptsAllowed, 0.0, error, with_traceback=False, is_last=is_last)
     return Failure(status, None if is_last else delay_ms(DEFAULT_BACKOFF, attempt), UNREADABLE)

@@ -17,10 +17,10 @@ from pinlater.model.attempts import Checkpoint
 from pinlater.protocol.conversion.acks import acks_struct, failure_structs, success_structs
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
-from pinlater.worker.claim_table.counters import RETURNED, UNTOLD, CountEvent, count_nothing
+from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
 from pinlater.worker.claim_table.snapshot import FAILED
-from pinlater.worker.session.batch import Batch, queue_of
-from pinlater.worker.session.outcome import Failure, GivenBack, Interruption, in_words
+from pinlater.worker.session.batch import DequeuedBatch, queue_of
+from pinlater.worker.session.outcome import Failure, Interruption, ReleasedUnknown, describe_failure
 from pinlater.worker.session.pipeline import OnReply, Pipeline
 
 _FIRST_HOLD_SECONDS = 0.1
@@ -28,11 +28,11 @@ _LONGEST_HOLD_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
-Place = tuple[Batch, int]
+JobRef = tuple[DequeuedBatch, int]
 """A job: its batch and its position there."""
 
 
-class Bundle:
+class QueueAcks:
     """What is to be said about jobs of one queue.
 
     Attributes:
@@ -45,9 +45,9 @@ class Bundle:
         self,
         queue: str,
         *,
-        succeeded: Iterable[Place] = (),
-        failed: Iterable[tuple[Place, Failure]] = (),
-        returned: Iterable[tuple[Place, Interruption | None]] = (),
+        succeeded: Iterable[JobRef] = (),
+        failed: Iterable[tuple[JobRef, Failure]] = (),
+        returned: Iterable[tuple[JobRef, Interruption | None]] = (),
     ) -> None:
         self.queue = queue
         self.succeeded = list(succeeded)
@@ -58,31 +58,31 @@ class Bundle:
     def __len__(self) -> int:
         return len(self.succeeded) + len(self.failed) + len(self.returned)
 
-    def add(self, other: Bundle) -> None:
+    def add(self, other: QueueAcks) -> None:
         """Take over what another bundle of the queue has to say."""
         self.succeeded += other.succeeded
         self.failed += other.failed
         self.returned += other.returned
         self.refused_since = self.refused_since or other.refused_since
 
-    def split(self) -> tuple[Bundle, Bundle]:
+    def split(self) -> tuple[QueueAcks, QueueAcks]:
         """Return the acks and the returns apart: they travel in different calls."""
-        acks, returns = Bundle(self.queue), Bundle(self.queue)
+        acks, returns = QueueAcks(self.queue), QueueAcks(self.queue)
         acks.succeeded, acks.failed, returns.returned = self.succeeded, self.failed, self.returned
         acks.refused_since = returns.refused_since = self.refused_since
         return acks, returns
 
-    def parts(self) -> Iterator[Bundle]:
+    def parts(self) -> Iterator[QueueAcks]:
         """Yield a bundle for each job."""
-        yield from (Bundle(self.queue, succeeded=[one]) for one in self.succeeded)
-        yield from (Bundle(self.queue, failed=[one]) for one in self.failed)
-        yield from (Bundle(self.queue, returned=[one]) for one in self.returned)
+        yield from (QueueAcks(self.queue, succeeded=[one]) for one in self.succeeded)
+        yield from (QueueAcks(self.queue, failed=[one]) for one in self.failed)
+        yield from (QueueAcks(self.queue, returned=[one]) for one in self.returned)
 
-    def places(self) -> Iterable[Place]:
+    def jobs(self) -> Iterable[JobRef]:
         """Yield all jobs."""
         yield from self.succeeded
-        yield from (place for place, _ in self.failed)
-        yield from (place for place, _ in self.returned)
+        yield from (job for job, _ in self.failed)
+        yield from (job for job, _ in self.returned)
 
     def acks(self) -> PinLaterJobAckRequest:
         """Return the acks as the wire has them."""
@@ -97,7 +97,7 @@ class Bundle:
         return (_return_of(*returned) for returned in self.returned)
 
 
-class Settler:
+class AckBuffer:
     """Collects what is to be said, says it, and keeps it until it is confirmed.
 
     Args:
@@ -114,14 +114,14 @@ class Settler:
         calls: Calls,
         patience_seconds: float,
         on_retry: Callable[[int], object],
-        count: CountEvent = count_nothing,
+        count: CountEvent = ignore_event,
     ) -> None:
         self._pipeline = pipeline
         self._calls = calls
         self._patience_seconds = patience_seconds
         self._on_retry = on_retry
         self._count = count
-        self._pending: dict[str, Bundle] = {}
+        self._pending: dict[str, QueueAcks] = {}
         self._in_flight = 0
         self._hold_seconds = 0.0
         self._hold_until = 0.0
@@ -132,146 +132,152 @@ class Settler:
         return bool(self._pending)
 
     @property
-    def is_settled(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether all that was to be said is confirmed."""
         return not self._pending and not self._in_flight
 
     @property
-    def held_seconds(self) -> float:
+    def retry_in_seconds(self) -> float:
         """How long to wait before something that the server refused is said again."""
         return max(self._hold_until - time.monotonic(), 0.0)
 
     # Collecting
 
-    def _bundle(self, queue: str) -> Bundle:
-        bundle = self._pending.get(queue)
-        if bundle is None:
-            bundle = self._pending[queue] = Bundle(queue)
-        return bundle
+    def _pending_acks(self, queue: str) -> QueueAcks:
+        queue_acks = self._pending.get(queue)
+        if queue_acks is None:
+            queue_acks = self._pending[queue] = QueueAcks(queue)
+        return queue_acks
 
-    def succeeded(self, queue: str, place: Place) -> None:
+    def succeeded(self, queue: str, job: JobRef) -> None:
         """Note a success."""
-        self._bundle(queue).succeeded.append(place)
+        self._pending_acks(queue).succeeded.append(job)
 
-    def failed(self, queue: str, place: Place, failure: Failure) -> None:
+    def failed(self, queue: str, job: JobRef, failure: Failure) -> None:
         """Note a failure."""
-        self._bundle(queue).failed.append((place, failure))
+        self._pending_acks(queue).failed.append((job, failure))
 
-    def leave_out(self, batch: Batch, told: range) -> None:
+    def drop_acked(self, batch: DequeuedBatch, acked: range) -> None:
         """Forget successes of a batch that the keeper has told."""
-        for bundle in self._pending.values():
-            succeeded, bundle.succeeded = bundle.succeeded, []
-            for place in succeeded:
-                if place[0] is batch and place[1] in told:
-                    batch.settled(place[1])
+        for queue_acks in self._pending.values():
+            succeeded, queue_acks.succeeded = queue_acks.succeeded, []
+            for job in succeeded:
+                if job[0] is batch and job[1] in acked:
+                    batch.finish(job[1])
                 else:
-                    bundle.succeeded.append(place)
+                    queue_acks.succeeded.append(job)
 
-    def give_back(self, batch: Batch, positions: Iterable[int], interruption: Interruption | None = None) -> None:
+    def release(self, batch: DequeuedBatch, positions: Iterable[int], interruption: Interruption | None = None) -> None:
         """Note jobs that go back to their queue, no attempt spent."""
         for position in positions:
             batch.unstart(position, has_run=interruption is not None)
-            self._bundle(queue_of(batch.descriptors[position])).returned.append(((batch, position), interruption))
+            self._pending_acks(queue_of(batch.descriptors[position])).returned.append(((batch, position), interruption))
 
     # Saying
 
-    def ride(self) -> tuple[PinLaterJobAckRequest | None, OnReply]:
+    def piggyback(self) -> tuple[PinLaterJobAckRequest | None, OnReply]:
         """Return acks to put on board of a dequeue, and what is to be told of its reply.
 
         One queue's acks can ride; all else is sent now, ahead of the dequeue.
         """
-        if not self._pending or self.held_seconds:
-            return None, _nothing
-        riders = max(self._pending.values(), key=_acks_in)
-        if not _acks_in(riders) or riders.refused_since is not None:
+        if not self._pending or self.retry_in_seconds:
+            return None, _ignore
+        largest = max(self._pending.values(), key=_count_acks)
+        if not _count_acks(largest) or largest.refused_since is not None:
             self.flush()
-            return None, _nothing
-        acks, returns = self._pending.pop(riders.queue).split()
+            return None, _ignore
+        acks, returns = self._pending.pop(largest.queue).split()
         if returns:
-            self._pending[riders.queue] = returns
+            self._pending[largest.queue] = returns
         self.flush()
-        return acks.acks(), self._departed(acks)
+        return acks.acks(), self._on_reply_to(acks)
 
     def flush(self) -> None:
         """Say everything now."""
-        if not self._pending or self.held_seconds or not self._pipeline.is_open:
+        if not self._pending or self.retry_in_seconds or not self._pipeline.is_open:
             return
         pending, self._pending = self._pending, {}
-        for bundle in pending.values():
-            self._say(bundle)
+        for queue_acks in pending.values():
+            self._send_acks(queue_acks)
 
-    def _say(self, bundle: Bundle) -> None:
-        acks, returns = bundle.split()
+    def _send_acks(self, queue_acks: QueueAcks) -> None:
+        acks, returns = queue_acks.split()
         if acks:
             self._send(self._calls.ack_structs(acks.acks()), acks)
         if returns:
             self._send(self._calls.checkpoint(returns.queue, returns.checkpoints()), returns)
 
-    def _send(self, call: Call[None], bundle: Bundle) -> None:
-        self._pipeline.send(call, self._departed(bundle))
+    def _send(self, call: Call[None], queue_acks: QueueAcks) -> None:
+        self._pipeline.send(call, self._on_reply_to(queue_acks))
 
-    def _departed(self, bundle: Bundle) -> OnReply:
+    def _on_reply_to(self, queue_acks: QueueAcks) -> OnReply:
         self._in_flight += 1
 
         def on_reply(reply: Any) -> None:
             self._in_flight -= 1
             if not isinstance(reply, Exception) or isinstance(reply, QueueNotFound):
-                self._confirmed(bundle)
+                self._on_confirmed(queue_acks)
             elif isinstance(reply, CallUnsendable | EnqueueRejected):
-                self._impossible(bundle, reply)
+                self._on_unsendable(queue_acks, reply)
             elif isinstance(reply, ServiceError):
-                self._refused(bundle, reply)
+                self._on_refused(queue_acks, reply)
             else:
-                self._bundle(bundle.queue).add(bundle)
+                self._pending_acks(queue_acks.queue).add(queue_acks)
 
         return on_reply
 
-    def _confirmed(self, bundle: Bundle) -> None:
+    def _on_confirmed(self, queue_acks: QueueAcks) -> None:
         self._hold_seconds = 0.0
-        for batch, position in bundle.places():
-            batch.settled(position)
-        if bundle.returned:
-            self._count(bundle.queue, RETURNED, sum(interruption is None for _, interruption in bundle.returned))
-        for (batch, position), failure in bundle.failed:
+        for batch, position in queue_acks.jobs():
+            batch.finish(position)
+        if queue_acks.returned:
+            self._count(
+                queue_acks.queue, RETURNED, sum(interruption is None for _, interruption in queue_acks.returned)
+            )
+        for (batch, position), failure in queue_acks.failed:
             if failure.delay_ms is not None and batch.metadata[position].attemptsRemaining > 1:
                 self._on_retry(failure.delay_ms)
 
-    def _refused(self, bundle: Bundle, error: ServiceError) -> None:
+    def _on_refused(self, queue_acks: QueueAcks, error: ServiceError) -> None:
         """Try again later: the refusal may be meant for the dequeue that the acks rode on."""
         now = time.monotonic()
-        if bundle.refused_since is None:
-            bundle.refused_since = now
+        if queue_acks.refused_since is None:
+            queue_acks.refused_since = now
         else:
             self._hold_seconds = min(max(2 * self._hold_seconds, _FIRST_HOLD_SECONDS), _LONGEST_HOLD_SECONDS)
             self._hold_until = now + self._hold_seconds
-        if now - bundle.refused_since < self._patience_seconds:
-            self._bundle(bundle.queue).add(bundle)
+        if now - queue_acks.refused_since < self._patience_seconds:
+            self._pending_acks(queue_acks.queue).add(queue_acks)
             return
-        log.error("the server does not take the end of %d jobs of queue %s: %s", len(bundle), bundle.queue, error)
-        self._give_up(bundle)
+        log.error(
+            "the server does not take the end of %d jobs of queue %s: %s", len(queue_acks), queue_acks.queue, error
+        )
+        self._give_up(queue_acks)
 
-    def _impossible(self, bundle: Bundle, error: CallUnsendable | EnqueueRejected) -> None:
+    def _on_unsendable(self, queue_acks: QueueAcks, error: CallUnsendable | EnqueueRejected) -> None:
         """Say of each job alone what cannot be said of all, since one of them has too large a body, for instance."""
-        if len(bundle) > 1:
-            for part in bundle.parts():
-                self._say(part)
+        if len(queue_acks) > 1:
+            for part in queue_acks.parts():
+                self._send_acks(part)
             return
-        unstorable = [(place, told) for place, told in bundle.returned if told is not None and told.body is not None]
+        unstorable = [
+            (job, acked) for job, acked in queue_acks.returned if acked is not None and acked.body is not None
+        ]
         if unstorable:
             for (batch, position), interruption in unstorable:
-                self._return_otherwise(batch, position, interruption, error)
+                self._replace_return(batch, position, interruption, error)
             self.flush()
             return
-        for batch, position in bundle.places():
+        for batch, position in queue_acks.jobs():
             log.error("%s ends with its claim, since its end cannot be told: %s", batch.descriptors[position], error)
-        self._give_up(bundle)
+        self._give_up(queue_acks)
 
-    def _return_otherwise(
-        self, batch: Batch, position: int, interruption: Interruption, error: CallUnsendable | EnqueueRejected
+    def _replace_return(
+        self, batch: DequeuedBatch, position: int, interruption: Interruption, error: CallUnsendable | EnqueueRejected
     ) -> None:
         """Fail a job that no server takes back with its body; one that nobody reads goes back without."""
-        if isinstance(interruption, GivenBack):
-            self._bundle(queue_of(batch.descriptors[position])).returned.append(
+        if isinstance(interruption, ReleasedUnknown):
+            self._pending_acks(queue_of(batch.descriptors[position])).returned.append(
                 ((batch, position), replace(interruption, body=None))
             )
             return
@@ -280,20 +286,20 @@ class Settler:
         log.error("%s fails: %s", batch.descriptors[position], why)
         metadata = batch.metadata[position]
         allowed = metadata.attemptsAllowed
-        status = in_words(allowed - metadata.attemptsRemaining + 1, allowed, 0.0, why, with_traceback=False)
+        status = describe_failure(allowed - metadata.attemptsRemaining + 1, allowed, 0.0, why, with_traceback=False)
         batch.area.states[position] = FAILED
         self.failed(
             queue_of(batch.descriptors[position]), (batch, position), Failure(status, batch.area.delays[position])
         )
 
-    def _give_up(self, bundle: Bundle) -> None:
-        self._count(bundle.queue, UNTOLD, len(bundle))
-        for batch, position in bundle.places():
-            batch.settled(position)
+    def _give_up(self, queue_acks: QueueAcks) -> None:
+        self._count(queue_acks.queue, UNACKED, len(queue_acks))
+        for batch, position in queue_acks.jobs():
+            batch.finish(position)
 
 
-def _return_of(place: Place, interruption: Interruption | None) -> Checkpoint:
-    batch, position = place
+def _return_of(job: JobRef, interruption: Interruption | None) -> Checkpoint:
+    batch, position = job
     descriptor, claim = batch.descriptors[position], batch.claim or None
     due_ms = batch.metadata[position].runAfterTimestampMillis
     if interruption is None:
@@ -305,9 +311,9 @@ def _return_of(place: Place, interruption: Interruption | None) -> Checkpoint:
     )
 
 
-def _acks_in(bundle: Bundle) -> int:
-    return len(bundle.succeeded) + len(bundle.failed)
+def _count_acks(queue_acks: QueueAcks) -> int:
+    return len(queue_acks.succeeded) + len(queue_acks.failed)
 
 
-def _nothing(_: Any) -> None:
+def _ignore(_: Any) -> None:
     """Nothing rides."""

@@ -9,7 +9,7 @@ from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING
 from pinlater.worker.session.job_saves import JobSaves
 
 
-class Batch:
+class DequeuedBatch:
     """Jobs in the order in which they are to run.
 
     Attributes:
@@ -34,7 +34,7 @@ class Batch:
         self.claim: str = self.metadata[0].claimDescriptor or ""
         self.area = area
         self.next = 0
-        self.end = area.hold(self.claim, self.descriptors)
+        self.end = area.write(self.claim, self.descriptors)
         self.saves: JobSaves | None = None
         self._unsettled = len(self.descriptors)
 
@@ -52,7 +52,7 @@ class Batch:
         """Note that a job is to be given back; one that has run does so with a body of its own."""
         self.area.states[position] = RETURNING if has_run else HELD
 
-    def settled(self, position: int) -> None:
+    def finish(self, position: int) -> None:
         """Note that the server no longer takes a job for ours."""
         self.area.states[position] = GONE
         self._unsettled -= 1

@@ -54,9 +54,9 @@ class Connector:
                 failure = error
             else:
                 self._servers.worked(address)
-                self._note_success(connection)
+                self._on_connected(connection)
                 return connection
-        self._note_failure(failure)
+        self._on_failure(failure)
         raise failure
 
     @property
@@ -65,21 +65,21 @@ class Connector:
         grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures - 1, 0), 30)
         return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
 
-    def note_loss(self, error: Exception) -> None:
+    def log_loss(self, error: Exception) -> None:
         """Say that a connection in use was lost."""
         self._is_lost = True
-        self.contact.failed()
+        self.contact.record_failure()
         log.warning("lost the server: %s", error)
 
-    def _note_success(self, connection: Connection) -> None:
+    def _on_connected(self, connection: Connection) -> None:
         if self._failures or self._is_lost:
             log.info("connected to %s", connection.address)
         self._failures = 0
         self._is_lost = False
-        self.contact.heard()
+        self.contact.record_success()
 
-    def _note_failure(self, failure: ServerUnavailable) -> None:
+    def _on_failure(self, failure: ServerUnavailable) -> None:
         self._failures += 1
-        self.contact.failed()
+        self.contact.record_failure()
         if self._failures == 1:
             log.warning("cannot reach %s; retrying", failure)

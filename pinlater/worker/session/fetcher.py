@@ -10,22 +10,22 @@ from typing import Any
 from pinlater.errors import CallError, DequeueRateLimited, QueueNotFound, ServerError, ServerUnavailable, ServiceError
 from pinlater.protocol.conversion.jobs import split_reply
 from pinlater.protocol.operations import Calls
-from pinlater.worker.claim_table.counters import RETURNED, CountEvent, count_nothing
-from pinlater.worker.claim_table.row import Slot
+from pinlater.worker.claim_table.counters import RETURNED, CountEvent, ignore_event
+from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.claim_table.snapshot import Identity
-from pinlater.worker.log_once import Complaint
-from pinlater.worker.session.ack_buffer import Settler
-from pinlater.worker.session.batch import Batch
+from pinlater.worker.log_once import LogOnce
+from pinlater.worker.session.ack_buffer import AckBuffer
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.pace import Pace
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
-from pinlater.worker.session.weighted_round_robin import Turns
+from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 
 _AHEAD = 2
 """Batches fetched or asked for while one runs: with one only, the server would be idle while we run it."""
 _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
-_LONGEST_TROUBLE_SECONDS = 2.0
+_LONGEST_STORE_BACKOFF_SECONDS = 2.0
 """Where the store is in trouble, which may end at any time; nobody shall wait for a job for longer than needed then."""
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ class Fetcher:
 
     Attributes:
         pace: how many jobs to ask for.
-        came_back_empty: whether the last dequeue found no job.
-        misses_queue: whether it was refused for want of a queue.
+        found_no_jobs: whether the last dequeue found no job.
+        lacks_queue: whether it was refused for want of a queue.
         has_backlog: whether the last dequeue got all that it asked for.
 
     Args:
@@ -54,34 +54,34 @@ class Fetcher:
     def __init__(
         self,
         pipeline: Pipeline,
-        settler: Settler,
-        slot: Slot,
+        ack_buffer: AckBuffer,
+        row: ClaimRow,
         identity: Identity,
         lease_seconds: float,
         *,
-        turns: Turns,
+        round_robin: WeightedRoundRobin,
         clock: ServerClock,
-        count: CountEvent = count_nothing,
+        count: CountEvent = ignore_event,
     ) -> None:
-        self.pace = Pace(identity.places)
-        self.came_back_empty = False
-        self.misses_queue = False
+        self.pace = Pace(identity.capacity)
+        self.found_no_jobs = False
+        self.lacks_queue = False
         self._pipeline = pipeline
-        self._settler = settler
-        self._slot = slot
+        self._ack_buffer = ack_buffer
+        self._row = row
         self._identity = identity
         self._calls = Calls(identity.source, is_plain=True)
         self._lease_seconds = lease_seconds
-        self._turns = turns
+        self._round_robin = round_robin
         self._clock = clock
         self._count = count
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[DequeuedBatch] = deque()
         self._in_flight = self._jobs_in_flight = 0
-        self._promised = 0
+        self._reserved_areas = 0
         self._lost: list[int] = []
         self._backoff_seconds = 0.0
         self._backoff_until = 0.0
-        self._complaint = Complaint(log, "the server gives out no jobs: %s; retrying")
+        self._log_once = LogOnce(log, "the server gives out no jobs: %s; retrying")
         self.has_backlog = False
 
     @property
@@ -90,7 +90,7 @@ class Fetcher:
         return self._in_flight
 
     @property
-    def held_seconds(self) -> float:
+    def retry_in_seconds(self) -> float:
         """How long to wait before asking again, after a refusal."""
         return max(self._backoff_until - time.monotonic(), 0.0)
 
@@ -104,7 +104,7 @@ class Fetcher:
         """When the oldest of them was fetched; there must be one."""
         return self._batches[0].area.fetched_ns
 
-    def next_batch(self) -> Batch | None:
+    def next_batch(self) -> DequeuedBatch | None:
         """Return the oldest batch that was fetched and not begun."""
         return self._batches.popleft() if self._batches else None
 
@@ -118,18 +118,18 @@ class Fetcher:
         Args:
             most_jobs: how many can be run after these; None: any number.
         """
-        if not self.pace.is_short or not self.has_backlog or self.held_seconds:
+        if not self.pace.is_short or not self.has_backlog or self.retry_in_seconds:
             return
         while self._in_flight + len(self._batches) < _AHEAD:
             limit = self.pace.limit if most_jobs is None else min(self.pace.limit, most_jobs - self._jobs_ahead)
-            if limit <= 0 or not self.ask(0.0, limit):
+            if limit <= 0 or not self.dequeue(0.0, limit):
                 return
 
     @property
     def _jobs_ahead(self) -> int:
         return self._jobs_in_flight + sum(len(batch.unstarted) for batch in self._batches)
 
-    def ask(self, wait_seconds: float, most_jobs: int | None = None) -> bool:
+    def dequeue(self, wait_seconds: float, most_jobs: int | None = None) -> bool:
         """Send a dequeue, with acks on board; return False if that is not possible now.
 
         Args:
@@ -137,29 +137,29 @@ class Fetcher:
             most_jobs: to ask for; None: as many as the pace says.
         """
         limit = self.pace.limit if most_jobs is None else most_jobs
-        batches = -(-limit // self._slot.room)
-        if self._lost or self._slot.free_batches < self._promised + batches:
+        batches = -(-limit // self._row.batch_jobs)
+        if self._lost or self._row.free_areas < self._reserved_areas + batches:
             return False
-        acks, on_reply = self._settler.ride()
+        acks, on_reply = self._ack_buffer.piggyback()
         if not self._pipeline.is_open:  # lost while other things were said
             on_reply(ServerUnavailable("the connection is lost"))
             return False
-        number = self._slot.next_dequeue()
+        number = self._row.start_dequeue()
         self._in_flight += 1
         self._jobs_in_flight += limit
-        self._promised += batches
+        self._reserved_areas += batches
         sent = self._clock.sent()
 
         def received(reply: Any) -> None:
             self._in_flight -= 1
             self._jobs_in_flight -= limit
-            self._promised -= batches
+            self._reserved_areas -= batches
             on_reply(reply)
             if not isinstance(reply, Exception):
-                self._clock.note(reply.serverTimestampMillis, sent)
-            self._received(number, limit, reply)
+                self._clock.update(reply.serverTimestampMillis, sent)
+            self._on_batch_reply(number, limit, reply)
 
-        queue, *others = self._turns.next()
+        queue, *others = self._round_robin.next()
         calls = Calls(self._identity.source_of(number), is_plain=True)
         lease = self._lease_seconds
         call = calls.dequeue(queue, limit, wait=wait_seconds, lease=lease, acks=acks, other_queues=others)
@@ -168,47 +168,47 @@ class Fetcher:
 
     # What comes back
 
-    def _received(self, number: int, limit: int, reply: Any) -> None:
-        self.came_back_empty = False
+    def _on_batch_reply(self, number: int, limit: int, reply: Any) -> None:
+        self.found_no_jobs = False
         if isinstance(reply, CallError):
             self._lost.append(number)
             return
-        batches: list[Batch] = []
+        batches: list[DequeuedBatch] = []
         if isinstance(reply, ServiceError):
-            self._refused(reply)
+            self._on_refused(reply)
         else:
             self._backoff_seconds = 0.0
-            self._complaint.end()
-            batches = [self._hold(part) for part in split_reply(reply, self._slot.room)]
-            self.came_back_empty = not batches
+            self._log_once.reset()
+            batches = [self._store_batch(part) for part in split_reply(reply, self._row.batch_jobs)]
+            self.found_no_jobs = not batches
             self.has_backlog = len(reply.jobs or ()) >= limit
-        if not self._slot.settle(number):
+        if not self._row.finish_dequeue(number):
             self._batches += batches
             return
         for batch in batches:
-            self._settler.give_back(batch, batch.unstarted)
+            self._ack_buffer.release(batch, batch.unstarted)
 
-    def _hold(self, reply: Any) -> Batch:
-        area = self._slot.free_batch()
+    def _store_batch(self, reply: Any) -> DequeuedBatch:
+        area = self._row.acquire_area()
         assert area is not None  # ask() has seen to it
-        batch = Batch(reply, area)
-        self._settler.give_back(batch, batch.surplus)
+        batch = DequeuedBatch(reply, area)
+        self._ack_buffer.release(batch, batch.surplus)
         return batch
 
-    def _refused(self, error: ServiceError) -> None:
-        longest = _LONGEST_TROUBLE_SECONDS if isinstance(error, ServerError) else _LONGEST_BACKOFF_SECONDS
+    def _on_refused(self, error: ServiceError) -> None:
+        longest = _LONGEST_STORE_BACKOFF_SECONDS if isinstance(error, ServerError) else _LONGEST_BACKOFF_SECONDS
         self._backoff_seconds = min(max(2 * self._backoff_seconds, _FIRST_BACKOFF_SECONDS), longest)
         self._backoff_until = time.monotonic() + self._backoff_seconds
-        self.misses_queue = isinstance(error, QueueNotFound)
+        self.lacks_queue = isinstance(error, QueueNotFound)
         if not isinstance(error, DequeueRateLimited):
-            self._complaint.say(error)
+            self._log_once.report(error)
 
     # Around it
 
-    def give_back_all(self) -> None:
+    def release_all(self) -> None:
         """Give back every job that was fetched and not started."""
         while (batch := self.next_batch()) is not None:
-            self._settler.give_back(batch, batch.unstarted)
+            self._ack_buffer.release(batch, batch.unstarted)
 
     def create_queues(self) -> None:
         """Create the queues that the server does not have.
@@ -221,7 +221,7 @@ class Fetcher:
             if queue not in known:
                 self._pipeline.call(self._calls.create_queue(queue))
                 log.info("created queue %s", queue)
-        self.misses_queue = False
+        self.lacks_queue = False
 
     def release_lost(self) -> None:
         """Give back what the server claimed for dequeues whose reply was lost.
@@ -236,7 +236,7 @@ class Fetcher:
                 released = self._pipeline.call(self._calls.release_claims(queue, source))
                 if released:
                     self._count(queue, RETURNED, released)
-            self._slot.settle(number)
+            self._row.finish_dequeue(number)
             self._lost.pop(0)
 
     @property

@@ -18,10 +18,10 @@ class JobSaves:
         unheard: the last save whose job did not wait for the reply, and that reply.
     """
 
-    __slots__ = ("_is_over", "_lock", "_on_its_way", "_waiting", "unheard")
+    __slots__ = ("_is_over", "_lock", "_on_its_way", "_waiting", "unchecked")
 
     def __init__(self) -> None:
-        self.unheard: tuple[PendingCall, Any] | None = None
+        self.unchecked: tuple[PendingCall, Any] | None = None
         self._lock = Lock()
         self._waiting: PendingCall | None = None
         self._on_its_way = self._is_over = False

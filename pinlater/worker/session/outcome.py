@@ -31,7 +31,7 @@ class Failure:
     Attributes:
         status: text for the job's custom status.
         delay_ms: milliseconds until the next attempt; None: there is none, whatever attempts remain.
-        ending: how it is counted; see ``tally.ENDINGS``.
+        ending: how it is counted; see ``counters.ENDINGS``.
     """
 
     status: str
@@ -64,7 +64,7 @@ class Interruption:
 
     @property
     def ending(self) -> str:
-        """How it is counted; see ``tally.ENDINGS``."""
+        """How it is counted; see ``counters.ENDINGS``."""
         if self.failure:
             return self.failure
         if self.attempts is not None:
@@ -73,7 +73,7 @@ class Interruption:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenBack(Interruption):
+class ReleasedUnknown(Interruption):
     """The job could not be read, and waits for a worker that knows it; no attempt spent.
 
     Attributes:
@@ -84,26 +84,26 @@ class GivenBack(Interruption):
 
     @property
     def ending(self) -> str:
-        """How it is counted; see ``tally.ENDINGS``."""
+        """How it is counted; see ``counters.ENDINGS``."""
         return UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostClaim:
     """The job was no longer ours, so the server is told nothing of this attempt.
 
     Attributes:
-        ending: how it is counted; see ``tally.ENDINGS``.
+        ending: how it is counted; see ``counters.ENDINGS``.
     """
 
     ending: str = "lost"
 
 
-Outcome = Failure | Interruption | Lost
+Outcome = Failure | Interruption | LostClaim
 """What is not a success; a success has no details, and is None."""
 
 
-def in_words(
+def describe_failure(
     attempt: int,
     attempts_allowed: int,
     seconds: float,
@@ -125,20 +125,20 @@ def in_words(
         verdict: why there is none.
     """
     header = f"attempt {attempt}/{attempts_allowed} {format_origin(_HOST, os.getpid(), time.time())} {seconds:.2f} s"
-    said = _sendable(said_by(error))
+    said = _sendable(describe_error(error))
     frames = [_sendable(frame) for frame in _frames_of(error)] if with_traceback else []
     return format_failure(
         header, said, frames, status_space(attempts_allowed if is_last else attempt, attempts_allowed), verdict
     )
 
 
-def said_by(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the class of an exception, and what it says: alone, ``KeyError`` says the key and others nothing."""
-    text = text_of(error)
+    text = error_text(error)
     return f"{type(error).__name__}{': ' if text.strip() else ''}{text}"
 
 
-def text_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what an exception says, even if its class is broken itself."""
     try:
         return str(error)

@@ -23,8 +23,8 @@ class Pace:
         average_seconds: estimate of a job's run time; None before the first.
     """
 
-    def __init__(self, places: int = 1) -> None:
-        self._places = places
+    def __init__(self, capacity: int = 1) -> None:
+        self._capacity = capacity
         self.limit = 1
         self.average_seconds: float | None = None
 
@@ -33,7 +33,7 @@ class Pace:
         """Whether jobs are so short that the next ones may be fetched while these run."""
         return self.average_seconds is not None and self.average_seconds < SHORT_SECONDS
 
-    def note(self, jobs: int, seconds: float) -> None:
+    def record(self, jobs: int, seconds: float) -> None:
         """Take ``jobs`` that ran for ``seconds`` together into account."""
         if jobs <= 0:
             return
@@ -43,5 +43,5 @@ class Pace:
             self.average_seconds = recent
         else:
             self.average_seconds = average + _WEIGHT * (recent - average)
-        fitting = int(TARGET_SECONDS * self._places / self.average_seconds)
+        fitting = int(TARGET_SECONDS * self._capacity / self.average_seconds)
         self.limit = max(1, min(fitting, MAX_JOBS, 2 * self.limit))

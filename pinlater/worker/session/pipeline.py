@@ -22,7 +22,7 @@ OnReply = Callable[[Any], None]
 """Takes a reply, or the error that came instead: a ``ServiceError``, or a ``CallError`` when nobody knows."""
 
 
-class _Sent(NamedTuple):
+class _ExpectedReply(NamedTuple):
     on_reply: OnReply
     deadline: float
 
@@ -41,12 +41,12 @@ class Pipeline:
         self._connector = connector
         self._wakeup_fd = wakeup_fd
         self._connection: Connection | None = None
-        self._sent: deque[_Sent] = deque()
+        self._expected: deque[_ExpectedReply] = deque()
 
     @property
     def in_flight(self) -> int:
         """Number of calls without a reply."""
-        return len(self._sent)
+        return len(self._expected)
 
     @property
     def is_open(self) -> bool:
@@ -69,7 +69,7 @@ class Pipeline:
     @property
     def remaining_seconds(self) -> float:
         """How much longer the oldest call in flight may take; then ``receive`` gives it up."""
-        return max(self._sent[0].deadline - time.monotonic(), 0.0)
+        return max(self._expected[0].deadline - time.monotonic(), 0.0)
 
     def open(self) -> None:
         """Connect, unless connected. One that the server closed while nothing was in flight is replaced.
@@ -77,7 +77,7 @@ class Pipeline:
         Raises:
             ServerUnavailable: no server can be reached now.
         """
-        if self._connection is not None and not self._sent and self._connection.is_stale():
+        if self._connection is not None and not self._expected and self._connection.is_stale():
             self.close()
         if self._connection is None:
             self._connection = self._connector.connect()
@@ -95,16 +95,16 @@ class Pipeline:
             call: what to send.
             on_reply: gets what comes back, as the wire has it.
         """
-        self._sent.append(_Sent(on_reply, time.monotonic() + call.wait + CALL_SECONDS))
+        self._expected.append(_ExpectedReply(on_reply, time.monotonic() + call.wait + CALL_SECONDS))
         try:
             if self._connection is None:
                 raise ServerUnavailable("not connected")
             self._connection.send(call.method, call.arguments)
         except CallUnsendable as error:  # concerns no other call, and would fail again on any connection
-            self._sent.pop()
+            self._expected.pop()
             on_reply(error)
         except CallError as error:
-            self._lose(error)
+            self._fail_all(error)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until a reply can be received; return False when something else ended the wait.
@@ -113,9 +113,9 @@ class Pipeline:
             seconds: longest wait; None is as long as the oldest call may take.
         """
         connection = self._connection
-        if connection is None or not self._sent or connection.has_buffered_reply:
-            return bool(self._sent)
-        remaining = max(self._sent[0].deadline - time.monotonic(), 0.0)
+        if connection is None or not self._expected or connection.has_buffered_reply:
+            return bool(self._expected)
+        remaining = max(self._expected[0].deadline - time.monotonic(), 0.0)
         poll = select.poll()
         poll.register(connection, select.POLLIN)
         poll.register(self._wakeup_fd, select.POLLIN)
@@ -126,17 +126,17 @@ class Pipeline:
 
     def receive(self) -> None:
         """Take the reply of the oldest call and hand it on; waits for it no longer than it may take."""
-        sent = self._sent[0]
+        sent = self._expected[0]
         assert self._connection is not None
         try:
             reply = self._connection.receive(max(sent.deadline - time.monotonic(), 0.0))
         except ServiceError as refusal:
             reply = refusal
         except CallError as error:
-            self._lose(error)
+            self._fail_all(error)
             return
-        self._connector.contact.heard()
-        self._sent.popleft()
+        self._connector.contact.record_success()
+        self._expected.popleft()
         sent.on_reply(reply)
 
     def call(self, call: Call[_T]) -> _T:
@@ -153,12 +153,12 @@ class Pipeline:
             raise result[0]
         return call.convert(result[0])
 
-    def _lose(self, error: CallError) -> None:
+    def _fail_all(self, error: CallError) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-            if self._sent:
-                self._connector.note_loss(error)
-        lost, self._sent = self._sent, deque()
+            if self._expected:
+                self._connector.log_loss(error)
+        lost, self._expected = self._expected, deque()
         for sent in lost:
             sent.on_reply(error)

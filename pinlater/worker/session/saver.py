@@ -27,8 +27,8 @@ from pinlater.model.attempts import Checkpoint
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Call, Calls
-from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, count_nothing
-from pinlater.worker.session.batch import Batch, queue_of
+from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
+from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.pipeline import Pipeline
 
@@ -37,9 +37,9 @@ _T = TypeVar("_T")
 Encode = Callable[[], bytes]
 """Returns a job's body as it is now."""
 
-_OFFER_SECONDS = 0.5
+_QUICK_SAVE_SECONDS = 0.5
 """How long a job is held up by a save that need not arrive, when a server hangs."""
-_REST_FACTOR = 10
+_PAUSE_FACTOR = 10
 """So many times as long as a connection was looked for in vain, no job is held up for another one."""
 
 log = logging.getLogger(__name__)
@@ -61,20 +61,20 @@ class FollowUp(NamedTuple):
     may_be_there: bool
 
 
-class _Offer:
+class _QuickSave:
     """A save that its job does not wait for.
 
     Attributes:
         place: the job.
-        is_heard: whether there is an answer.
+        is_answered: whether there is an answer.
         reply: the answer, or the error that came instead.
     """
 
-    __slots__ = ("is_heard", "place", "reply")
+    __slots__ = ("is_answered", "place", "reply")
 
-    def __init__(self, place: tuple[Batch, int]) -> None:
+    def __init__(self, place: tuple[DequeuedBatch, int]) -> None:
         self.place = place
-        self.is_heard = False
+        self.is_answered = False
         self.reply: Any = None
 
     def result(self) -> None:
@@ -107,15 +107,15 @@ class Saver:
         connector: Connector,
         calls: Calls,
         child: Child,
-        count: CountEvent = count_nothing,
+        count: CountEvent = ignore_event,
     ) -> None:
         self._pipeline = pipeline
         self._connector = connector
         self._calls = calls
         self._child = child
         self._count = count
-        self._turn = threading.Lock()
-        self._offered: _Offer | None = None
+        self._call_lock = threading.Lock()
+        self._quick_save: _QuickSave | None = None
         self._not_before = 0.0
 
     @property
@@ -123,7 +123,7 @@ class Saver:
         """Whether jobs should stop at their next checkpoint."""
         return self._child.draining
 
-    def save(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> bool:
+    def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:
         """Replace a job's body; return False if no server took it within ``patience_seconds``.
 
         Args:
@@ -139,19 +139,19 @@ class Saver:
         """
         build = partial(self._checkpoint, batch, position, encode)
         if not patience_seconds:
-            with self._turn, self._calling():
-                return self._is_settled((batch, position)) and self._offer((batch, position), build)
-        return self._is_saved(batch, position, partial(self._insist, build, patience_seconds))
+            with self._call_lock, self._calling():
+                return self._is_quick_save_done((batch, position)) and self._save_quickly((batch, position), build)
+        return self._is_saved(batch, position, partial(self._call_until_deadline, build, patience_seconds))
 
-    def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
+    def submit(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
         """Do as ``save``, and return what it returned or raised: for those who can wait without blocking others."""
         return fulfilled(Future(), partial(self.save, batch, position, encode, patience_seconds))
 
-    def _is_saved(self, batch: Batch, position: int, call: Callable[[], object]) -> bool:
+    def _is_saved(self, batch: DequeuedBatch, position: int, call: Callable[[], object]) -> bool:
         try:
             call()
         except StaleClaims:
-            batch.area.note_lost(position, batch.area.fetched_ns)
+            batch.area.mark_lost(position, batch.area.fetched_ns)
         except (EnqueueRejected, CallUnsendable) as error:
             raise BodyTooLarge(str(error)) from error
         except (CallError, ServerError) as error:
@@ -168,57 +168,57 @@ class Saver:
         """
         queue, job, key, may_be_there = follow_up
         call = self._calls.enqueue_once(queue, job, key, is_repeat=may_be_there, keep_result_ms=KEPT_MS)
-        descriptor: str = self._insist(lambda: call, patience_seconds)[0]
+        descriptor: str = self._call_until_deadline(lambda: call, patience_seconds)[0]
         return descriptor
 
-    def _insist(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
+    def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
         """Make a call, again and again if need be; return what its reply means, or raise what the last one raised."""
         deadline = time.monotonic() + patience_seconds
-        with self._turn:  # a job may have threads, but there is one connection
-            return self._insist_until(deadline, build())
+        with self._call_lock:  # a job may have threads, but there is one connection
+            return self._retry_until(deadline, build())
 
-    def _is_settled(self, place: tuple[Batch, int]) -> bool:
+    def _is_quick_save_done(self, place: tuple[DequeuedBatch, int]) -> bool:
         """Tell whether another save can be offered: the answer to the one before is there. Raise what it says."""
-        offer = self._offered
-        if offer is None:
+        quick_save = self._quick_save
+        if quick_save is None:
             return time.monotonic() >= self._not_before
-        self._hear(offer, 0.0)
-        if not offer.is_heard:
+        self._await_reply(quick_save, 0.0)
+        if not quick_save.is_answered:
             return False
-        self._offered = None
-        if offer.place == place:
-            self._is_saved(*offer.place, offer.result)
+        self._quick_save = None
+        if quick_save.place == place:
+            self._is_saved(*quick_save.place, quick_save.result)
         return True
 
-    def _offer(self, place: tuple[Batch, int], build: Callable[[], Call[None]]) -> bool:
+    def _save_quickly(self, place: tuple[DequeuedBatch, int], build: Callable[[], Call[None]]) -> bool:
         call, began = build(), time.monotonic()
-        self._offered = offer = _Offer(place)
+        self._quick_save = quick_save = _QuickSave(place)
         try:
             self._pipeline.open()
         except ServerUnavailable as error:
             ended = time.monotonic()
-            self._not_before = ended + _REST_FACTOR * (ended - began)
-            self._heard(offer, call, error)
+            self._not_before = ended + _PAUSE_FACTOR * (ended - began)
+            self._on_reply(quick_save, call, error)
         else:
-            self._pipeline.send(call, partial(self._heard, offer, call))
-            self._hear(offer, _OFFER_SECONDS)
-        if not offer.is_heard:
+            self._pipeline.send(call, partial(self._on_reply, quick_save, call))
+            self._await_reply(quick_save, _QUICK_SAVE_SECONDS)
+        if not quick_save.is_answered:
             return False
-        self._offered = None
-        return self._is_saved(*offer.place, offer.result)
+        self._quick_save = None
+        return self._is_saved(*quick_save.place, quick_save.result)
 
-    def _hear(self, offer: _Offer, seconds: float) -> None:
+    def _await_reply(self, quick_save: _QuickSave, seconds: float) -> None:
         """Take replies until that to an offer is there, for so long at most."""
         until = time.monotonic() + seconds
-        while not offer.is_heard and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
+        while not quick_save.is_answered and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
             self._pipeline.receive()
 
-    def _heard(self, offer: _Offer, call: Call[None], reply: Any) -> None:
-        offer.is_heard, offer.reply = True, reply
+    def _on_reply(self, quick_save: _QuickSave, call: Call[None], reply: Any) -> None:
+        quick_save.is_answered, quick_save.reply = True, reply
         if not isinstance(reply, Exception):
-            self._note(SAVED, call)
+            self._count_checkpoint(SAVED, call)
         elif isinstance(reply, CallError | ServerError) and not isinstance(reply, CallUnsendable):
-            self._note(UNSAVED, call)
+            self._count_checkpoint(UNSAVED, call)
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
@@ -230,7 +230,7 @@ class Saver:
         finally:
             self.is_saving = False
 
-    def _insist_until(self, deadline: float, call: Call[Any]) -> Any:
+    def _retry_until(self, deadline: float, call: Call[Any]) -> Any:
         with self._calling():
             while True:
                 try:
@@ -240,25 +240,25 @@ class Saver:
                     raise
                 except (CallError, ServerError):
                     if time.monotonic() >= deadline or self._child.stopping_now or not self.is_open:
-                        self._note(UNSAVED, call)
+                        self._count_checkpoint(UNSAVED, call)
                         raise
                     may_have_been_carried_out(call.arguments)
                 else:
-                    self._note(SAVED, call)
+                    self._count_checkpoint(SAVED, call)
                     return reply
                 time.sleep(self._connector.delay_seconds)
 
-    def _note(self, event: str, call: Call[Any]) -> None:
+    def _count_checkpoint(self, event: str, call: Call[Any]) -> None:
         if call.method == Calls.checkpoint.method:
             self._count(call.arguments.request.queueName, event, 1)
 
     def close(self) -> None:
         """Let no thread call from here on, once a call that is under way has ended."""
         self.is_open = False
-        with self._turn:
+        with self._call_lock:
             pass
 
-    def _checkpoint(self, batch: Batch, position: int, encode: Encode) -> Call[None]:
+    def _checkpoint(self, batch: DequeuedBatch, position: int, encode: Encode) -> Call[None]:
         descriptor = batch.descriptors[position]
         checkpoint = Checkpoint(descriptor, batch.claim or None, encode())
         return self._calls.checkpoint(queue_of(descriptor), [checkpoint], tell_stale=True)

@@ -31,7 +31,7 @@ class ServerClock:
         """Return what to give to ``note`` when the answer to a request that is sent now has come."""
         return self._elapsed()
 
-    def note(self, server_ms: int | None, sent: float) -> None:
+    def update(self, server_ms: int | None, sent: float) -> None:
         """Learn from an answer.
 
         Args:

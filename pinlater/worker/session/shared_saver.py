@@ -16,18 +16,18 @@ from pinlater_supervisor import Child
 from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavailable
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
-from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, count_nothing
+from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
 from pinlater.worker.claim_table.snapshot import RUNNING
-from pinlater.worker.session.batch import Batch
+from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.job_saves import JobSaves
 from pinlater.worker.session.pending_call import PendingCall, uncancellable
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.saver import Encode, Saver, fulfilled
-from pinlater.worker.session.waker import Bell
+from pinlater.worker.session.waker import Waker
 
 
-class _Wanted(NamedTuple):
+class _QueuedCall(NamedTuple):
     """A call to make; a save with the others of its job."""
 
     pending: PendingCall
@@ -50,42 +50,42 @@ class SharedSaver(Saver):
         connector: Connector,
         calls: Calls,
         child: Child,
-        bell: Bell,
+        waker: Waker,
         *,
         is_on_loop: bool,
-        count: CountEvent = count_nothing,
+        count: CountEvent = ignore_event,
     ) -> None:
         super().__init__(pipeline, connector, calls, child, count)
-        self._bell = bell
+        self._waker = waker
         self._is_on_loop = is_on_loop
         self._pid = getpid()
         self._lock = Lock()
-        self._wanted: deque[_Wanted] = deque()
-        self._again: list[_Wanted] = []
+        self._queued: deque[_QueuedCall] = deque()
+        self._retries: list[_QueuedCall] = []
 
     # The jobs' side
 
-    def save(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> bool:
+    def save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> bool:
         """Replace a job's body. Without patience, return at once: what comes of it is told to the job's next save.
 
         On an event loop, a drain takes the patience away: the interruption that follows carries the body once more.
         """
         if patience_seconds > 0 and not (self._is_on_loop and self.is_draining):
-            reply = self._put(batch, position, encode, patience_seconds).reply
+            reply = self._queue_save(batch, position, encode, patience_seconds).reply
             return self._is_saved(batch, position, reply.result)
         self._save_soon(batch, position, encode)
         return True
 
-    def submit(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
+    def submit(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
         """Do as ``save``, without waiting for the end."""
-        return self._saved_by(self._put(batch, position, encode, patience_seconds), batch, position)
+        return self._saved_by(self._queue_save(batch, position, encode, patience_seconds), batch, position)
 
-    def _insist(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
+    def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
         pending = PendingCall(build(), patience_seconds)
-        self._hand_over(_Wanted(pending, None))
+        self._enqueue_call(_QueuedCall(pending, None))
         return pending.call.convert(pending.reply.result())
 
-    def _put(self, batch: Batch, position: int, encode: Encode, patience_seconds: float) -> PendingCall:
+    def _queue_save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> PendingCall:
         """Let a save wait for its turn."""
         if batch.area.states[position] != RUNNING:
             raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
@@ -96,10 +96,10 @@ class SharedSaver(Saver):
         saves = self._saves_of(batch)
         pending, is_due = saves.put(new)
         if is_due:
-            self._hand_over(_Wanted(pending, saves))
+            self._enqueue_call(_QueuedCall(pending, saves))
         return pending
 
-    def _saves_of(self, batch: Batch) -> JobSaves:
+    def _saves_of(self, batch: DequeuedBatch) -> JobSaves:
         if getpid() != self._pid:  # of the parent's, a lock may be held for ever
             return JobSaves()
         with self._lock:
@@ -107,17 +107,17 @@ class SharedSaver(Saver):
                 batch.saves = JobSaves()
             return batch.saves
 
-    def _save_soon(self, batch: Batch, position: int, encode: Encode) -> None:
+    def _save_soon(self, batch: DequeuedBatch, position: int, encode: Encode) -> None:
         saves = self._saves_of(batch)
-        latest = self._put(batch, position, encode, 0.0)
-        before = saves.unheard
+        latest = self._queue_save(batch, position, encode, 0.0)
+        before = saves.unchecked
         if before is not None and before[0] is latest:
             return
-        saves.unheard = latest, self._saved_by(latest, batch, position)
+        saves.unchecked = latest, self._saved_by(latest, batch, position)
         if before is not None and before[1].done():
             before[1].result()
 
-    def _saved_by(self, pending: PendingCall, batch: Batch, position: int) -> Future[bool]:
+    def _saved_by(self, pending: PendingCall, batch: DequeuedBatch, position: int) -> Future[bool]:
         saved: Future[bool] = uncancellable()
 
         def on_reply(reply: Future[Any]) -> None:
@@ -126,67 +126,67 @@ class SharedSaver(Saver):
         pending.reply.add_done_callback(on_reply)
         return saved
 
-    def _hand_over(self, wanted: _Wanted) -> None:
+    def _enqueue_call(self, queued: _QueuedCall) -> None:
         if getpid() != self._pid:
-            wanted.pending.reply.set_exception(ServerUnavailable("a process that a job forks has no worker beside it"))
+            queued.pending.reply.set_exception(ServerUnavailable("a process that a job forks has no worker beside it"))
             return
-        self._wanted.append(wanted)
-        self._bell.ring()
+        self._queued.append(queued)
+        self._waker.wake()
 
     # The main thread's side
 
-    def serve(self) -> None:
+    def send_queued(self) -> None:
         """Make the calls that are wanted."""
         now = time.monotonic()
-        due = [wanted for wanted in self._again if wanted.pending.retry_at <= now]
+        due = [queued for queued in self._retries if queued.pending.retry_at <= now]
         if due:
-            self._again = [wanted for wanted in self._again if wanted.pending.retry_at > now]
-        for wanted in due:
-            self._call(*wanted)
-        while self._wanted:
-            self._call(*self._wanted.popleft())
+            self._retries = [queued for queued in self._retries if queued.pending.retry_at > now]
+        for queued in due:
+            self._call(*queued)
+        while self._queued:
+            self._call(*self._queued.popleft())
 
-    def end(self, batch: Batch) -> None:
+    def end(self, batch: DequeuedBatch) -> None:
         """Note that a job has ended. What it still wants to save is said before its end is."""
         if batch.saves is not None and (rest := batch.saves.end()) is not None:
             self._call(rest, batch.saves)
 
     @property
-    def held_seconds(self) -> float | None:
+    def retry_in_seconds(self) -> float | None:
         """How long to wait before a call is made again; None if none is."""
-        if not self._again:
+        if not self._retries:
             return None
-        return max(min(wanted.pending.retry_at for wanted in self._again) - time.monotonic(), 0.0)
+        return max(min(queued.pending.retry_at for queued in self._retries) - time.monotonic(), 0.0)
 
     def _call(self, pending: PendingCall, saves: JobSaves | None) -> None:
         if saves is None or saves.send(pending):
             self._pipeline.send(pending.call, partial(self._answered, pending, saves))
 
     def _answered(self, pending: PendingCall, saves: JobSaves | None, reply: Any) -> None:
-        if self._is_worth_another_try(pending, reply):
+        if self._should_retry(pending, reply):
             later = pending if saves is None else saves.failed(pending)
             if later is not None:
                 may_have_been_carried_out(later.call.arguments)
                 later.retry_at = time.monotonic() + self._connector.delay_seconds
-                self._again.append(_Wanted(later, saves))
+                self._retries.append(_QueuedCall(later, saves))
                 return
-        self._fulfil(pending, reply)
+        self._resolve(pending, reply)
         if saves is not None and (newer := saves.answered()) is not None:
             self._call(newer, saves)
 
-    def _fulfil(self, pending: PendingCall, reply: Any) -> None:
+    def _resolve(self, pending: PendingCall, reply: Any) -> None:
         if not isinstance(reply, Exception):
-            self._note(SAVED, pending.call)
+            self._count_checkpoint(SAVED, pending.call)
             pending.reply.set_result(reply)
             return
-        if self._may_help_again(reply):
-            self._note(UNSAVED, pending.call)
+        if self._is_transient(reply):
+            self._count_checkpoint(UNSAVED, pending.call)
         pending.reply.set_exception(reply)
 
-    def _is_worth_another_try(self, pending: PendingCall, reply: Any) -> bool:
+    def _should_retry(self, pending: PendingCall, reply: Any) -> bool:
         is_in_time = time.monotonic() < pending.deadline and not self._child.stopping_now
-        return isinstance(reply, Exception) and self._may_help_again(reply) and is_in_time
+        return isinstance(reply, Exception) and self._is_transient(reply) and is_in_time
 
     @staticmethod
-    def _may_help_again(error: Exception) -> bool:
+    def _is_transient(error: Exception) -> bool:
         return isinstance(error, CallError | ServerError) and not isinstance(error, CallUnsendable)

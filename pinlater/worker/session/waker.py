@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 
-class Bell:
+class Waker:
     """A pipe that becomes readable when it was rung.
 
     It keeps no note of having been rung: an exception for a job past its limit may break in between any two lines.
@@ -21,12 +21,12 @@ class Bell:
         """Return what is to be waited for."""
         return self._reader
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the main thread; any thread may."""
         with suppress(BlockingIOError):  # a full pipe wakes it, too
             os.write(self._writer, b"\0")
 
-    def silence(self) -> None:
+    def clear(self) -> None:
         """Be ready for the next ring; look for its reasons after that."""
         with suppress(BlockingIOError):
             os.read(self._reader, 1 << 16)

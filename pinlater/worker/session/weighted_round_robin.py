@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-class Turns:
+class WeightedRoundRobin:
     """Smooth weighted round robin: of all turns, each queue has the share of its weight, evenly spread.
 
     A queue whose turn it is not is still looked at, after the first; so none starves, and no process is idle while

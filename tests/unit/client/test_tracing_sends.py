@@ -17,7 +17,7 @@ from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from tests.support.spans import named
 from tests.unit.client.fake_server import FakeServer
-from tests.unit.worker.fakes import batch_of, new_slot
+from tests.unit.worker.fakes import batch_of, new_row
 
 TICK_MS = 1_800_000_000_000
 
@@ -204,7 +204,7 @@ def run(kind, body, attempt=1):
     batch = batch_of(
         f"{kind.job_options.queue}:s1:p1:7",
         bodies=[body],
-        slot=new_slot(),
+        row=new_row(),
         allowed=allowed,
         remaining=allowed + 1 - attempt,
     )

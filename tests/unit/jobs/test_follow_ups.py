@@ -14,7 +14,7 @@ from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure
-from tests.unit.worker.fakes import batch_of, new_slot
+from tests.unit.worker.fakes import batch_of, new_row
 
 
 class Mail(Job, queue="mail", attempts=7, priority=2):
@@ -143,7 +143,7 @@ def test_jobs_of_another_store_have_other_follow_ups():
 def test_what_no_server_took_is_an_error_and_not_kept(saver, refusal):
     saver.refusal = refusal
     codec = JobCodec([Bill])
-    batch = batch_of("bills:s1:p1:7", bodies=[encode_body(Bill())], slot=new_slot())
+    batch = batch_of("bills:s1:p1:7", bodies=[encode_body(Bill())], row=new_row())
     outcome = Runner(codec, codec.names, saver, 30.0).run(batch, 0, monotonic_ns())
     assert isinstance(outcome, Failure)
     assert type(refusal).__name__ in outcome.status

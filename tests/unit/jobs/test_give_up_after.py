@@ -17,7 +17,7 @@ from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.outcome import Failure, Interruption
-from tests.unit.worker.fakes import batch_of, new_slot
+from tests.unit.worker.fakes import batch_of, new_row
 
 ENQUEUED = time.time()
 """Sleeps ask the real clock, so it is about now."""
@@ -97,7 +97,7 @@ def run():
     def run(job, after=500, kept=None, created_ms=int(ENQUEUED * 1000), **about):
         clock[0] = ENQUEUED + after
         body = encode_body(job, kept)
-        run.batch = batch_of("posts:s1:p1:7", bodies=[body], slot=new_slot(), created_ms=created_ms, **about)
+        run.batch = batch_of("posts:s1:p1:7", bodies=[body], row=new_row(), created_ms=created_ms, **about)
         return runner.run(run.batch, 0, time.monotonic_ns())
 
     yield run
@@ -146,9 +146,9 @@ def test_a_run_is_stopped(run, job):
 def test_the_keeper_knows_of_it_should_the_process_die(run):
     began = time.monotonic()
     run(Post())
-    assert 50 < run.batch.area.until_ns[0] / 1e9 - began < 150
+    assert 50 < run.batch.area.give_up_ns[0] / 1e9 - began < 150
     run(Post(), kept=BodyMetadata(recurrence=Recurrence(int(ENQUEUED * 1000), schedule="every 3600")))
-    assert run.batch.area.until_ns[0] == 0, "the next tick is to come in any case"
+    assert run.batch.area.give_up_ns[0] == 0, "the next tick is to come in any case"
 
 
 def test_a_retry_that_comes_in_time_is_none_of_its_business(run):

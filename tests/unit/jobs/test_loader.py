@@ -11,7 +11,7 @@ from pinlater.jobs.loader import (
     load_job_classes,
     load_middleware,
     make_codec,
-    refuse_plain,
+    refuse_blocking,
     unnamed_queues,
 )
 
@@ -196,9 +196,9 @@ def test_an_event_loop_takes_no_plain_classes_of_its_queues(project):
     later = "from pinlater import Job\nclass Later(Job):\n    async def run(self, context): pass\n"
     project(wk_mixed=later + job("Mail") + job("Post", ", queue='letters'"))
     kinds = load_job_classes(["wk_mixed"])
-    refuse_plain(kinds, ["later"])
+    refuse_blocking(kinds, ["later"])
     with pytest.raises(ConfigError, match=r"would block: Mail \(queue mail\), Post \(queue letters\); .* --threads"):
-        refuse_plain(kinds, ["later", "mail", "letters"])
+        refuse_blocking(kinds, ["later", "mail", "letters"])
 
 
 AROUND = "from contextlib import nullcontext\ndef around(job, context): return nullcontext()\nnumber = 7\n"

@@ -15,7 +15,7 @@ from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
-from tests.unit.worker.fakes import batch_of, new_slot
+from tests.unit.worker.fakes import batch_of, new_row
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 500_000, tzinfo=UTC)
 MOMENT_MS = int(MOMENT.timestamp() * 1000)
@@ -55,7 +55,7 @@ class Saver:
 
 def run(job, kept=None, now=1000.0, **about):
     codec = JobCodec([Poll])
-    batch = batch_of("polls:s1:p1:7", bodies=[encode_body(job, kept)], slot=new_slot(), **about)
+    batch = batch_of("polls:s1:p1:7", bodies=[encode_body(job, kept)], row=new_row(), **about)
     return Runner(codec, codec.names, Saver(), 30.0, now=lambda: now).run(batch, 0, monotonic_ns())
 
 

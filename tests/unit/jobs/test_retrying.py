@@ -13,7 +13,7 @@ from pinlater.testing import LocalServer, run_inline
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Interruption
 from tests.unit.jobs.workflow_attempts import InAWorker, Saver, WithFakes
-from tests.unit.worker.fakes import batch_of, new_slot
+from tests.unit.worker.fakes import batch_of, new_row
 
 
 class Careful(Job, give_up_on=(PermissionError,)):
@@ -227,8 +227,8 @@ def mend():
 
 
 def test_the_runner_gives_the_job_back():
-    codec, slot = JobCodec([Fetch]), new_slot()
-    batch = batch_of("fetches:s1:p1:7", bodies=[encode_body(Fetch())], slot=slot)
+    codec, row = JobCodec([Fetch]), new_row()
+    batch = batch_of("fetches:s1:p1:7", bodies=[encode_body(Fetch())], row=row)
     runner = Runner(codec, codec.names, Saver(), 30.0)
     outcome = runner.run(batch, 0, 0)
     runner.close()

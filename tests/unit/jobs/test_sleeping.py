@@ -14,7 +14,7 @@ from pinlater.testing import FakeContext, LocalServer, run_inline
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure, Interruption
-from tests.unit.worker.fakes import batch_of, new_slot
+from tests.unit.worker.fakes import batch_of, new_row
 
 DAY = 86400
 
@@ -105,7 +105,7 @@ def test_each_is_slept_once(kind, after):
     context.sleep_until(time() + 60, name="a")
     context.sleep_for(60, name="b")
     sleep(context, 60, name="b")
-    assert list(after(context, job)._kept.sleeps) == ["a", "b", "b#2"]
+    assert list(after(context, job)._metadata.sleeps) == ["a", "b", "b#2"]
 
 
 @pytest.mark.parametrize("as_moment", [float, lambda at: datetime.fromtimestamp(at, UTC), datetime.fromtimestamp])
@@ -162,8 +162,8 @@ def test_a_record_that_is_too_large_fails_awake():
 
 
 def test_the_runner_tells_when_to_go_on():
-    codec, slot, before = JobCodec([Invite]), new_slot(), time()
-    batch = batch_of("invites:s1:p1:7", bodies=[encode_body(Invite())], slot=slot)
+    codec, row, before = JobCodec([Invite]), new_row(), time()
+    batch = batch_of("invites:s1:p1:7", bodies=[encode_body(Invite())], row=row)
     runner = Runner(codec, codec.names, Saver(), 30.0)
     outcome = runner.run(batch, 0, monotonic_ns())
     assert isinstance(outcome, Interruption)
@@ -171,7 +171,7 @@ def test_the_runner_tells_when_to_go_on():
     assert read_metadata(outcome.body).steps == {"invite": None}
     assert read_metadata(outcome.body).sleeps == {"to answer": outcome.run_after_ms}
     assert codec.decode("invites", outcome.body).log == ["before"]
-    bad = batch_of("invites:s1:p1:8", bodies=[encode_body(Invite(days=-1))], slot=new_slot())
+    bad = batch_of("invites:s1:p1:8", bodies=[encode_body(Invite(days=-1))], row=new_row())
     assert isinstance(runner.run(bad, 0, monotonic_ns()), Failure)
 
 

@@ -17,7 +17,7 @@ from pinlater.model.state import JobState
 from pinlater.testing import LocalServer, run_inline
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.session.outcome import Failure
-from tests.unit.worker.fakes import batch_of, new_slot
+from tests.unit.worker.fakes import batch_of, new_row
 
 
 class RateLimited(ConnectionError):
@@ -80,7 +80,7 @@ def body_of(job, **options):
 
 
 def run(runner, body, queue="calls", **about):
-    batch = batch_of(f"{queue}:s1:p1:7", bodies=[body], slot=new_slot(), **about)
+    batch = batch_of(f"{queue}:s1:p1:7", bodies=[body], row=new_row(), **about)
     return runner.run(batch, 0, monotonic_ns()), batch
 
 

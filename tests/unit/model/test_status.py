@@ -16,7 +16,7 @@ from pinlater.model.status import (
     status_space,
 )
 from pinlater.testing import LocalServer
-from pinlater.worker.session.outcome import in_words
+from pinlater.worker.session.outcome import describe_failure
 
 AT = 1_700_000_000
 WHERE = format_origin("web1", 77, AT)
@@ -122,10 +122,10 @@ def test_a_traceback_shows_where_it_was():
 
     with pytest.raises(OSError) as caught:
         fail()
-    text = in_words(2, 4, 1.5, caught.value)
+    text = describe_failure(2, 4, 1.5, caught.value)
     assert re.match(r"\[attempt 2/4 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \S+ \d+ 1\.50 s\] OSError: on fire\n", text)
     assert text.endswith('in fail\n    raise OSError("on\\nfire")\n')
-    assert in_words(2, 4, 1.5, caught.value, with_traceback=False).count("\n") == 1
+    assert describe_failure(2, 4, 1.5, caught.value, with_traceback=False).count("\n") == 1
 
 
 class Hopeless(Job, queue="hopeless", attempts=9):

@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.server.metrics import Metrics, render_prometheus
 from pinlater.server.metrics.families import Gauge
-from pinlater.worker.figures import Figures
+from pinlater.worker.metrics import WorkerMetrics
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
 from tests.support.monitoring import FOLDER, dashboard_queries, metrics_in, metrics_on, panels, program, rows
@@ -18,7 +18,7 @@ def known():
     for family in metrics._families:
         if isinstance(family, Gauge):
             family.source = lambda: 1
-    of_worker = Figures(Shared.for_pools([JobPool()])).page().decode()
+    of_worker = WorkerMetrics(Shared.for_pools([JobPool()])).page().decode()
     return metrics_on(render_prometheus(metrics.snapshot(), [1])) | metrics_on(of_worker)
 
 

@@ -5,15 +5,15 @@ from collections import deque
 
 from pinlater.errors import ServerUnavailable
 from pinlater.protocol.messages import PinLaterDequeueMetadata, PinLaterDequeueResponse
-from pinlater.worker.claim_table.table import Board
-from pinlater.worker.session.batch import Batch
+from pinlater.worker.claim_table.table import ClaimTable
+from pinlater.worker.session.batch import DequeuedBatch
 
 
 class FakeChild:
     """A process under no supervisor."""
 
-    def __init__(self, slot=0):
-        self.slot = slot
+    def __init__(self, row=0):
+        self.row = row
         self.pid = os.getpid()
         self.draining = False
         self.stopping_now = False
@@ -98,10 +98,10 @@ def names(count, queue="mail"):
     return [f"{queue}:s1:p1:{number}" for number in range(1, count + 1)]
 
 
-def new_slot():
-    return Board(4).slot(0)
+def new_row():
+    return ClaimTable(4).row(0)
 
 
-def batch_of(*descriptors, slot=None, **options):
-    area = (slot or new_slot()).free_batch()
-    return Batch(reply(*descriptors, **options), area)
+def batch_of(*descriptors, row=None, **options):
+    area = (row or new_row()).acquire_area()
+    return DequeuedBatch(reply(*descriptors, **options), area)

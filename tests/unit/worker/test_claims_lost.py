@@ -14,14 +14,14 @@ from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.contact import Contact
 from pinlater.worker.claim_table.snapshot import HELD, RUNNING, SUCCEEDED
-from pinlater.worker.keeper.service_client import Messenger
+from pinlater.worker.keeper.service_client import KeeperClient
 from pinlater.worker.processes import task_team
 from pinlater.worker.running import coroutines
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.session.outcome import Lost
+from pinlater.worker.session.outcome import LostClaim
 from pinlater.worker.session.saver import Saver
 from tests.unit.client.fake_server import free_address
 from tests.unit.worker.fakes import FakeChild, batch_of, names
@@ -56,7 +56,7 @@ class WorksLater(Job, queue="jobs", timeout=60):
 def lose(context):
     """Do what the keeper does, of the only job of a batch."""
     area = context._batch.area
-    area.note_lost(0, area.fetched_ns)
+    area.mark_lost(0, area.fetched_ns)
 
 
 def swallow(context):
@@ -121,7 +121,7 @@ def runner():
 @pytest.mark.parametrize("how", plain)
 def test_the_next_call_raises_and_nothing_of_the_attempt_counts(runner, caplog, how):
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Works(how=how))])
-    assert runner.run(batch, 0, monotonic_ns()) == Lost()
+    assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     assert trail == ["began", "first"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "no longer this worker's" in caplog.text
@@ -129,39 +129,39 @@ def test_the_next_call_raises_and_nothing_of_the_attempt_counts(runner, caplog, 
 
 def test_a_job_that_was_lost_before_it_began_is_not_begun(runner):
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Works(how="return"))])
-    batch.area.note_lost(0, batch.area.fetched_ns)
-    assert runner.run(batch, 0, monotonic_ns()) == Lost()
+    batch.area.mark_lost(0, batch.area.fetched_ns)
+    assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     codec = JobCodec([Works, WorksLater])
     later = TaskRunner(codec, codec.names, FakeSaver(), 30.0, Deadlines(never_kill))
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(WorksLater())])
-    batch.area.note_lost(0, batch.area.fetched_ns)
-    assert asyncio.run(later.run_awaited(batch, 0, monotonic_ns())) == Lost()
+    batch.area.mark_lost(0, batch.area.fetched_ns)
+    assert asyncio.run(later.run_awaited(batch, 0, monotonic_ns())) == LostClaim()
     assert trail == []
 
 
 def test_a_coroutine_that_waits_is_cancelled(runner, monkeypatch):
-    monkeypatch.setattr(coroutines, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(coroutines, "CHECK_SECONDS", 0.01)
     for _ in range(2):
         batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(WorksLater())])
-        assert runner.run(batch, 0, monotonic_ns()) == Lost()
+        assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     assert trail == ["began", "cleaned up"] * 2
 
 
 def test_one_of_many_coroutines_is_cancelled(monkeypatch):
-    monkeypatch.setattr(task_team, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(task_team, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(team_jobs, "JobCodec", lambda kinds: JobCodec([*kinds, WorksLater]))
     team_jobs.gate.clear()
     bench = team_jobs.Bench(8, team_jobs.task_team)
     try:
         *_, lost = bench.start(*[team_jobs.Awaited(how="gate")] * 2, WorksLater())
-        assert bench.outcomes(1) == {lost.descriptors[0]: Lost()}
+        assert bench.outcomes(1) == {lost.descriptors[0]: LostClaim()}
         assert trail == ["began", "cleaned up"]
         team_jobs.gate.set()
         assert list(bench.outcomes(2).values()) == [None, None]
     finally:
         team_jobs.gate.set()
         bench.team.close()
-        bench.bell.close()
+        bench.waker.close()
 
 
 # Who learns of it
@@ -186,7 +186,7 @@ def test_the_reply_of_a_save_tells_it():
     codec = JobCodec([Saves])
     runner = Runner(codec, codec.names, Saver(line, line, Calls("me", is_plain=True), child), 30.0)
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Saves())])
-    assert runner.run(batch, 0, monotonic_ns()) == Lost()
+    assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     assert trail == ["began"]
     child.close()
 
@@ -210,7 +210,7 @@ def test_the_keeper_tells_the_process_which_claims_have_ended(bench):
     area = bench.hold(SUCCEEDED, RUNNING, HELD, age_ns=LONG_AGO_NS)
     other = bench.hold(RUNNING, age_ns=LONG_AGO_NS, claim="another")
     _, second, third = names(3)
-    bench.messenger.lost = {(second, "claim"), (third, "claim"), (names(1)[0], "of somebody else")}
+    bench.client.lost = {(second, "claim"), (third, "claim"), (names(1)[0], "of somebody else")}
     bench.turn()
     assert [area.is_lost(position) for position in range(3)] == [False, True, True]
     assert not other.is_lost(0)
@@ -221,14 +221,14 @@ def test_what_comes_too_late_does_not_concern_the_next_batch(bench):
     before = area.fetched_ns
     area.clear()
     again = bench.hold(RUNNING)
-    area.note_lost(0, before)
-    again.note_lost(0, before)
+    area.mark_lost(0, before)
+    again.mark_lost(0, before)
     assert not again.is_lost(0)
-    again.note_lost(0, again.fetched_ns)
+    again.mark_lost(0, again.fetched_ns)
     assert again.is_lost(0)
 
 
-class Store(Messenger):
+class Store(KeeperClient):
     """A messenger whose server knows ``claims``."""
 
     def __init__(self, claims):
@@ -272,6 +272,6 @@ def test_with_its_queue_all_claims_have_ended():
 
 
 def test_the_board_has_room_for_many_long_names(bench):
-    area = bench.slot.free_batch()
+    area = bench.row.acquire_area()
     descriptors = [f"{'q' * 60}:s12345:p1:{10**12 + number}" for number in range(250)]
-    assert area.hold("host:9010:1700000000000:worker:host:1234:abcdef12.1:7", descriptors) == 250
+    assert area.write("host:9010:1700000000000:worker:host:1234:abcdef12.1:7", descriptors) == 250

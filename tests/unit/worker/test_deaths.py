@@ -6,20 +6,20 @@ import pytest
 from pinlater_supervisor import MEMORY_CEILING, TIME_OUT, ChildExit
 
 from pinlater.worker.claim_table.snapshot import Identity
-from pinlater.worker.master import note_exit, was_interrupted
+from pinlater.worker.master import post_exit, was_interrupted
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
 from tests.unit.worker.fakes import names
 
 
-def ended(**facts):
+def ended(**info):
     usual = {"pool": "jobs", "slot": 0, "pid": 77, "generation": 0, "code": None, "signal": None}
     usual |= {"peak_rss_bytes": 10**7, "run_seconds": 3.0, "was_ready": True, "stopping": False}
-    return ChildExit(**(usual | facts))
+    return ChildExit(**(usual | info))
 
 
 @pytest.mark.parametrize(
-    ("facts", "interrupted"),
+    ("info", "interrupted"),
     [
         ({"signal": signal.SIGKILL}, False),
         ({"signal": signal.SIGSEGV, "stopping": True}, False),
@@ -34,24 +34,24 @@ def ended(**facts):
         ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": TIME_OUT}, False),
     ],
 )
-def test_only_a_stop_excuses_an_end(facts, interrupted):
-    assert was_interrupted(ended(**facts)) is interrupted
+def test_only_a_stop_excuses_an_end(info, interrupted):
+    assert was_interrupted(ended(**info)) is interrupted
 
 
 def test_a_death_becomes_a_notice_and_the_slot_is_free():
     shared = Shared.for_pools([JobPool()])
-    slot = shared.board.slot(0)
-    slot.introduce(Identity("worker:me", ["mail"], ["SendMail"]))
-    slot.free_batch().hold("claim", names(2))
-    note_exit(ended(signal=signal.SIGSEGV), shared)
-    [notice] = shared.notices.pending()
-    assert notice.facts.in_words == "killed by SIGSEGV, peak 10 MB, ran 3.0 s"
-    assert [job.descriptor for job in notice.holding.batches[0].jobs] == names(2)
-    assert slot.read().is_empty
+    row = shared.claim_table.row(0)
+    row.register(Identity("worker:me", ["mail"], ["SendMail"]))
+    row.acquire_area().write("claim", names(2))
+    post_exit(ended(signal=signal.SIGSEGV), shared)
+    [posted] = shared.exit_queue.pending()
+    assert posted.info.description == "killed by SIGSEGV, peak 10 MB, ran 3.0 s"
+    assert [job.descriptor for job in posted.snapshot.batches[0].jobs] == names(2)
+    assert row.snapshot().is_empty
 
 
 def test_an_end_with_empty_hands_is_no_news():
     shared = Shared.for_pools([JobPool()])
-    shared.board.slot(0).introduce(Identity("worker:me", ["mail"], ["SendMail"]))
-    note_exit(ended(code=0), shared)
-    assert not shared.notices.are_pending
+    shared.claim_table.row(0).register(Identity("worker:me", ["mail"], ["SendMail"]))
+    post_exit(ended(code=0), shared)
+    assert not shared.exit_queue.has_pending

@@ -7,39 +7,39 @@ import pytest
 
 from pinlater.client.servers import ServerSet
 from pinlater.errors import ConfigError, ServerUnavailable
-from pinlater.worker.claim_table.contact import Contact, why_out_of_contact
-from pinlater.worker.claim_table.table import Board
+from pinlater.worker.claim_table.contact import Contact, contact_problem
+from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.endpoint import listen
 from pinlater.worker.session.connector import Connector
 
 
 def test_nothing_was_heard_yet():
-    assert why_out_of_contact([Contact(), Contact()]) == "no server was reached yet"
+    assert contact_problem([Contact(), Contact()]) == "no server reached yet"
     failed = Contact()
-    failed.failed()
-    assert why_out_of_contact([failed]) == "no server was reached yet"
+    failed.record_failure()
+    assert contact_problem([failed]) == "no server reached yet"
 
 
 def test_the_last_event_of_all_processes_counts():
     busy, idle = Contact(), Contact()
-    busy.heard()
-    idle.heard()
-    assert why_out_of_contact([busy, idle]) == ""
-    idle.failed()
-    assert why_out_of_contact([busy, idle]).startswith("the last contact with a server failed; none was heard for 0 s")
-    busy.heard()
-    assert why_out_of_contact([busy, idle]) == ""
+    busy.record_success()
+    idle.record_success()
+    assert contact_problem([busy, idle]) == ""
+    idle.record_failure()
+    assert contact_problem([busy, idle]).startswith("the last contact with a server failed; none reached for 0 s")
+    busy.record_success()
+    assert contact_problem([busy, idle]) == ""
 
 
 def test_the_board_shows_the_contact_of_all_and_keeps_it():
-    board = Board(2)
-    board.contact.failed()
-    board.slot(1).contact.heard()
-    assert board.why_out_of_contact() == ""
-    board.slot(1).clear()
-    assert board.why_out_of_contact() == ""
-    board.contact.failed()
-    assert board.why_out_of_contact()
+    claim_table = ClaimTable(2)
+    claim_table.contact.record_failure()
+    claim_table.row(1).contact.record_success()
+    assert claim_table.contact_problem() == ""
+    claim_table.row(1).clear()
+    assert claim_table.contact_problem() == ""
+    claim_table.contact.record_failure()
+    assert claim_table.contact_problem()
 
 
 def test_a_connector_notes_failures_and_success():
@@ -47,11 +47,11 @@ def test_a_connector_notes_failures_and_success():
     with socket.create_server(("127.0.0.1", 0)) as server:
         connector = Connector(ServerSet.of(f"127.0.0.1:{server.getsockname()[1]}"), contact=contact)
         connector.connect().close()
-    assert contact.heard_ns
-    assert not contact.failed_ns
+    assert contact.success_ns
+    assert not contact.failure_ns
     with pytest.raises(ServerUnavailable):
         connector.connect()
-    assert contact.failed_ns > contact.heard_ns
+    assert contact.failure_ns > contact.success_ns
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:0", ":0", "0", "localhost:0"])
@@ -69,8 +69,8 @@ def test_where_it_listens(text):
         ("127.0.0.1:", "write HOST:PORT"),
         ("127.0.0.1:65536", "write HOST:PORT"),
         ("127.0.0.1:-1", "write HOST:PORT"),
-        ("192.0.2.1:1", "--health 192.0.2.1:1: cannot listen there"),
-        ("no such host:1", "cannot listen there"),
+        ("192.0.2.1:1", "--health 192.0.2.1:1: cannot listen"),
+        ("no such host:1", "cannot listen"),
     ],
 )
 def test_what_is_no_place_to_listen(text, message):
@@ -81,6 +81,6 @@ def test_what_is_no_place_to_listen(text, message):
 
 def test_a_port_that_is_taken():
     first = listen("0")
-    with pytest.raises(ConfigError, match="cannot listen there: Address already in use"):
+    with pytest.raises(ConfigError, match="cannot listen: Address already in use"):
         listen(first.address)
     first.close()

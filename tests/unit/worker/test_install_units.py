@@ -53,7 +53,7 @@ def test_a_dry_run_writes_nothing(tmp_path):
 
 @pytest.mark.parametrize("path", ["/srv/my apps/bin", "/srv/50%/bin", "/srv/$HOME/bin", "/srv/a\nb"])
 def test_a_path_that_systemd_would_read_as_something_else_is_refused(tmp_path, path):
-    with pytest.raises(ConfigError, match="install somewhere else"):
+    with pytest.raises(ConfigError, match="install elsewhere"):
         install_units(tmp_path / "units", Path(path))
     assert not (tmp_path / "units").exists()
 
@@ -80,7 +80,7 @@ def test_the_command_writes_units_and_says_which(tmp_path):
     assert result.exit_code == 0
     assert result.output.splitlines() == [f"wrote {tmp_path / name}" for name in UNITS]
     again = run("--directory", tmp_path, "--programs", PROGRAMS)
-    assert again.output == "nothing to do: all files are there\n"
+    assert again.output == "nothing to do: all files are up to date\n"
 
 
 def test_the_command_finds_the_programs_beside_itself(tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_a_plain_call_also_plans_the_companions(tmp_path, monkeypatch):
 def test_programs_in_a_home_directory_are_warned_of(tmp_path):
     result = run("--directory", tmp_path, "--programs", "/home/ann/venv/bin")
     assert result.exit_code == 0
-    assert "which the services cannot see" in result.output
+    assert "which the services cannot read" in result.output
     assert not subject.is_hidden(PROGRAMS)
 
 
@@ -130,5 +130,5 @@ def test_a_link_that_leads_to_a_home_directory_is_seen(tmp_path):
 
 def test_an_installation_without_the_files_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "__file__", str(tmp_path / "install_units.py"))
-    with pytest.raises(ConfigError, match="install the package again"):
+    with pytest.raises(ConfigError, match="reinstall the package"):
         install_units(tmp_path, PROGRAMS)

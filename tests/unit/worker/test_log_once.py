@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pinlater.worker.log_once import Complaint
+from pinlater.worker.log_once import LogOnce
 
 
 @pytest.fixture
@@ -13,15 +13,15 @@ def said(caplog):
 
 
 def test_each_trouble_is_said_once(said):
-    complaint = Complaint(logging.getLogger("test"), "no jobs: %s")
+    log_once = LogOnce(logging.getLogger("test"), "no jobs: %s")
     for text in ("away", "away", "refused", "refused", "away"):
-        complaint.say(ValueError(text))
+        log_once.report(ValueError(text))
     assert said() == ["no jobs: away", "no jobs: refused", "no jobs: away"]
 
 
 def test_the_same_trouble_is_said_again_after_an_end(said):
-    complaint = Complaint(logging.getLogger("test"), "no jobs: %s")
-    complaint.say(ValueError("away"))
-    complaint.end()
-    complaint.say(ValueError("away"))
+    log_once = LogOnce(logging.getLogger("test"), "no jobs: %s")
+    log_once.report(ValueError("away"))
+    log_once.reset()
+    log_once.report(ValueError("away"))
     assert said() == ["no jobs: away"] * 2

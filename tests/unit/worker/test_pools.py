@@ -6,7 +6,7 @@ import pytest
 
 from pinlater.errors import ConfigError
 from pinlater.worker.pools import JobPool, parse_pools
-from pinlater.worker.session.weighted_round_robin import Turns
+from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from pinlater.worker.shared import Shared
 
 DEFAULT = JobPool("jobs", 5, {})
@@ -30,22 +30,22 @@ def test_what_the_option_says(texts, pools):
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["e-mail"], "--queue e-mail: a queue's name has letters, digits and underscore only"),
-        ([""], "--queue : a queue's name"),
-        (["a,,b"], "--queue a,,b: a queue's name"),
-        (["a, b"], "--queue a, b: a queue's name"),
-        (["a", "b,a"], "--queue b,a: the queue a is named twice"),
-        (["a,a=2"], "--queue a,a=2: the queue a is named twice"),
-        (["a:0"], "--queue a:0: the weight of a is a number from 1 to 100, not '0'"),
-        (["a:101"], "the weight of a is a number from 1 to 100, not '101'"),
-        (["a:"], "the weight of a is a number from 1 to 100, not ''"),
+        (["e-mail"], "--queue e-mail: a queue name may only have letters, digits and underscores"),
+        ([""], "--queue : a queue name"),
+        (["a,,b"], "--queue a,,b: a queue name"),
+        (["a, b"], "--queue a, b: a queue name"),
+        (["a", "b,a"], "--queue b,a: queue a is given twice"),
+        (["a,a=2"], "--queue a,a=2: queue a is given twice"),
+        (["a:0"], "--queue a:0: the weight of a must be a number from 1 to 100, not '0'"),
+        (["a:101"], "the weight of a must be a number from 1 to 100, not '101'"),
+        (["a:"], "the weight of a must be a number from 1 to 100, not ''"),
         (["a:1:2"], "not '1:2'"),
         (["a:٣"], "not '٣'"),
-        (["a="], "--queue a=: what follows = is a number from 1 to 256, not ''"),
+        (["a="], "--queue a=: the number after = must be a number from 1 to 256, not ''"),
         (["a=0"], "not '0'"),
         (["a=257"], "not '257'"),
         (["a=1=2"], "not '1=2'"),
-        (["a=" + "9" * 5000], "is a number from 1 to 256"),
+        (["a=" + "9" * 5000], "must be a number from 1 to 256"),
     ],
 )
 def test_what_is_wrong_is_said(texts, message):
@@ -55,33 +55,33 @@ def test_what_is_wrong_is_said(texts, message):
 
 
 def test_a_pool_in_words():
-    assert JobPool("jobs", 1).in_words(["a", "b"]) == "1 process for queue a, b"
-    assert JobPool("jobs", 2, {"a": 3, "b": 1}).in_words(["c"]) == "2 processes for queue a:3, b"
+    assert JobPool("jobs", 1).describe(["a", "b"]) == "1 process for queue a, b"
+    assert JobPool("jobs", 2, {"a": 3, "b": 1}).describe(["c"]) == "2 processes for queue a:3, b"
 
 
 def test_turns_have_the_share_of_their_weight():
-    turns = Turns({"a": 5, "b": 2, "c": 1})
-    orders = [turns.next() for _ in range(80)]
+    round_robin = WeightedRoundRobin({"a": 5, "b": 2, "c": 1})
+    orders = [round_robin.next() for _ in range(80)]
     assert Counter(order[0] for order in orders) == {"a": 50, "b": 20, "c": 10}
     assert all(sorted(order) == ["a", "b", "c"] for order in orders)
 
 
 def test_turns_are_spread_evenly():
-    turns = Turns({"a": 5, "b": 1, "c": 1})
-    assert "".join(turns.next()[0] for _ in range(7)) == "aabacaa"
+    round_robin = WeightedRoundRobin({"a": 5, "b": 1, "c": 1})
+    assert "".join(round_robin.next()[0] for _ in range(7)) == "aabacaa"
 
 
 def test_each_pool_has_its_own_part_of_the_board():
     shared = Shared.for_pools([JobPool("jobs", 2, {"a": 1}), JobPool("jobs of b", 1, {"b": 1})])
     for number, pool in enumerate(("jobs", "jobs of b")):
-        shared.slot(pool, 0).expect_retries(100 + number)
-    assert [slot.retries_due_ms for slot in shared.board.slots()] == [100, 101]
-    last = len(shared.places["jobs"]) - 1
-    shared.slot("jobs", last).expect_retries(7)
-    assert shared.slot("jobs of b", 0).retries_due_ms == 101
+        shared.row(pool, 0).record_retry_due(100 + number)
+    assert [row.retries_due_ms for row in shared.claim_table.rows()] == [100, 101]
+    last = len(shared.row_numbers["jobs"]) - 1
+    shared.row("jobs", last).record_retry_due(7)
+    assert shared.row("jobs of b", 0).retries_due_ms == 101
 
 
 def test_a_pool_cannot_grow_into_the_part_of_the_next():
     shared = Shared.for_pools([JobPool("jobs", 2), JobPool("jobs of b", 1, {"b": 1})])
     with pytest.raises(ConfigError, match="at most 72 processes of one pool"):
-        shared.slot("jobs", 72)
+        shared.row("jobs", 72)

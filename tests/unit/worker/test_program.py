@@ -92,7 +92,7 @@ def test_health_may_come_from_the_environment(run, monkeypatch):
 )
 def test_several_jobs_at_once(run, arguments, places, is_team):
     options = run("a", *arguments).options
-    assert (options.places, options.is_team) == (places, is_team)
+    assert (options.capacity, options.is_team) == (places, is_team)
 
 
 def test_servers_of_the_environment(run, monkeypatch):
@@ -104,7 +104,7 @@ def test_servers_of_the_environment(run, monkeypatch):
     ("arguments", "message"),
     [
         (("a", "--server", "x:y:z"), "'x:y:z' is no server address; write host:port"),
-        (("a", "--queue", "e-mail"), "--queue e-mail: a queue's name has letters, digits and underscore only"),
+        (("a", "--queue", "e-mail"), "--queue e-mail: a queue name may only have letters, digits and underscores"),
     ],
 )
 def test_a_wrong_set_up_is_one_line_and_78(run, arguments, message):
@@ -148,7 +148,7 @@ def test_help_has_examples_and_exit_statuses(run):
     result = run("--help")
     assert result.exit_code == 0
     assert "pinlater-worker my_jobs --burst" in result.stdout
-    assert "78 wrong set-up" in result.stdout
+    assert "78 configuration error" in result.stdout
 
 
 def test_the_version(run):

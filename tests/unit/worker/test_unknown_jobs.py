@@ -12,11 +12,11 @@ from pinlater.worker.claim_table.counters import UNKNOWN
 from pinlater.worker.keeper import unknown_watch as watch_module
 from pinlater.worker.keeper.unknown_watch import RECENT_SECONDS, UnknownWatch
 from pinlater.worker.pools import JobPool
-from pinlater.worker.running.unknown import UnknownJobs, label_of
-from pinlater.worker.session.ack_buffer import Settler
-from pinlater.worker.session.outcome import Failure, GivenBack
+from pinlater.worker.running.unknown import UnknownJobPolicy, label_of
+from pinlater.worker.session.ack_buffer import AckBuffer
+from pinlater.worker.session.outcome import Failure, ReleasedUnknown
 from pinlater.worker.shared import Shared
-from tests.unit.worker.fakes import FakePipeline, batch_of, new_slot
+from tests.unit.worker.fakes import FakePipeline, batch_of, new_row
 
 DAY_MS = 86_400_000
 BEGIN_MS = 1_700_000_000_000
@@ -24,19 +24,19 @@ NEW = b'{"job":"New","number":7}'
 
 
 def given(body=NEW, *, run_after_ms=2000, created_ms=1000):
-    batch = batch_of("mail:s1:p1:7", bodies=[body], slot=new_slot(), created_ms=created_ms)
+    batch = batch_of("mail:s1:p1:7", bodies=[body], row=new_row(), created_ms=created_ms)
     batch.metadata[0].runAfterTimestampMillis = run_after_ms
     return batch
 
 
 def outcome_of(body=NEW, now_ms=BEGIN_MS, days=3, **about):
-    unknown = UnknownJobs(None if days is None else days * 86400.0, chance=lambda: 0.5)
+    unknown = UnknownJobPolicy(None if days is None else days * 86400.0, chance=lambda: 0.5)
     return unknown.outcome(given(body, **about), 0, BodyInvalid("no job class is named 'New' here"), now_ms)
 
 
 def test_it_goes_back_with_no_attempt_spent_and_its_status_says_why():
     outcome = outcome_of()
-    assert isinstance(outcome, GivenBack)
+    assert isinstance(outcome, ReleasedUnknown)
     assert (outcome.attempts, outcome.run_after_ms, outcome.ending) == (None, BEGIN_MS + 1000, UNKNOWN)
     assert "no worker knows it: no job class is named 'New' here" in outcome.status
     assert read_unreadable_mark(outcome.body) == UnreadableMark(BEGIN_MS, BEGIN_MS + 1000)
@@ -45,7 +45,7 @@ def test_it_goes_back_with_no_attempt_spent_and_its_status_says_why():
 
 def test_the_delays_grow_to_minutes_and_it_fails_after_days():
     body, now_ms, run_after_ms, delays = NEW, BEGIN_MS, 2000, []
-    while isinstance(outcome := outcome_of(body, now_ms, run_after_ms=run_after_ms), GivenBack):
+    while isinstance(outcome := outcome_of(body, now_ms, run_after_ms=run_after_ms), ReleasedUnknown):
         body, run_after_ms = outcome.body, outcome.run_after_ms
         assert bool(outcome.status) == (not delays), "told once"
         delays.append((run_after_ms - now_ms) / 1000)
@@ -60,7 +60,7 @@ def test_the_delays_grow_to_minutes_and_it_fails_after_days():
 
 
 def test_the_delays_are_spread():
-    unknown = UnknownJobs(60.0, chance=iter([0.0, 1.0]).__next__)
+    unknown = UnknownJobPolicy(60.0, chance=iter([0.0, 1.0]).__next__)
     outcomes = [unknown.outcome(given(), 0, BodyInvalid("no"), BEGIN_MS) for _ in range(2)]
     assert [outcome.run_after_ms - BEGIN_MS for outcome in outcomes] == [750, 1250]
 
@@ -98,7 +98,7 @@ def test_only_names_that_can_be_shown_are_counted():
 
 
 def test_one_line_says_so_for_all_jobs_of_a_class(caplog):
-    unknown = UnknownJobs(60.0)
+    unknown = UnknownJobPolicy(60.0)
     for _ in range(5):
         unknown.outcome(given(), 0, BodyInvalid("the reason"), BEGIN_MS)
     unknown.outcome(given(b'{"job":"Newer"}'), 0, BodyInvalid("the reason"), BEGIN_MS)
@@ -107,14 +107,14 @@ def test_one_line_says_so_for_all_jobs_of_a_class(caplog):
 
 def test_a_server_that_takes_no_larger_body_gets_it_back_without():
     pipeline = FakePipeline()
-    settler = Settler(pipeline, Calls("worker:me", is_plain=True), 30.0, lambda _: None)
-    settler.give_back(given(), [0], outcome_of())
-    settler.flush()
+    ack_buffer = AckBuffer(pipeline, Calls("worker:me", is_plain=True), 30.0, lambda _: None)
+    ack_buffer.release(given(), [0], outcome_of())
+    ack_buffer.flush()
     pipeline.answer(EnqueueRejected("too large"))
     [request] = pipeline.last.requests
     assert (request.newBody, request.runAfterTimestampMillis) == (None, BEGIN_MS + 1000)
     pipeline.answer()
-    assert settler.is_settled
+    assert ack_buffer.is_empty
 
 
 # Who tells of them
@@ -124,21 +124,21 @@ def test_a_worker_reports_what_it_has_met_with_of_late(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(watch_module.time, "time", lambda: now)
     shared = Shared.for_pools([JobPool()])
-    shared.slot("jobs", 0)
-    sheet, watch = shared.sheet("jobs", 0), UnknownWatch(shared)
-    sheet.introduce(["Known"])
-    sheet.note("mail", 0, 1000)
-    assert watch.look() == []
-    sheet.note_named("mail", "New", UNKNOWN, 10)
-    sheet.note_named("mail", "New", UNKNOWN, 10)
-    assert watch.look() == [Told("mail", "New", 2, 1_000_000)]
+    shared.row("jobs", 0)
+    counters, watch = shared.process_counters("jobs", 0), UnknownWatch(shared)
+    counters.register(["Known"])
+    counters.count_success("mail", 0, 1000)
+    assert watch.recent() == []
+    counters.count_ending_of("mail", "New", UNKNOWN, 10)
+    counters.count_ending_of("mail", "New", UNKNOWN, 10)
+    assert watch.recent() == [Told("mail", "New", 2, 1_000_000)]
     now += RECENT_SECONDS - 1
-    sheet.clear()  # its process has ended; the next one begins at 0
-    assert watch.look() == [Told("mail", "New", 2, 1_000_000)]
-    sheet.note_named("mail", "New", UNKNOWN, 10)
-    assert watch.look() == [Told("mail", "New", 3, int(now * 1000))]
+    counters.clear()  # its process has ended; the next one begins at 0
+    assert watch.recent() == [Told("mail", "New", 2, 1_000_000)]
+    counters.count_ending_of("mail", "New", UNKNOWN, 10)
+    assert watch.recent() == [Told("mail", "New", 3, int(now * 1000))]
     now += RECENT_SECONDS
-    assert watch.look() == []
+    assert watch.recent() == []
 
 
 def test_the_reports_of_all_workers_are_put_together():

@@ -3,7 +3,7 @@
 import pytest
 
 from pinlater.worker.claim_table.burst import Burst
-from pinlater.worker.claim_table.exit_queue import Facts
+from pinlater.worker.claim_table.exit_queue import ExitInfo
 from pinlater.worker.claim_table.snapshot import Identity
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
@@ -13,17 +13,17 @@ class Member:
     """A process of a burst, in a pool of its own."""
 
     def __init__(self, shared, queue):
-        self.slot = shared.slot(f"jobs of {queue}", 0)
-        self.slot.introduce(Identity(f"worker:{queue}", [queue], []))
-        self.burst = Burst(shared, self.slot, ["a", "b"])
+        self.row = shared.row(f"jobs of {queue}", 0)
+        self.row.register(Identity(f"worker:{queue}", [queue], []))
+        self.burst = Burst(shared, self.row, ["a", "b"])
 
     def finds_nothing(self):
-        self.burst.note_look()
-        self.burst.note_empty()
+        self.burst.record_poll()
+        self.burst.record_empty()
 
     def works(self):
-        self.burst.note_begin()
-        self.burst.note_end()
+        self.burst.record_work_begin()
+        self.burst.record_work_end()
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_it_is_over_when_all_have_found_nothing(one, other):
 def test_not_while_one_works(one, other):
     one.finds_nothing()
     other.finds_nothing()
-    one.burst.note_begin()
+    one.burst.record_work_begin()
     assert not other.burst.is_over
 
 
@@ -75,7 +75,7 @@ def test_not_while_nobody_looks_at_a_queue(shared, one):
 def test_not_before_the_retries_are_due_and_looked_for(shared, one, other, monkeypatch):
     clock = [10_000_000_000]
     monkeypatch.setattr("pinlater.worker.claim_table.burst.monotonic_ns", lambda: clock[0])
-    one.slot.expect_retries(20_000)
+    one.row.record_retry_due(20_000)
     one.finds_nothing()
     other.finds_nothing()
     assert not one.burst.is_over
@@ -87,22 +87,22 @@ def test_not_before_the_retries_are_due_and_looked_for(shared, one, other, monke
 
 
 def test_not_before_the_keeper_has_settled_a_death(shared, one, other):
-    other.slot.free_batch().hold("claim", ["b:s1:p1:1"])
-    area = other.slot.copy()
-    shared.notices.post(Facts(1, "killed", was_interrupted=False, died_ns=1), area)
+    other.row.acquire_area().write("claim", ["b:s1:p1:1"])
+    area = other.row.copy()
+    shared.exit_queue.post(ExitInfo(1, "killed", was_interrupted=False, died_ns=1), area)
     one.finds_nothing()
     other.finds_nothing()
     assert not one.burst.is_over
-    [notice] = shared.notices.pending()
-    shared.notices.handled(notice)
+    [ended] = shared.exit_queue.pending()
+    shared.exit_queue.remove(ended)
     assert one.burst.is_over
 
 
 def test_the_work_of_one_that_is_gone_still_counts(one, other):
     one.finds_nothing()
     other.works()
-    other.slot.clear()
-    other.slot.introduce(Identity("worker:b2", ["b"], []))
+    other.row.clear()
+    other.row.register(Identity("worker:b2", ["b"], []))
     other.finds_nothing()
     assert not one.burst.is_over
     one.finds_nothing()
@@ -114,5 +114,5 @@ def test_what_was_decided_stays(one, other):
     other.finds_nothing()
     assert one.burst.is_over
     one.works()
-    other.slot.clear()
+    other.row.clear()
     assert one.burst.is_over

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pinlater.errors import ConfigError
-from pinlater.worker.claim_table.exit_queue import Facts, Notices
+from pinlater.worker.claim_table.exit_queue import ExitInfo, ExitQueue
 from pinlater.worker.claim_table.snapshot import (
     DISCARDED,
     FAILED,
@@ -16,12 +16,12 @@ from pinlater.worker.claim_table.snapshot import (
     RUNNING,
     SUCCEEDED,
     Identity,
-    read_holding,
+    read_snapshot,
     team_layout,
 )
-from pinlater.worker.claim_table.table import Board
-from pinlater.worker.once_token import Once
-from tests.unit.worker.fakes import batch_of, names, new_slot
+from pinlater.worker.claim_table.table import ClaimTable
+from pinlater.worker.once_token import OnceToken
+from tests.unit.worker.fakes import batch_of, names, new_row
 
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # threads of other tests
 
@@ -29,31 +29,31 @@ ME = Identity("worker:here:7:abcd", ["mail", "web"], ["SendMail", "Fetch"])
 
 
 @pytest.fixture
-def slot():
-    slot = new_slot()
-    slot.introduce(ME)
-    return slot
+def row():
+    row = new_row()
+    row.register(ME)
+    return row
 
 
-def states(slot):
-    return [(batch.claim, [job.state for job in batch.jobs]) for batch in slot.read().batches]
+def states(row):
+    return [(batch.claim, [job.state for job in batch.jobs]) for batch in row.snapshot().batches]
 
 
-def test_an_empty_slot_holds_nothing(slot):
-    holding = slot.read()
-    assert holding.is_empty
-    assert holding.identity == ME
-    assert new_slot().read().is_empty
+def test_an_empty_slot_holds_nothing(row):
+    snapshot = row.snapshot()
+    assert snapshot.is_empty
+    assert snapshot.identity == ME
+    assert new_row().snapshot().is_empty
 
 
-def test_what_is_held_can_be_read(slot):
-    area = slot.free_batch()
+def test_what_is_held_can_be_read(row):
+    area = row.acquire_area()
     before = time.monotonic_ns()
-    assert area.hold("claim", names(3)) == 3
+    assert area.write("claim", names(3)) == 3
     area.states[0], area.states[1], area.delays[1] = SUCCEEDED, RUNNING, 1500
-    area.kinds[1], area.since_ns[1], area.kill_ns[1], area.until_ns[1] = 1, before, before + 9, before + 8
-    holding = slot.read()
-    [batch] = holding.batches
+    area.kinds[1], area.started_ns[1], area.kill_ns[1], area.give_up_ns[1] = 1, before, before + 9, before + 8
+    snapshot = row.snapshot()
+    [batch] = snapshot.batches
     assert batch.jobs == [
         ("mail:s1:p1:1", SUCCEEDED, "SendMail", 0, 0, 0, 0, 0),
         ("mail:s1:p1:2", RUNNING, "Fetch", 1500, before, before + 9, before + 8, 1),
@@ -61,74 +61,74 @@ def test_what_is_held_can_be_read(slot):
     ]
     assert (batch.claim, batch.number, batch.is_revoked) == ("claim", 0, False)
     assert batch.fetched_ns >= before
-    assert list(holding.in_state(RUNNING)) == [(batch, batch.jobs[1])]
+    assert list(snapshot.in_state(RUNNING)) == [(batch, batch.jobs[1])]
 
 
-def test_jobs_that_are_gone_are_left_out(slot):
-    area = slot.free_batch()
-    area.hold("claim", names(2))
+def test_jobs_that_are_gone_are_left_out(row):
+    area = row.acquire_area()
+    area.write("claim", names(2))
     area.states[0] = GONE
-    assert states(slot) == [("claim", [HELD])]
+    assert states(row) == [("claim", [HELD])]
     area.states[1] = GONE
-    assert slot.read().is_empty
+    assert row.snapshot().is_empty
 
 
-def test_batches_have_places_of_their_own_which_become_free(slot):
+def test_batches_have_places_of_their_own_which_become_free(row):
     areas = []
-    while (area := slot.free_batch()) is not None:
-        area.hold(f"claim {len(areas)}", names(MAX_JOBS))
+    while (area := row.acquire_area()) is not None:
+        area.write(f"claim {len(areas)}", names(MAX_JOBS))
         areas.append(area)
     assert len(areas) == 4
-    assert [claim for claim, _ in states(slot)] == [f"claim {n}" for n in range(4)]
+    assert [claim for claim, _ in states(row)] == [f"claim {n}" for n in range(4)]
     areas[1].clear()
-    assert slot.free_batches == 1
-    assert [claim for claim, _ in states(slot)] == ["claim 0", "claim 2", "claim 3"]
+    assert row.free_areas == 1
+    assert [claim for claim, _ in states(row)] == ["claim 0", "claim 2", "claim 3"]
 
 
-def test_a_place_that_is_used_again_shows_nothing_of_its_past(slot):
-    area = slot.free_batch()
-    area.hold("first", names(5))
-    area.states[2], area.delays[2], area.since_ns[2] = FAILED, 9000, 7
-    area.kill_ns[2], area.until_ns[2] = 8, 9
+def test_a_place_that_is_used_again_shows_nothing_of_its_past(row):
+    area = row.acquire_area()
+    area.write("first", names(5))
+    area.states[2], area.delays[2], area.started_ns[2] = FAILED, 9000, 7
+    area.kill_ns[2], area.give_up_ns[2] = 8, 9
     area.revoke()
     area.clear()
-    area.hold("second", names(4))
-    [batch] = slot.read().batches
+    area.write("second", names(4))
+    [batch] = row.snapshot().batches
     assert not batch.is_revoked
     assert {job[1:-1] for job in batch.jobs} == {(HELD, "SendMail", 0, 0, 0, 0)}
 
 
-def test_successes_that_the_keeper_has_told_are_left_out(slot):
-    area = slot.free_batch()
-    area.hold("claim", names(5))
+def test_successes_that_the_keeper_has_told_are_left_out(row):
+    area = row.acquire_area()
+    area.write("claim", names(5))
     area.states[:5] = bytes((SUCCEEDED, SUCCEEDED, SUCCEEDED, RUNNING, HELD))
-    area.note_sent(1)
-    [batch] = slot.read().batches
-    assert (batch.sent_to, len(batch.jobs), area.told) == (1, 5, range(0))
-    slot.area(batch.number).note_told(batch.fetched_ns, 3)
-    [batch] = slot.read().batches
-    assert area.told == range(1, 3)
+    area.mark_sent(1)
+    [batch] = row.snapshot().batches
+    assert (batch.sent_to, len(batch.jobs), area.acked) == (1, 5, range(0))
+    row.area(batch.number).mark_acked(batch.fetched_ns, 3)
+    [batch] = row.snapshot().batches
+    assert area.acked == range(1, 3)
     assert [(job.position, job.state) for job in batch.jobs] == [(0, SUCCEEDED), (3, RUNNING), (4, HELD)]
 
 
-def test_what_the_keeper_tells_of_a_former_batch_is_not_taken_for_the_next(slot):
-    area = slot.free_batch()
-    area.hold("first", names(3))
-    [former] = slot.read().batches
+def test_what_the_keeper_tells_of_a_former_batch_is_not_taken_for_the_next(row):
+    area = row.acquire_area()
+    area.write("first", names(3))
+    [former] = row.snapshot().batches
     area.clear()
-    area.hold("second", names(3))
+    area.write("second", names(3))
     area.states[:3] = bytes((SUCCEEDED, SUCCEEDED, RUNNING))
-    slot.area(former.number).note_told(former.fetched_ns, 2)
-    assert area.told == range(0)
-    [batch] = slot.read().batches
+    row.area(former.number).mark_acked(former.fetched_ns, 2)
+    assert area.acked == range(0)
+    [batch] = row.snapshot().batches
     assert len(batch.jobs) == 3
 
 
-def test_jobs_without_room_are_not_held(slot):
+def test_jobs_without_room_are_not_held(row):
     long = [f"{'q' * 200}:s1:p1:{number}" for number in range(MAX_JOBS)]
-    held = slot.free_batch().hold("claim", long)
+    held = row.acquire_area().write("claim", long)
     assert 100 < held < MAX_JOBS
-    assert [job.descriptor for job in slot.read().batches[0].jobs] == long[:held]
+    assert [job.descriptor for job in row.snapshot().batches[0].jobs] == long[:held]
 
 
 def test_a_batch_says_which_of_its_jobs_found_no_room():
@@ -139,145 +139,145 @@ def test_a_batch_says_which_of_its_jobs_found_no_room():
 
 def test_a_batch_leaves_the_board_with_its_last_job():
     batch = batch_of(*names(2))
-    batch.settled(1)
+    batch.finish(1)
     assert not batch.area.is_free
-    batch.settled(0)
+    batch.finish(0)
     assert batch.area.is_free
 
 
 def test_a_process_of_many_places_has_a_batch_for_each_job():
     layout = team_layout(100)
-    slot = Board(2, layout).slot(1)
-    slot.introduce(ME)
-    assert (slot.room, slot.free_batches) == (1, layout.batches)
-    areas = [slot.free_batch() for _ in range(layout.batches)]
-    assert slot.free_batch() is None
+    row = ClaimTable(2, layout).row(1)
+    row.register(ME)
+    assert (row.batch_jobs, row.free_areas) == (1, layout.batches)
+    areas = [row.acquire_area() for _ in range(layout.batches)]
+    assert row.acquire_area() is None
     longest = f"{'q' * 58}:s1:p1:{2**63}"
     for area in areas[:100]:
-        assert area.hold(f"{'h' * 255}:9010:1700000000000:worker:here:7:abcd.1:9", [longest]) == 1
-    areas[3].states[0], areas[3].since_ns[0] = RUNNING, 77
+        assert area.write(f"{'h' * 255}:9010:1700000000000:worker:here:7:abcd.1:9", [longest]) == 1
+    areas[3].states[0], areas[3].started_ns[0] = RUNNING, 77
     areas[5].clear()
-    assert slot.free_batches == 1
-    holding = slot.read()
-    assert len(holding.batches) == 99
-    [(batch, job)] = holding.in_state(RUNNING)
-    assert (batch.number, job.descriptor, job.since_ns) == (3, longest, 77)
+    assert row.free_areas == 1
+    snapshot = row.snapshot()
+    assert len(snapshot.batches) == 99
+    [(batch, job)] = snapshot.in_state(RUNNING)
+    assert (batch.number, job.descriptor, job.started_ns) == (3, longest, 77)
 
 
 def test_only_what_was_ever_filled_is_copied():
-    slot = Board(1, team_layout(10000)).slot(0)
-    slot.introduce(ME)
-    batch_of(*names(1), slot=slot)
-    assert len(slot.copy()) < 20_000
-    assert len(read_holding(slot.copy(), team_layout(10000)).batches) == 1
+    row = ClaimTable(1, team_layout(10000)).row(0)
+    row.register(ME)
+    batch_of(*names(1), row=row)
+    assert len(row.copy()) < 20_000
+    assert len(read_snapshot(row.copy(), team_layout(10000)).batches) == 1
 
 
-def test_dequeues_whose_reply_was_not_read_are_known_by_number(slot):
-    assert [slot.next_dequeue(), slot.next_dequeue()] == [1, 2]
-    assert list(slot.read().unread) == [1, 2]
-    assert slot.settle(1) is False
-    holding = slot.read()
-    assert [holding.identity.source_of(number) for number in holding.unread] == ["worker:here:7:abcd.2"]
+def test_dequeues_whose_reply_was_not_read_are_known_by_number(row):
+    assert [row.start_dequeue(), row.start_dequeue()] == [1, 2]
+    assert list(row.snapshot().unread) == [1, 2]
+    assert row.finish_dequeue(1) is False
+    snapshot = row.snapshot()
+    assert [snapshot.identity.source_of(number) for number in snapshot.unread] == ["worker:here:7:abcd.2"]
 
 
-def test_only_replies_sent_for_before_a_revocation_are_revoked(slot):
-    slot.next_dequeue()
-    slot.revoke_dequeues()
-    slot.next_dequeue()
-    assert slot.settle(1) is True
-    assert slot.settle(2) is False
+def test_only_replies_sent_for_before_a_revocation_are_revoked(row):
+    row.start_dequeue()
+    row.revoke_dequeues()
+    row.start_dequeue()
+    assert row.finish_dequeue(1) is True
+    assert row.finish_dequeue(2) is False
 
 
-def test_a_copy_of_a_half_written_batch_is_read_without_it(slot):
-    area = slot.free_batch()
-    area.hold("claim", names(3))
+def test_a_copy_of_a_half_written_batch_is_read_without_it(row):
+    area = row.acquire_area()
+    area.write("claim", names(3))
     area._words[0] = 0  # its count, which is stored last
-    assert read_holding(slot.copy()).is_empty
+    assert read_snapshot(row.copy()).is_empty
 
 
-def test_a_slot_that_stays_half_written_is_not_waited_for(slot, monkeypatch):
+def test_a_slot_that_stays_half_written_is_not_waited_for(row, monkeypatch):
     monkeypatch.setattr("pinlater.worker.claim_table.row._READ_TRIES", 3)
-    slot.free_batch().hold("claim", names(1))
-    slot.words[0] += 1  # a writer that was stopped in the middle
-    assert slot.read().is_empty
+    row.acquire_area().write("claim", names(1))
+    row.words[0] += 1  # a writer that was stopped in the middle
+    assert row.snapshot().is_empty
 
 
-def test_a_new_process_begins_with_a_clear_slot(slot):
-    slot.free_batch().hold("claim", names(3))
-    slot.next_dequeue()
-    slot.expect_retries(77)
-    slot.introduce(Identity("worker:next"))
-    assert slot.read().is_empty
-    assert slot.read().identity.source == "worker:next"
-    assert slot.retries_due_ms == 77, "retries of the dead become due all the same"
+def test_a_new_process_begins_with_a_clear_slot(row):
+    row.acquire_area().write("claim", names(3))
+    row.start_dequeue()
+    row.record_retry_due(77)
+    row.register(Identity("worker:next"))
+    assert row.snapshot().is_empty
+    assert row.snapshot().identity.source == "worker:next"
+    assert row.retries_due_ms == 77, "retries of the dead become due all the same"
 
 
-def test_too_many_queues_are_refused(slot):
+def test_too_many_queues_are_refused(row):
     with pytest.raises(ConfigError, match="too many queues"):
-        slot.introduce(Identity("me", [f"queue_{number}_{'x' * 40}" for number in range(500)]))
+        row.register(Identity("me", [f"queue_{number}_{'x' * 40}" for number in range(500)]))
 
 
 @forks
 def test_slots_are_shared_with_other_processes():
-    board = Board(4)
+    claim_table = ClaimTable(4)
     pid = os.fork()
     if pid == 0:
-        slot = board.slot(2)
-        slot.introduce(ME)
-        slot.free_batch().hold("claim", names(2))
-        slot.expect_retries(1234)
+        row = claim_table.row(2)
+        row.register(ME)
+        row.acquire_area().write("claim", names(2))
+        row.record_retry_due(1234)
         os._exit(0)
     os.waitpid(pid, 0)
-    [slot] = board.slots()
-    assert states(slot) == [("claim", [HELD, HELD])]
-    assert board.retries_due_ms == 1234
-    board.expect_retries(5000)
-    assert board.retries_due_ms == 5000
+    [row] = claim_table.rows()
+    assert states(row) == [("claim", [HELD, HELD])]
+    assert claim_table.retries_due_ms == 1234
+    claim_table.record_retry_due(5000)
+    assert claim_table.retries_due_ms == 5000
 
 
 # Notices
 
 
 @pytest.fixture
-def area(slot):
-    batch = slot.free_batch()
-    batch.hold("claim", names(2))
+def area(row):
+    batch = row.acquire_area()
+    batch.write("claim", names(2))
     batch.states[1] = DISCARDED
-    return slot.copy()
+    return row.copy()
 
 
-def facts(pid):
-    return Facts(pid, "killed by SIGKILL", was_interrupted=False, died_ns=1)
+def info(pid):
+    return ExitInfo(pid, "killed by SIGKILL", was_interrupted=False, died_ns=1)
 
 
 def test_notices_stay_until_they_are_handled(area):
-    notices = Notices(4)
-    assert not notices.are_pending
-    assert notices.post(facts(1), area)
-    assert notices.post(facts(2), area)
-    first, second = notices.pending()
-    assert [job.state for job in first.holding.batches[0].jobs] == [HELD, DISCARDED]
-    assert (first.facts, second.facts) == (facts(1), facts(2))
-    notices.handled(first)
-    assert [notice.facts.pid for notice in notices.pending()] == [2]
-    notices.handled(second)
-    assert not notices.are_pending
+    exit_queue = ExitQueue(4)
+    assert not exit_queue.has_pending
+    assert exit_queue.post(info(1), area)
+    assert exit_queue.post(info(2), area)
+    first, second = exit_queue.pending()
+    assert [job.state for job in first.snapshot.batches[0].jobs] == [HELD, DISCARDED]
+    assert (first.info, second.info) == (info(1), info(2))
+    exit_queue.remove(first)
+    assert [ended.info.pid for ended in exit_queue.pending()] == [2]
+    exit_queue.remove(second)
+    assert not exit_queue.has_pending
 
 
 def test_a_full_place_for_notices_says_so(area):
-    notices = Notices(2)
-    assert [notices.post(facts(pid), area) for pid in (1, 2, 3)] == [True, True, False]
-    assert [notice.facts.pid for notice in notices.pending()] == [1, 2]
+    exit_queue = ExitQueue(2)
+    assert [exit_queue.post(info(pid), area) for pid in (1, 2, 3)] == [True, True, False]
+    assert [ended.info.pid for ended in exit_queue.pending()] == [1, 2]
 
 
 def test_a_notice_rings_and_reading_silences(area):
-    notices = Notices(2)
-    notices.post(facts(1), area)
-    assert os.read(notices.doorbell, 1)
-    notices.post(facts(2), area)
-    list(notices.pending())
+    exit_queue = ExitQueue(2)
+    exit_queue.post(info(1), area)
+    assert os.read(exit_queue.wakeup_fd, 1)
+    exit_queue.post(info(2), area)
+    list(exit_queue.pending())
     with pytest.raises(BlockingIOError):
-        os.read(notices.doorbell, 1)
+        os.read(exit_queue.wakeup_fd, 1)
 
 
 # Once
@@ -285,15 +285,15 @@ def test_a_notice_rings_and_reading_silences(area):
 
 @forks
 def test_one_of_many_processes_takes_the_token():
-    once = Once()
+    once = OnceToken()
     pids = []
     for _ in range(4):
         pid = os.fork()
         if pid == 0:
-            os._exit(1 if once.take() else 0)
+            os._exit(1 if once.acquire() else 0)
         pids.append(pid)
     taken = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     assert sum(taken) == 1
-    once.renew()
-    once.renew()
-    assert [once.take(), once.take()] == [True, False]
+    once.restore()
+    once.restore()
+    assert [once.acquire(), once.acquire()] == [True, False]

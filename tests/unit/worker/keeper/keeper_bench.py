@@ -4,12 +4,12 @@ import time
 from collections import Counter
 
 from pinlater.client.servers import ServerSet
-from pinlater.worker.claim_table.counters import Tally
-from pinlater.worker.claim_table.exit_queue import Facts, Notices
-from pinlater.worker.claim_table.snapshot import ALONE, RUNNING, Identity, team_layout
-from pinlater.worker.claim_table.table import Board
+from pinlater.worker.claim_table.counters import SharedCounters
+from pinlater.worker.claim_table.exit_queue import ExitInfo, ExitQueue
+from pinlater.worker.claim_table.snapshot import RUNNING, SOLO_LAYOUT, Identity, team_layout
+from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.keeper.lease_renewer import Keeper
-from pinlater.worker.options import Options
+from pinlater.worker.options import WorkerOptions
 from tests.unit.client.fake_server import free_address
 from tests.unit.worker.fakes import names
 
@@ -39,7 +39,7 @@ class FakeMessenger:
         self._say("renew", [descriptor for descriptor, _ in jobs])
         return {job for job in jobs if job in self.lost}
 
-    def give_back(self, jobs):
+    def release(self, jobs):
         self._say("give back", [descriptor for descriptor, _ in jobs])
 
     def succeeded(self, jobs):
@@ -48,13 +48,13 @@ class FakeMessenger:
     def failed(self, jobs):
         self._say("failed", jobs)
 
-    def look(self, descriptor):
+    def lookup_job(self, descriptor):
         return self.kept.get(descriptor, ""), self.body
 
-    def note(self, job, text):
+    def prepend_status(self, job, text):
         self._say("note", (job[0], text))
 
-    def release(self, queues, source):
+    def release_claims(self, queues, source):
         self._say("release", (tuple(queues), source))
         return Counter({queues[0]: 3})
 
@@ -62,47 +62,47 @@ class FakeMessenger:
 class Bench:
     def __init__(self, child, places=1):
         self.child = child
-        layout = ALONE if places == 1 else team_layout(places)
-        self.board = Board(4, layout)
-        self.notices = Notices(4, layout)
-        options = Options(modules=("m",), servers=ServerSet([free_address()]), lease_seconds=30.0)
-        self.tally = Tally(4)
-        self.keeper = Keeper(child, options, self.board, self.notices, self.tally.keeper)
-        self.messenger = self.keeper._messenger = FakeMessenger()
-        self.slot = self.board.slot(0)
-        self.slot.introduce(Identity("worker:me", ["mail", "web"], ["SendMail"], places))
+        layout = SOLO_LAYOUT if places == 1 else team_layout(places)
+        self.claim_table = ClaimTable(4, layout)
+        self.exit_queue = ExitQueue(4, layout)
+        options = WorkerOptions(modules=("m",), servers=ServerSet([free_address()]), lease_seconds=30.0)
+        self.counters = SharedCounters(4)
+        self.keeper = Keeper(child, options, self.claim_table, self.exit_queue, self.counters.keeper)
+        self.client = self.keeper._client = FakeMessenger()
+        self.row = self.claim_table.row(0)
+        self.row.register(Identity("worker:me", ["mail", "web"], ["SendMail"], places))
 
     def hold(self, *states, age_ns=0, claim="claim", run_ns=1_000_000):
-        area = self.slot.free_batch()
-        area.hold(claim, names(len(states)))
+        area = self.row.acquire_area()
+        area.write(claim, names(len(states)))
         area.states[: len(states)] = bytes(states)
         area._words[1] -= age_ns
         for position, state in enumerate(states):
             if state == RUNNING:
-                area.since_ns[position] = time.monotonic_ns() - run_ns
+                area.started_ns[position] = time.monotonic_ns() - run_ns
         return area
 
     def hold_each(self, *states, run_ns=1_000_000, first=1):
         """Hold jobs as a process of many places does; return where they are."""
         areas = []
         for number, state in enumerate(states, first):
-            areas.append(self.slot.free_batch())
-            areas[-1].hold("claim", [f"mail:s1:p1:{number}"])
+            areas.append(self.row.acquire_area())
+            areas[-1].write("claim", [f"mail:s1:p1:{number}"])
             areas[-1].states[0] = state
-            areas[-1].since_ns[0] = time.monotonic_ns() - run_ns
+            areas[-1].started_ns[0] = time.monotonic_ns() - run_ns
         return areas
 
     def turn(self):
-        self.messenger.said.clear()
-        self.is_done = self.keeper._turn()
-        return self.messenger.said
+        self.client.said.clear()
+        self.is_done = self.keeper._run_once()
+        return self.client.said
 
     def die(self, *, was_interrupted=False, died_ns=None):
-        facts = Facts(77, "killed by SIGSEGV, peak 9 MB", was_interrupted, died_ns or time.monotonic_ns())
-        assert self.notices.post(facts, self.slot.copy())
-        self.slot.clear()
+        info = ExitInfo(77, "killed by SIGSEGV, peak 9 MB", was_interrupted, died_ns or time.monotonic_ns())
+        assert self.exit_queue.post(info, self.row.copy())
+        self.row.clear()
 
     def time_out(self):
-        facts = Facts(77, "killed by SIGKILL (time-out)", False, time.monotonic_ns(), is_timeout=True)
-        assert self.notices.post(facts, self.slot.copy())
-        self.slot.clear()
+        info = ExitInfo(77, "killed by SIGKILL (time-out)", False, time.monotonic_ns(), is_timeout=True)
+        assert self.exit_queue.post(info, self.row.copy())
+        self.row.clear()

@@ -32,10 +32,10 @@ def test_old_claims_are_renewed_and_young_ones_are_not(bench):
 def test_renewal_is_tried_until_a_server_is_there(bench):
     bench.hold(RUNNING, age_ns=LONG_AGO_NS)
     for trouble in (ServerUnavailable("gone"), UnknownError("full")):
-        bench.messenger.trouble = trouble
+        bench.client.trouble = trouble
         assert bench.turn() == []
         assert not bench.is_done
-    bench.messenger.trouble = None
+    bench.client.trouble = None
     assert bench.turn() == [("renew", names(1))]
     assert bench.is_done
 
@@ -50,7 +50,7 @@ def test_a_death_that_cannot_be_settled_holds_up_nothing_else(bench):
         bench.hold(HELD, claim=claim)
         bench.die()
     bench.hold(RUNNING, age_ns=LONG_AGO_NS)
-    bench.messenger.troubles = [CallTimeout("no reply"), UnknownError("full")]
+    bench.client.troubles = [CallTimeout("no reply"), UnknownError("full")]
     assert bench.turn() == [("renew", names(1))]
     assert not bench.is_done
     assert bench.turn() == [("give back", names(1))] * 2
@@ -59,11 +59,11 @@ def test_a_death_that_cannot_be_settled_holds_up_nothing_else(bench):
 
 def test_what_waits_behind_a_long_job_is_taken_back_once(bench):
     area = bench.hold(SUCCEEDED, RUNNING, HELD, HELD, run_ns=LONG_AGO_NS)
-    bench.slot.next_dequeue()
+    bench.row.start_dequeue()
     release = ("release", (("mail", "web"), "worker:me.1"))
     assert bench.turn() == [("give back", names(4)[2:]), release, ("succeeded", names(1))]
     assert area.is_revoked
-    assert bench.slot.settle(1), "its jobs must not be started"
+    assert bench.row.finish_dequeue(1), "its jobs must not be started"
     assert bench.turn() == []
 
 
@@ -79,7 +79,7 @@ def test_a_job_that_has_run_is_not_given_back_in_place_of_its_process(bench):
 
 def test_what_succeeded_before_a_long_job_is_told_once(bench):
     area = bench.hold(SUCCEEDED, SUCCEEDED, GONE, SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS, age_ns=LONG_AGO_NS)
-    area.note_sent(1)
+    area.mark_sent(1)
     assert bench.turn()[-1] == ("succeeded", [names(4)[1], names(4)[3]])
     assert bench.turn() == []
     bench.keeper._renew_at = 0.0
@@ -91,15 +91,15 @@ def test_what_succeeded_before_a_long_job_is_told_once(bench):
 
 def test_what_could_not_be_told_is_told_again(bench):
     bench.hold(SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS)
-    bench.messenger.trouble = CallTimeout("slow")
+    bench.client.trouble = CallTimeout("slow")
     assert bench.turn() == []
-    bench.messenger.trouble = None
+    bench.client.trouble = None
     assert bench.turn() == [("succeeded", names(1))]
 
 
 def test_a_reply_on_its_way_is_released_more_than_once(bench):
     bench.hold(RUNNING, run_ns=LONG_AGO_NS)
-    bench.slot.next_dequeue()
+    bench.row.start_dequeue()
     assert [len(bench.turn()) for _ in range(5)] == [1, 1, 1, 0, 0]
 
 
@@ -118,7 +118,7 @@ def test_without_a_long_job_in_front_nothing_is_taken_back(bench, states):
 
 def test_a_short_while_is_no_reason_either(bench):
     bench.hold(RUNNING, HELD)
-    bench.slot.next_dequeue()
+    bench.row.start_dequeue()
     assert bench.turn() == []
 
 
@@ -135,7 +135,7 @@ def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
 def test_the_estate_of_a_dead_process_is_settled(bench):
     area = bench.hold(SUCCEEDED, FAILED, DISCARDED, RUNNING, HELD, run_ns=LONG_AGO_NS)
     area.delays[1], area.delays[3] = 5000, 9000
-    bench.slot.next_dequeue()
+    bench.row.start_dequeue()
     bench.die()
     failed, succeeded, returned, released = bench.turn()
     assert [(lost.descriptor[-1], lost.delay_ms, lost.is_final) for lost in failed[1]] == [
@@ -148,11 +148,11 @@ def test_the_estate_of_a_dead_process_is_settled(bench):
     assert "killed by SIGSEGV, peak 9 MB" in evidence
     assert (succeeded, returned) == (("succeeded", names(1)), ("give back", names(5)[4:]))
     assert released == ("release", (("mail", "web"), "worker:me.1"))
-    counts = bench.tally.counts([])
+    counts = bench.counters.counts([])
     assert counts["mail", "SendMail"].endings["crashed"] == 1
     assert counts["mail", ""].events["returned"] == 1 + 3, "also what an unread reply has brought"
-    assert not bench.notices.are_pending
-    assert 8.9 < bench.board.retries_due_ms / 1000 - time.monotonic() < 9.1
+    assert not bench.exit_queue.has_pending
+    assert 8.9 < bench.claim_table.retries_due_ms / 1000 - time.monotonic() < 9.1
 
 
 def test_a_job_past_its_limit_has_failed_and_not_crashed(bench):
@@ -172,7 +172,7 @@ def test_a_job_that_would_come_too_late_is_given_up(bench, die):
     for seconds, is_final in [(100, False), (8, True)]:
         area = bench.hold(RUNNING)
         now_ns = time.monotonic_ns()
-        area.delays[0], area.kill_ns[0], area.until_ns[0] = 9000, now_ns - 1000, now_ns + seconds * 1_000_000_000
+        area.delays[0], area.kill_ns[0], area.give_up_ns[0] = 9000, now_ns - 1000, now_ns + seconds * 1_000_000_000
         getattr(bench, die)()
         [(said, [lost])] = bench.turn()
         assert said == "failed"
@@ -193,11 +193,11 @@ def test_a_job_that_began_after_the_sentence_is_not_blamed_for_it(bench):
 
 def crash_of(bench, before):
     """Let a process die of its job, whose status was ``before``; return what the keeper says of the job."""
-    bench.messenger.kept["mail:s1:p1:1"] = before
+    bench.client.kept["mail:s1:p1:1"] = before
     bench.hold(RUNNING)
     bench.die()
     bench.turn()
-    return dict(bench.messenger.said)["failed"][0]
+    return dict(bench.client.said)["failed"][0]
 
 
 def test_a_job_is_poison_after_each_third_crash(bench):
@@ -212,10 +212,10 @@ def test_a_job_is_poison_after_each_third_crash(bench):
 
 
 def test_a_job_that_runs_again_and_again_is_no_poison(bench):
-    bench.messenger.body = b'{"job":"Tidy","$again":{"due_ms":1}}'
+    bench.client.body = b'{"job":"Tidy","$again":{"due_ms":1}}'
     lost = crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n")
     assert ("crash 3:" in lost.status, lost.is_final) == (True, False)
-    bench.messenger.body = b"\xff"
+    bench.client.body = b"\xff"
     assert crash_of(bench, "[2026-01-02T03:04:05Z here 1] crash 2: oops\n").is_final
 
 
@@ -223,7 +223,7 @@ def test_crashes_are_counted_though_the_status_is_full(bench):
     status = "x" * 4990 + "\n"
     for crash in (1, 2, 3):
         lost = crash_of(bench, status)
-        [(descriptor, mark)] = [job for what, job in bench.messenger.said if what == "note"]
+        [(descriptor, mark)] = [job for what, job in bench.client.said if what == "note"]
         assert descriptor == lost.descriptor
         status = (mark + status)[:5000]
         assert lost.is_final is (crash == 3)
@@ -238,25 +238,25 @@ def test_a_job_cut_off_by_a_stop_keeps_its_attempt(bench):
 def test_an_estate_waits_for_a_server(bench):
     bench.hold(SUCCEEDED)
     bench.die()
-    bench.messenger.trouble = ServerUnavailable("gone")
+    bench.client.trouble = ServerUnavailable("gone")
     assert bench.turn() == []
-    assert bench.notices.are_pending
-    bench.messenger.trouble = None
+    assert bench.exit_queue.has_pending
+    bench.client.trouble = None
     assert bench.turn() == [("succeeded", names(1))]
 
 
 def test_an_estate_that_a_server_refuses_is_given_up_with_its_claims(bench):
     bench.hold(SUCCEEDED)
     bench.die()
-    bench.messenger.trouble = UnknownError("full")
+    bench.client.trouble = UnknownError("full")
     bench.turn()
-    assert bench.notices.are_pending
-    [notice] = bench.notices.pending()
-    bench.notices.handled(notice)
+    assert bench.exit_queue.has_pending
+    [ended] = bench.exit_queue.pending()
+    bench.exit_queue.remove(ended)
     bench.hold(SUCCEEDED)
     bench.die(died_ns=max(time.monotonic_ns() - LONG_AGO_NS, 1))
     bench.turn()
-    assert not bench.notices.are_pending
+    assert not bench.exit_queue.has_pending
 
 
 def test_trouble_with_an_estate_does_not_stop_renewals(bench, monkeypatch):
@@ -267,22 +267,22 @@ def test_trouble_with_an_estate_does_not_stop_renewals(bench, monkeypatch):
     def refuse(jobs):
         raise UnknownError("full")
 
-    monkeypatch.setattr(bench.messenger, "succeeded", refuse)
+    monkeypatch.setattr(bench.client, "succeeded", refuse)
     assert bench.turn() == [("renew", names(1))]
 
 
 def test_a_stop_waits_for_estates_but_not_for_ever(bench, monkeypatch):
-    monkeypatch.setattr("pinlater.worker.keeper.lease_renewer._LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr("pinlater.worker.keeper.lease_renewer._STOP_SECONDS", 0.2)
     bench.hold(SUCCEEDED)
     bench.die()
-    bench.messenger.trouble = ServerUnavailable("gone")
+    bench.client.trouble = ServerUnavailable("gone")
     bench.child.drain()
     began = time.monotonic()
     bench.keeper.work()
     assert time.monotonic() - began < 20
-    bench.messenger.trouble = None
+    bench.client.trouble = None
     bench.keeper.work()
-    assert bench.messenger.said == [("succeeded", names(1))]
+    assert bench.client.said == [("succeeded", names(1))]
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def crowd():
 def test_a_process_with_a_free_place_is_not_stalled(crowd):
     crowd.hold_each(RUNNING, RUNNING, run_ns=LONG_AGO_NS)
     crowd.hold_each(HELD, first=3)
-    crowd.slot.next_dequeue()
+    crowd.row.start_dequeue()
     assert crowd.turn() == []
     crowd.hold_each(RUNNING, first=4)
     assert crowd.turn() == [], "one place has just been filled"
@@ -304,7 +304,7 @@ def test_a_process_with_a_free_place_is_not_stalled(crowd):
 def test_what_waits_while_all_places_are_busy_for_long_is_taken_back_once(crowd):
     crowd.hold_each(RUNNING, RUNNING, RUNNING, run_ns=LONG_AGO_NS)
     held = crowd.hold_each(HELD, HELD, first=4)
-    crowd.slot.next_dequeue()
+    crowd.row.start_dequeue()
     back = ("give back", names(5)[3:])
     assert crowd.turn() == [back, ("release", (("mail", "web"), "worker:me.1"))]
     assert all(area.is_revoked for area in held)
@@ -315,7 +315,7 @@ def test_of_several_that_ran_each_has_failed_and_none_has_crashed(crowd):
     areas = crowd.hold_each(RUNNING, RUNNING, SUCCEEDED)
     areas[0].delays[0] = 5000
     crowd.hold_each(HELD, first=4)
-    crowd.messenger.kept = dict.fromkeys(names(2), "[2026-01-02T03:04:05Z here 1] crash 2: oops\n")
+    crowd.client.kept = dict.fromkeys(names(2), "[2026-01-02T03:04:05Z here 1] crash 2: oops\n")
     crowd.die()
     failed, succeeded, returned = crowd.turn()
     assert [(lost.descriptor, lost.delay_ms, lost.is_final) for lost in failed[1]] == [

@@ -14,17 +14,17 @@ from pinlater.model.workers import WorkerProcess
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.conversion.workers import worker_struct
 from pinlater.server.api.worker_reports import MAX_REPORT_BYTES
-from pinlater.worker.claim_table.snapshot import ALONE, RUNNING, Identity, team_layout
+from pinlater.worker.claim_table.snapshot import RUNNING, SOLO_LAYOUT, Identity, team_layout
 from pinlater.worker.keeper import reporter as reporter_module
-from pinlater.worker.keeper.report import pids_of, report_of
-from pinlater.worker.keeper.reporter import Reporter
+from pinlater.worker.keeper.report import build_report, pids_of
+from pinlater.worker.keeper.reporter import WorkerReporter
 from pinlater.worker.pools import JobPool
 from pinlater.worker.shared import Shared
 from tests.unit.client.fake_server import FakeServer, free_address
 from tests.unit.worker.fakes import names
 
 
-def new_shared(layout=ALONE):
+def new_shared(layout=SOLO_LAYOUT):
     return Shared.for_pools([JobPool(), JobPool("jobs of web", 1, {"web": 1})], layout)
 
 
@@ -33,18 +33,18 @@ def shared():
     return new_shared()
 
 
-def introduce(shared, pool="jobs", *, number=0, queues=("mail",), pid=None, places=1):
-    slot = shared.slot(pool, number)
-    slot.introduce(Identity("worker:me", list(queues), ["SendMail"], places, pid or os.getpid(), 5_000))
-    return slot
+def register(shared, pool="jobs", *, number=0, queues=("mail",), pid=None, places=1):
+    row = shared.row(pool, number)
+    row.register(Identity("worker:me", list(queues), ["SendMail"], places, pid or os.getpid(), 5_000))
+    return row
 
 
-def hold(slot, *descriptors, running=(0,), seconds=60):
-    area = slot.free_batch()
-    area.hold("claim", descriptors)
+def hold(row, *descriptors, running=(0,), seconds=60):
+    area = row.acquire_area()
+    area.write("claim", descriptors)
     for position in running:
         area.states[position] = RUNNING
-        area.since_ns[position] = time.monotonic_ns() - int(seconds * 1e9)
+        area.started_ns[position] = time.monotonic_ns() - int(seconds * 1e9)
     return area
 
 
@@ -59,15 +59,15 @@ def wait_until(condition, seconds=20):
 
 
 def test_a_report_tells_of_the_worker_and_its_processes(shared):
-    slot = introduce(shared)
-    hold(slot, *names(3), running=[1])
-    introduce(shared, "jobs of web", queues=["web"], pid=2**31 - 7, places=4)
-    sheet = shared.sheet("jobs", 0)
-    sheet.introduce(["SendMail"])
-    sheet.note("mail", 0, 5)
-    sheet.note_other("mail", 0, "failed", 5)
-    sheet.note_event("mail", "saved", 9)
-    report = report_of(shared)
+    row = register(shared)
+    hold(row, *names(3), running=[1])
+    register(shared, "jobs of web", queues=["web"], pid=2**31 - 7, places=4)
+    counters = shared.process_counters("jobs", 0)
+    counters.register(["SendMail"])
+    counters.count_success("mail", 0, 5)
+    counters.count_ending("mail", 0, "failed", 5)
+    counters.count_event("mail", "saved", 9)
+    report = build_report(shared)
     assert (report.id, report.pid, report.host) == (shared.origin.id, os.getpid(), platform.node())
     assert (report.version, report.python) == (__version__, platform.python_version())
     assert 0 <= time.time() - report.started_ms / 1000 < 60
@@ -83,23 +83,23 @@ def test_a_report_tells_of_the_worker_and_its_processes(shared):
 
 
 def test_a_job_that_has_just_begun_begins_now(shared):
-    area = hold(introduce(shared), *names(1))
-    area.since_ns[0] = 0
-    [job] = report_of(shared).processes[0].jobs
+    area = hold(register(shared), *names(1))
+    area.started_ns[0] = 0
+    [job] = build_report(shared).processes[0].jobs
     assert 0 <= time.time() - job.since_ms / 1000 < 30
 
 
 def test_a_process_that_is_gone_is_not_told_of(shared):
-    slot = introduce(shared)
-    introduce(shared, number=1, pid=77)
+    row = register(shared)
+    register(shared, number=1, pid=77)
     assert pids_of(shared) == [os.getpid(), 77]
-    slot.clear()
-    assert pids_of(shared) == [process.pid for process in report_of(shared).processes] == [77]
+    row.clear()
+    assert pids_of(shared) == [process.pid for process in build_report(shared).processes] == [77]
 
 
 def test_a_worker_that_stops_says_so(shared):
     shared.stopping.set()
-    assert report_of(shared).is_draining
+    assert build_report(shared).is_draining
 
 
 def test_the_sources_of_claims_have_the_worker_s_id(shared):
@@ -111,10 +111,10 @@ def test_the_sources_of_claims_have_the_worker_s_id(shared):
 
 def test_a_report_is_never_larger_than_a_server_takes():
     shared = new_shared(team_layout(3000))
-    slots = [introduce(shared, number=number, queues=[f"q{each}" * 9 for each in range(400)]) for number in range(20)]
+    rows = [register(shared, number=number, queues=[f"q{each}" * 9 for each in range(400)]) for number in range(20)]
     for number, descriptor in enumerate(names(3000, "q" * 80)):
-        hold(slots[0], descriptor, seconds=number / 100)  # a machine may be up for less than 3000 s
-    report = report_of(shared)
+        hold(rows[0], descriptor, seconds=number / 100)  # a machine may be up for less than 3000 s
+    report = build_report(shared)
     assert len(Codec().encode_struct(worker_struct(report))) < MAX_REPORT_BYTES
     jobs = report.processes[0].jobs
     assert 500 < len(jobs) < 3000
@@ -150,15 +150,15 @@ def server():
 
 
 def reporter_of(shared, *servers):
-    return Reporter(ServerSet([getattr(server, "address", server) for server in servers]), shared)
+    return WorkerReporter(ServerSet([getattr(server, "address", server) for server in servers]), shared)
 
 
 def test_it_reports_at_once_and_when_processes_come_and_go(server, shared):
     with reporter_of(shared, server):
         wait_until(lambda: server.reports)
-        introduce(shared, pid=77)
+        register(shared, pid=77)
         wait_until(lambda: ([77], False, 30_000) in server.reports)
-        introduce(shared, pid=78)
+        register(shared, pid=78)
         wait_until(lambda: ([78], False, 30_000) in server.reports)
     assert server.reports[0] == ([], False, 30_000)
     assert {call.method for call in server.calls} == {"reportWorker"}
@@ -195,12 +195,12 @@ def test_a_keeper_that_fails_leaves_it_listed_as_well(server, shared):
 
 def test_a_server_that_knows_no_reports_is_not_asked_again_soon(server, shared, monkeypatch, caplog):
     monkeypatch.setattr(reporter_module, "REPORT_SECONDS", 0.01)
-    monkeypatch.setattr(reporter_module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(reporter_module, "_CHECK_SECONDS", 0.01)
     server.reply = "unknown"
     caplog.set_level(logging.DEBUG)
     with reporter_of(shared, server):
         wait_until(lambda: "takes none" in caplog.text)
-        introduce(shared, pid=77)
+        register(shared, pid=77)
         shared.stopping.set()
         time.sleep(0.3)
     assert len(server.calls) == 1, "neither for news nor for the end"
@@ -240,9 +240,9 @@ def test_an_error_of_its_own_is_told_and_ends_nothing(server, shared, monkeypatc
     def report(shared, unknown):
         if troubles:
             raise troubles.pop()
-        return report_of(shared, unknown)
+        return build_report(shared, unknown)
 
-    monkeypatch.setattr(reporter_module, "report_of", report)
+    monkeypatch.setattr(reporter_module, "build_report", report)
     with reporter_of(shared, server):
         wait_until(lambda: server.reports)
     [record] = [record for record in caplog.records if record.name == reporter_module.__name__]
@@ -262,9 +262,9 @@ def test_without_any_server_nothing_waits_for_it(shared):
 
 
 def test_a_worker_that_was_killed_is_seen_no_longer_than_its_report_is_kept(local_server, shared):
-    introduce(shared)
+    register(shared)
     with Client(local_server.address) as client:
-        with Reporter(ServerSet.parse(local_server.address), shared):
+        with WorkerReporter(ServerSet.parse(local_server.address), shared):
             wait_until(client.workers)
         [report] = client.workers()
         assert (report.id, report.processes[0].pid) == (shared.origin.id, os.getpid())

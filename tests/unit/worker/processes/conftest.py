@@ -25,7 +25,7 @@ def teams():
         while bench.team.busy and time.monotonic() < deadline:
             bench.turn()
         bench.team.close()
-        bench.bell.close()
+        bench.waker.close()
 
 
 @pytest.fixture

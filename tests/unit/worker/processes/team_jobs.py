@@ -15,7 +15,7 @@ from pinlater.worker.processes.task_team import TaskTeam
 from pinlater.worker.processes.thread_team import ThreadTeam
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.session.waker import Bell
+from pinlater.worker.session.waker import Waker
 from tests.unit.worker.fakes import batch_of
 
 DEADLINE_SECONDS = 20
@@ -81,17 +81,17 @@ passed = contextvars.ContextVar("passed", default=None)
 
 
 def wait(context):
-    seen.append((context.descriptor, logs.running.get().job, threading.current_thread().name))
+    seen.append((context.descriptor, logs.current_job.get().job, threading.current_thread().name))
     assert gate.wait(DEADLINE_SECONDS)
-    seen.append(logs.running.get().job)
+    seen.append(logs.current_job.get().job)
 
 
 async def gate_later(context):
-    seen.append((context.descriptor, logs.running.get().job, passed.get()))
+    seen.append((context.descriptor, logs.current_job.get().job, passed.get()))
     passed.set(context.descriptor)
     while not gate.is_set():
         await asyncio.sleep(0.005)
-    seen.append(logs.running.get().job)
+    seen.append(logs.current_job.get().job)
 
 
 def fail(context):
@@ -191,7 +191,7 @@ class Bench:
     """Stands in for the main thread."""
 
     def __init__(self, places, make):
-        self.bell = Bell()
+        self.waker = Waker()
         self.wishes = []
         self.codec = JobCodec([Plain, PlainTimed, PlainStalled, Awaited, AwaitedTimed, AwaitedStalled, OnlyHard])
         self.team = make(self, places)
@@ -207,11 +207,11 @@ class Bench:
 
     def turn(self):
         """Wait as the process does; return what has ended."""
-        seconds = self.team.look()
+        seconds = self.team.check()
         poll = select.poll()
-        poll.register(self.bell, select.POLLIN)
+        poll.register(self.waker, select.POLLIN)
         poll.poll(20 if seconds is None else 1000 * min(seconds, 0.02))
-        self.bell.silence()
+        self.waker.clear()
         return list(self.team.ended())
 
     def outcomes(self, count):
@@ -240,11 +240,11 @@ def thread_team(bench, places):
             bench.codec, bench.codec.names, FakeSaver(), 30.0, running=running, limits=limits, coroutines=coroutines
         )
 
-    return ThreadTeam(places, bench.bell, new_runner, bench.wishes.append)
+    return ThreadTeam(places, bench.waker, new_runner, bench.wishes.append)
 
 
 def task_team(bench, places):
     def new_runner(deadlines):
         return TaskRunner(bench.codec, bench.codec.names, FakeSaver(), 30.0, deadlines)
 
-    return TaskTeam(places, bench.bell, new_runner, bench.wishes.append)
+    return TaskTeam(places, bench.waker, new_runner, bench.wishes.append)

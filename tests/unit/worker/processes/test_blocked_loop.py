@@ -36,4 +36,4 @@ def test_a_loop_that_waits_is_not_blocked(tasks, monkeypatch, caplog):
 
 def test_without_jobs_nobody_looks(tasks):
     tasks.run(Awaited(how="fail later"))
-    assert tasks.team.look() is None
+    assert tasks.team.check() is None

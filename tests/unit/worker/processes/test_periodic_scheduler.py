@@ -18,7 +18,7 @@ from pinlater.protocol.operations import Calls
 from pinlater.testing import LocalServer
 from pinlater.worker.claim_table.counters import TICK_FAILED
 from pinlater.worker.processes import periodic_scheduler as planter_module
-from pinlater.worker.processes.periodic_scheduler import Planter, Seeds
+from pinlater.worker.processes.periodic_scheduler import PeriodicJobs, PeriodicScheduler
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
@@ -26,7 +26,7 @@ from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
 from pinlater.worker.session.outcome import Failure, Interruption
 from pinlater.worker.session.server_clock import ServerClock
-from tests.unit.worker.fakes import FakePipeline, batch_of, new_slot
+from tests.unit.worker.fakes import FakePipeline, batch_of, new_row
 
 MINUTE_MS = 60_000
 TICK_MS = 1_700_000_040_000
@@ -91,7 +91,7 @@ def planted(how="", schedule=EVERY_MINUTE, **kept):
 def run(body, attempt=1, now_ms=TICK_MS + 5):
     codec = JobCodec([Tidy, Plain])
     allowed = 3 + SPARE_ATTEMPTS
-    batch = batch_of("tidy:s1:p1:7", bodies=[body], slot=new_slot(), allowed=allowed, remaining=allowed + 1 - attempt)
+    batch = batch_of("tidy:s1:p1:7", bodies=[body], row=new_row(), allowed=allowed, remaining=allowed + 1 - attempt)
     runner = Runner(codec, codec.names, Saver(), 30.0, now=lambda: now_ms / 1000)
     return runner.run(batch, 0, monotonic_ns()), batch
 
@@ -232,7 +232,7 @@ class Awaited(Job, name="Tidy", queue="tidy", every=60, attempts=3):
 def run_awaited(body, attempt=1):
     codec = JobCodec([Awaited])
     allowed = 3 + SPARE_ATTEMPTS
-    batch = batch_of("tidy:s1:p1:7", bodies=[body], slot=new_slot(), allowed=allowed, remaining=allowed + 1 - attempt)
+    batch = batch_of("tidy:s1:p1:7", bodies=[body], row=new_row(), allowed=allowed, remaining=allowed + 1 - attempt)
     runner = TaskRunner(codec, codec.names, Saver(), 30.0, Deadlines(never_kill))
     return asyncio.run(runner.run_awaited(batch, 0, monotonic_ns()))
 
@@ -252,12 +252,12 @@ def test_awaited_jobs_have_ticks_as_well():
 # Planting
 
 
-def seeds(*kinds, queues=("tidy",), now_ms=TICK_MS):
-    return Seeds(kinds, queues).by_queue(now_ms)
+def periodic_jobs(*kinds, queues=("tidy",), now_ms=TICK_MS):
+    return PeriodicJobs(kinds, queues).by_queue(now_ms)
 
 
 def test_each_periodic_class_of_the_queues_is_planted_for_its_next_tick():
-    found = seeds(Tidy, Plain, Nightly, Elsewhere)
+    found = periodic_jobs(Tidy, Plain, Nightly, Elsewhere)
     assert list(found) == ["tidy"]
     tidy, nightly = found["tidy"]
     assert (tidy.priority, tidy.numAttemptsAllowed, tidy.uniqueKey) == (2, 3 + SPARE_ATTEMPTS, "Tidy every 60.0")
@@ -272,7 +272,7 @@ def test_a_class_that_cannot_be_made_is_a_matter_of_configuration():
             raise ValueError("no")
 
     with pytest.raises(ConfigError, match="Stubborn cannot be made without arguments: no"):
-        Seeds([Stubborn], ["tidy"])
+        PeriodicJobs([Stubborn], ["tidy"])
 
 
 @pytest.fixture
@@ -282,38 +282,38 @@ def pipeline():
 
 def planter_of(pipeline, *kinds):
     clock = ServerClock()
-    clock.note(int(time() * 1000), clock.sent())
-    return Planter(pipeline, Calls("worker:me", is_plain=True), Seeds(kinds, ["tidy"]), clock)
+    clock.update(int(time() * 1000), clock.sent())
+    return PeriodicScheduler(pipeline, Calls("worker:me", is_plain=True), PeriodicJobs(kinds, ["tidy"]), clock)
 
 
 def test_it_plants_at_the_start_and_from_time_to_time(pipeline, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(planter_module.time, "monotonic", lambda: now)
-    planter = planter_of(pipeline, Tidy)
+    scheduler = planter_of(pipeline, Tidy)
     for seconds, calls in ((0, 1), (59, 1), (2, 2), (1, 2)):
         now += seconds
-        planter.plant_when_due()
+        scheduler.enqueue_when_due()
         assert pipeline.methods == ["enqueueJobs"] * calls
     assert (pipeline.last.queueName, len(pipeline.last.jobs)) == ("tidy", 1)
-    planter.renew()
-    planter.plant_when_due()
+    scheduler.reset()
+    scheduler.enqueue_when_due()
     assert len(pipeline.methods) == 3
 
 
 def test_who_has_nothing_to_plant_says_nothing(pipeline):
-    planter = planter_of(pipeline, Plain)
-    planter.renew()
-    planter.plant_when_due()
+    scheduler = planter_of(pipeline, Plain)
+    scheduler.reset()
+    scheduler.enqueue_when_due()
     assert pipeline.methods == []
 
 
 def test_a_refusal_stops_nobody_but_a_lost_call_is_made_again(pipeline):
-    planter = planter_of(pipeline, Tidy)
+    scheduler = planter_of(pipeline, Tidy)
     pipeline.answers = [ServerUnavailable("gone"), EnqueueRejected("no"), None]
     with pytest.raises(ServerUnavailable):
-        planter.plant_when_due()
-    planter.plant_when_due()
-    planter.plant_when_due()
+        scheduler.enqueue_when_due()
+    scheduler.enqueue_when_due()
+    scheduler.enqueue_when_due()
     assert len(pipeline.methods) == 2
 
 
@@ -448,20 +448,24 @@ def test_awaited_jobs_begin_anew_as_well():
 
 def test_the_server_s_clock_says_when_the_first_run_is(pipeline):
     """This machine may be minutes ahead, and would leave out as many ticks."""
-    planter = Planter(pipeline, Calls("worker:me", is_plain=True), Seeds([Tidy], ["tidy"]), ServerClock())
+    scheduler = PeriodicScheduler(
+        pipeline, Calls("worker:me", is_plain=True), PeriodicJobs([Tidy], ["tidy"]), ServerClock()
+    )
     pipeline.answers = [PinLaterDequeueResponse(serverTimestampMillis=TICK_MS + 5), None]
-    planter.plant_when_due()
+    scheduler.enqueue_when_due()
     assert pipeline.methods == ["dequeueJobs", "enqueueJobs"]
     assert pipeline.sent[0][1].request.dryRun
     assert pipeline.last.jobs[0].runAfterTimestampMillis == TICK_MS + MINUTE_MS
-    planter.renew()
-    planter.plant_when_due()
+    scheduler.reset()
+    scheduler.enqueue_when_due()
     assert pipeline.methods == ["dequeueJobs", "enqueueJobs", "enqueueJobs"]
 
 
 @pytest.mark.parametrize("answer", [PinLaterDequeueResponse(), EnqueueRejected("not now")])
 def test_where_a_server_tells_no_time_this_machine_does(pipeline, answer):
-    planter = Planter(pipeline, Calls("worker:me", is_plain=True), Seeds([Tidy], ["tidy"]), ServerClock())
+    scheduler = PeriodicScheduler(
+        pipeline, Calls("worker:me", is_plain=True), PeriodicJobs([Tidy], ["tidy"]), ServerClock()
+    )
     pipeline.answers = [answer, None]
-    planter.plant_when_due()
+    scheduler.enqueue_when_due()
     assert 0 < pipeline.last.jobs[0].runAfterTimestampMillis - time() * 1000 <= MINUTE_MS

@@ -6,9 +6,9 @@ from pinlater import Job
 from pinlater.client.servers import ServerSet
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.model.body_metadata import BodyMetadata, Recurrence
-from pinlater.worker.claim_table.counters import Counts
-from pinlater.worker.claim_table.snapshot import ALONE
-from pinlater.worker.options import Options
+from pinlater.worker.claim_table.counters import RunCounts
+from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT
+from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes import process as process_module
 from pinlater.worker.processes import solo as solo_module
@@ -42,7 +42,7 @@ def process(pipeline, monkeypatch):
     monkeypatch.setattr(solo_module, "hear_again", lambda _: None)  # needs a real child
     child, pool = FakeChild(), JobPool()
     child.kill_at = child.status = lambda *_: None
-    options = Options(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,))
+    options = WorkerOptions(modules=(), servers=ServerSet.of("127.0.0.1:1"), pools=(pool,))
     yield SoloProcess(child, options, pool, JobCodec([Quick, Weekly]), Shared.for_pools([pool]))
     child.close()
 
@@ -50,16 +50,16 @@ def process(pipeline, monkeypatch):
 def test_acks_do_not_wait_for_a_dequeue_that_waits_for_their_room(process, pipeline):
     """As after a store was away, when replies came while nothing could be settled."""
     fetcher = process._fetcher
-    for name in names(ALONE.batches):
-        assert fetcher.ask(0.0)
+    for name in names(SOLO_LAYOUT.batches):
+        assert fetcher.dequeue(0.0)
         pipeline.answer(reply(name, bodies=[BODY]))
     while (batch := fetcher.next_batch()) is not None:
         process._run(batch)
-    assert not fetcher.ask(0.0), "there is no room"
+    assert not fetcher.dequeue(0.0), "there is no room"
     process._fetch()
-    assert pipeline.methods[ALONE.batches :] == ["ackDequeuedJobs"]
+    assert pipeline.methods[SOLO_LAYOUT.batches :] == ["ackDequeuedJobs"]
     pipeline.answer()
-    assert fetcher.ask(0.0)
+    assert fetcher.dequeue(0.0)
 
 
 def test_what_the_keeper_has_told_is_not_told_again(process, pipeline, monkeypatch):
@@ -68,12 +68,12 @@ def test_what_the_keeper_has_told_is_not_told_again(process, pipeline, monkeypat
 
     def run(batch, position, now):
         if position == 3:  # takes long, so that the keeper tells what went before
-            batch.area.note_told(batch.area.fetched_ns, 3)
+            batch.area.mark_acked(batch.area.fetched_ns, 3)
             clock[0] += 1_000_000_000
         return run_really(batch, position, now)
 
     monkeypatch.setattr(process._runner, "run", run)
-    assert fetcher.ask(0.0, 4)
+    assert fetcher.dequeue(0.0, 4)
     pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
     batch = fetcher.next_batch()
     process._run(batch)
@@ -81,7 +81,7 @@ def test_what_the_keeper_has_told_is_not_told_again(process, pipeline, monkeypat
     assert [job.jobDescriptor for job in pipeline.last.jobsSucceeded] == names(4)[3:]
     pipeline.answer()
     assert batch.area.is_free
-    assert process._settler.is_settled
+    assert process._ack_buffer.is_empty
 
 
 def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline, monkeypatch):
@@ -89,13 +89,13 @@ def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline,
     monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
 
     def run(batch, position, now):
-        [held] = process._slot.read().batches
+        [held] = process._row.snapshot().batches
         sent_to.append(held.sent_to)
         clock[0] += 60_000_000
         return run_really(batch, position, now)
 
     monkeypatch.setattr(process._runner, "run", run)
-    assert fetcher.ask(0.0, 4)
+    assert fetcher.dequeue(0.0, 4)
     pipeline.answer(reply(*names(4), bodies=[BODY] * 4))
     process._run(fetcher.next_batch())
     assert sent_to == [0, 0, 2, 2], "the board says what the keeper need not tell"
@@ -108,12 +108,12 @@ def test_a_tick_that_is_not_even_run_is_counted_for_its_class(process, pipeline)
     schedule = Weekly.job_options.schedule
     body = encode_body(Weekly(), BodyMetadata(recurrence=Recurrence(schedule.next_ms(0), schedule=schedule.text)))
     for spent, name in ((0, "mail:s1:p1:1"), (3, "mail:s1:p1:2")):
-        assert process._fetcher.ask(0.0)
+        assert process._fetcher.dequeue(0.0)
         pipeline.answer(reply(name, bodies=[body if spent else BODY], allowed=2 + SPARE_ATTEMPTS, remaining=18 - spent))
         process._run(process._fetcher.next_batch())
-        process._settler.flush()
+        process._ack_buffer.flush()
         pipeline.answer()
-    endings = {name: Counts(numbers).endings for (_, name), numbers in process._sheet.rows()}
+    endings = {name: RunCounts(numbers).endings for (_, name), numbers in process._counters.rows()}
     assert {name: sum(endings[name].values()) for name in ("Quick", "Weekly")} == {"Quick": 1, "Weekly": 1}
     assert endings["Weekly"]["tick_failed"] == 1
 
@@ -132,7 +132,7 @@ def test_acks_do_not_wait_for_the_end_of_a_long_job(process, pipeline, monkeypat
     monkeypatch.setattr(process, "_run", run)
     monkeypatch.setattr(process, "_leave", lambda: None)
     for name in names(2):
-        assert fetcher.ask(0.0, 2)
+        assert fetcher.dequeue(0.0, 2)
         pipeline.answer(reply(name, bodies=[BODY]))
     process.work()
     assert said == [[], ["ackDequeuedJobs"]]

@@ -12,7 +12,7 @@ from pinlater.jobs.options import JobOptions
 from pinlater.worker import logs
 from pinlater.worker.running.alarms import Alarms
 from pinlater.worker.running.deadlines import Deadlines
-from pinlater.worker.running.run_limits import Allowance
+from pinlater.worker.running.run_limits import RunLimits
 from tests.unit.worker.processes.team_jobs import (
     DEADLINE_SECONDS,
     Awaited,
@@ -77,9 +77,9 @@ def test_a_job_may_heed_the_limit_and_succeed(threads):
     assert seen == ["it ran for longer than its timeout of 0.1 s"]
 
 
-def allowance(timeout):
+def run_limits(timeout):
     options = JobOptions("j", "q", timeout=timeout)
-    return Allowance(options, time.monotonic(), memoryview(bytearray(8)).cast("Q"), 0)
+    return RunLimits(options, time.monotonic(), memoryview(bytearray(8)).cast("Q"), 0)
 
 
 def test_a_limit_never_strikes_the_next_job_of_the_thread():
@@ -90,7 +90,7 @@ def test_a_limit_never_strikes_the_next_job_of_the_thread():
     def work():
         for number in range(1000):
             try:
-                alarms.arm(allowance(0.0002))
+                alarms.arm(run_limits(0.0002))
                 for _ in range(number % 40):
                     time.sleep(0)
                 alarms.disarm()
@@ -106,7 +106,7 @@ def test_a_limit_never_strikes_the_next_job_of_the_thread():
     thread.start()
     deadline = time.monotonic() + 2 * DEADLINE_SECONDS
     while not is_over.is_set() and thread.is_alive() and time.monotonic() < deadline:
-        alarms.look()
+        alarms.check()
         time.sleep(0.0001)
     thread.join(DEADLINE_SECONDS)
     assert results.count("over") == 1000
@@ -133,12 +133,12 @@ def test_a_limit_that_strikes_while_a_line_is_written_reaches_the_job_and_leaves
 def test_an_alarm_says_when_to_look_again():
     rings = []
     alarms = Alarms(lambda: rings.append(1))
-    assert alarms.look() is None
-    alarms.arm(allowance(30))
+    assert alarms.check() is None
+    alarms.arm(run_limits(30))
     assert rings == [1]
-    assert 29 < alarms.look() <= 30
+    assert 29 < alarms.check() <= 30
     alarms.disarm()
-    assert alarms.look() is None
+    assert alarms.check() is None
 
 
 @pytest.mark.parametrize("make", [thread_team, task_team])

@@ -9,7 +9,7 @@ from pinlater.errors import ServerUnavailable
 from pinlater.jobs.body_codec import JobCodec
 from pinlater.jobs.job import Job
 from pinlater.worker.claim_table.snapshot import team_layout
-from pinlater.worker.options import Options
+from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
 from pinlater.worker.processes.team_process import TeamProcess
 from pinlater.worker.shared import Shared
@@ -30,7 +30,7 @@ def server():
 
 @pytest.fixture
 def process(server):
-    options = Options(modules=("m",), servers=ServerSet([server.address]), threads=4)
+    options = WorkerOptions(modules=("m",), servers=ServerSet([server.address]), threads=4)
     child = FakeChild()
     child.status = child.kill_at = lambda _: None
     shared = Shared.for_pools(options.pools, team_layout(4))

@@ -44,7 +44,7 @@ def test_the_board_shows_what_runs(tasks):
     [batch, _] = tasks.start(AwaitedTimed(how="gate"), Awaited(how="gate"))
     tasks.await_seen(2)
     assert tasks.codec.names[batch.area.kinds[0]] == "AwaitedTimed"
-    assert 0 < batch.area.since_ns[0] <= time.monotonic_ns() < batch.area.kill_ns[0]
+    assert 0 < batch.area.started_ns[0] <= time.monotonic_ns() < batch.area.kill_ns[0]
 
 
 def test_jobs_run_at_once_as_tasks_and_know_which_they_are(tasks):

@@ -15,7 +15,7 @@ from pinlater.worker.running import limits, run_limits
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.timer import SharedTimer
 from pinlater.worker.session.outcome import Failure
-from tests.unit.worker.fakes import batch_of, new_slot
+from tests.unit.worker.fakes import batch_of, new_row
 
 
 class Wait(Job, queue="waits", timeout=0.1, kill_after=30, backoff=Constant(7)):
@@ -161,13 +161,13 @@ def run(wishes):
     seen.clear()
     saver.is_saving = False
     codec = JobCodec([Wait, WaitLater, OnlyHard, Stall, StallLater, Signs, Free])
-    slot = new_slot()
+    row = new_row()
     runner = Runner(codec, codec.names, saver, 30.0, kill_at=wishes.append)
 
     def run(job):
-        run.batch = batch_of("waits:s1:p1:7", bodies=[encode_body(job)], slot=slot)
+        run.batch = batch_of("waits:s1:p1:7", bodies=[encode_body(job)], row=row)
         outcome = runner.run(run.batch, 0, time.monotonic_ns())
-        run.batch.settled(0)
+        run.batch.finish(0)
         return outcome
 
     yield run
@@ -179,8 +179,8 @@ def test_a_job_is_interrupted_wherever_it_is(run, job):
     outcome = run(job)
     assert isinstance(outcome, Failure)
     assert "JobTimeout: it ran for longer than its timeout of 0.1 s" in outcome.status
-    assert "test_worker_limits.py" in outcome.status, "where it was"
-    assert 'limits.py", line' not in outcome.status.replace("test_worker_limits.py", "")
+    assert "test_limits.py" in outcome.status, "where it was"
+    assert 'limits.py", line' not in outcome.status.replace("test_limits.py", "")
     assert outcome.delay_ms == 7000
     assert outcome.delay_ms is not None
 
@@ -203,7 +203,7 @@ def test_a_job_may_heed_the_limit_and_succeed(run):
 def test_a_job_that_stands_still_is_interrupted(run, job):
     outcome = run(job)
     assert "JobStalled: it gave no sign of progress for 0.1 s, its stall_after" in outcome.status
-    assert "test_worker_limits.py" in outcome.status, "where it was"
+    assert "test_limits.py" in outcome.status, "where it was"
     assert 'allowance.py", line' not in outcome.status
     assert (outcome.delay_ms, outcome.ending) == (7000, "timed_out")
 
@@ -219,7 +219,7 @@ def test_a_job_may_heed_that_it_stands_still_and_succeed(run):
 
 
 def test_signs_put_off_the_kill(run, wishes, monkeypatch):
-    monkeypatch.setattr(run_limits, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(run_limits, "_MOVE_SECONDS", 0.0)
     assert run(Signs()) is None
     *moments, last = wishes
     assert len(moments) > 6

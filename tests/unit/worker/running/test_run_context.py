@@ -256,7 +256,7 @@ class FakeAllowance:
     def __init__(self):
         self.signs = []
 
-    def sign(self, now):
+    def record_progress(self, now):
         self.signs.append("sign")
 
     @contextmanager
@@ -277,9 +277,9 @@ class FakeAllowance:
 )
 def test_whoever_waits_for_signs_of_progress_sees_them(bench, call, signs):
     context = bench.context()
-    context.allowance = FakeAllowance()
+    context.run_limits = FakeAllowance()
     call(context)
-    assert context.allowance.signs == signs
+    assert context.run_limits.signs == signs
 
 
 def test_log_lines_name_the_trace_that_the_job_came_with(monkeypatch):
@@ -287,7 +287,7 @@ def test_log_lines_name_the_trace_that_the_job_came_with(monkeypatch):
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     traced = encode_body(bench.job, BodyMetadata(trace={"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}))
     context = bench.context(body=traced)
-    context.may_have_kept = True
+    context.may_have_metadata = True
     assert context.log_fields["trace_id"] == trace_id
     assert context.log_fields["descriptor"] == "walk:s1:p1:7"
     for strange in ({"traceparent": "x"}, {"traceparent": "00-12-34-01"}, {}):

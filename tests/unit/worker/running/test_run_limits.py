@@ -8,7 +8,7 @@ import pytest
 from pinlater.errors import JobStalled, JobTimeout
 from pinlater.jobs.options import JobOptions
 from pinlater.worker.running import run_limits as allowances
-from pinlater.worker.running.run_limits import Allowance
+from pinlater.worker.running.run_limits import RunLimits
 
 BEGAN = 1000.0
 
@@ -17,29 +17,29 @@ class Bench:
     """One run, and what the master and the keeper hear of it."""
 
     def __init__(self, **limits):
-        self.told = []
+        self.acked = []
         self.kill_ns = memoryview(bytearray(16)).cast("Q")
-        self.allowance = Allowance(JobOptions("j", "q", **limits), BEGAN, self.kill_ns, 1)
-        self.allowance.begin(self.told.append)
+        self.run_limits = RunLimits(JobOptions("j", "q", **limits), BEGAN, self.kill_ns, 1)
+        self.run_limits.begin(self.acked.append)
 
     def due(self, after):
-        return self.allowance.due(BEGAN + after)
+        return self.run_limits.due(BEGAN + after)
 
-    def look_in(self, after):
-        return self.allowance.look_in(BEGAN + after)
+    def next_check_in(self, after):
+        return self.run_limits.next_check_in(BEGAN + after)
 
-    def sign(self, after):
-        self.allowance.sign(BEGAN + after)
+    def record_progress(self, after):
+        self.run_limits.record_progress(BEGAN + after)
 
     @property
     def kill_after(self):
         assert self.kill_ns[0] == 0
-        assert self.kill_ns[1] / 1e9 == pytest.approx(self.allowance.kill_at)
-        return self.allowance.kill_at - BEGAN
+        assert self.kill_ns[1] / 1e9 == pytest.approx(self.run_limits.kill_at)
+        return self.run_limits.kill_at - BEGAN
 
 
 @pytest.mark.parametrize(
-    ("limits", "kill_after", "look_in"),
+    ("limits", "kill_after", "next_check_in"),
     [
         ({"timeout": 60}, 70, 60),
         ({"timeout": 60, "kill_after": 61}, 61, 60),
@@ -50,11 +50,11 @@ class Bench:
         ({"stall_after": 90, "kill_after": 20}, 20, 90),
     ],
 )
-def test_the_nearest_limit_counts(limits, kill_after, look_in):
+def test_the_nearest_limit_counts(limits, kill_after, next_check_in):
     bench = Bench(**limits)
     assert bench.kill_after == kill_after
-    assert bench.look_in(0) == look_in
-    assert bench.allowance.is_soft is (look_in is not None)
+    assert bench.next_check_in(0) == next_check_in
+    assert bench.run_limits.is_soft is (next_check_in is not None)
 
 
 def test_a_timeout_strikes_once():
@@ -62,15 +62,15 @@ def test_a_timeout_strikes_once():
     assert bench.due(59.9) is None
     assert bench.due(60) == (JobTimeout, "it ran for longer than its timeout of 60 s")
     assert [bench.due(after) for after in (60, 62, 1000)] == [None] * 3
-    assert bench.look_in(60) is None
+    assert bench.next_check_in(60) is None
 
 
 def test_a_standstill_is_counted_from_the_last_sign():
     bench = Bench(stall_after=5)
     for after in (4, 8, 12):
         assert bench.due(after) is None
-        bench.sign(after)
-    assert bench.look_in(13) == 4
+        bench.record_progress(after)
+    assert bench.next_check_in(13) == 4
     assert bench.due(16.9) is None
     assert bench.due(17) == (JobStalled, "it gave no sign of progress for 5 s, its stall_after")
 
@@ -79,8 +79,8 @@ def test_a_standstill_strikes_once_after_each_sign_of_life():
     bench = Bench(stall_after=5)
     assert bench.due(5)
     assert [bench.due(after) for after in (5, 10, 100)] == [None] * 3
-    assert 0 < bench.look_in(100) <= 5, "a sign may come"
-    bench.sign(101)
+    assert 0 < bench.next_check_in(100) <= 5, "a sign may come"
+    bench.record_progress(101)
     assert bench.due(105) is None
     assert bench.due(106)
 
@@ -89,7 +89,7 @@ def test_other_limits_hold_when_one_was_heeded_but_give_time_for_that():
     bench = Bench(stall_after=5, timeout=5.5)
     assert bench.due(5).kind is JobStalled
     assert bench.due(5.6) is None
-    assert bench.look_in(5.6) == pytest.approx(0.4)
+    assert bench.next_check_in(5.6) == pytest.approx(0.4)
     assert bench.due(6).kind is JobTimeout
     bench = Bench(stall_after=5, timeout=5)
     assert bench.due(5).kind is JobTimeout
@@ -98,58 +98,58 @@ def test_other_limits_hold_when_one_was_heeded_but_give_time_for_that():
 
 def test_signs_put_off_the_kill_but_not_that_of_other_limits():
     bench = Bench(stall_after=5, kill_after=30)
-    bench.sign(0.9)
-    assert bench.told == [], "not at every sign"
+    bench.record_progress(0.9)
+    assert bench.acked == [], "not at every sign"
     for after in (1, 1.5, 4, 28):
-        bench.sign(after)
-    assert bench.told == [BEGAN + after for after in (16, 19, 30)]
+        bench.record_progress(after)
+    assert bench.acked == [BEGAN + after for after in (16, 19, 30)]
     assert bench.kill_after == 30
 
 
 def test_the_kill_never_comes_before_a_standstill_has_ended():
     bench = Bench(stall_after=5)
     for after in range(100):
-        bench.sign(after / 10)
-        told = bench.told[-1] if bench.told else BEGAN + 15
+        bench.record_progress(after / 10)
+        told = bench.acked[-1] if bench.acked else BEGAN + 15
         assert told >= BEGAN + after / 10 + 5
 
 
 def test_without_a_limit_for_standstills_signs_are_nothing():
     bench = Bench(timeout=60)
-    bench.sign(30)
-    assert bench.told == []
+    bench.record_progress(30)
+    assert bench.acked == []
     assert bench.kill_after == 70
 
 
 def test_who_waits_for_a_server_does_not_stand_still(monkeypatch):
     monkeypatch.setattr(allowances, "monotonic", lambda: BEGAN + 4)
     bench = Bench(stall_after=5)
-    with bench.allowance.calling(30):
+    with bench.run_limits.calling(30):
         assert bench.due(34) is None
         assert bench.kill_after == 4 + 30 + 5 + 10
-        assert bench.look_in(8) <= 5, "the call may end"
+        assert bench.next_check_in(8) <= 5, "the call may end"
         monkeypatch.setattr(allowances, "monotonic", lambda: BEGAN + 20)
     assert bench.kill_after == 35
-    assert bench.told[-1] == BEGAN + 35
+    assert bench.acked[-1] == BEGAN + 35
     assert bench.due(24.9) is None
     assert bench.due(25).kind is JobStalled
 
 
 def test_a_thread_that_is_left_behind_puts_nothing_off():
     bench = Bench(stall_after=5)
-    bench.allowance.end()
-    thread = threading.Thread(target=bench.sign, args=(50,))
+    bench.run_limits.end()
+    thread = threading.Thread(target=bench.record_progress, args=(50,))
     thread.start()
     thread.join(20)
-    assert bench.told == []
+    assert bench.acked == []
 
 
 def test_nor_does_a_fork_of_the_job(monkeypatch):
     bench = Bench(stall_after=5)
     monkeypatch.setattr(allowances, "getpid", lambda: os.getpid() + 1)
-    forked = threading.Thread(target=bench.sign, args=(50,), daemon=True)
-    with bench.allowance._lock:  # as it was when the process was forked
+    forked = threading.Thread(target=bench.record_progress, args=(50,), daemon=True)
+    with bench.run_limits._lock:  # as it was when the process was forked
         forked.start()
         forked.join(20)
         assert not forked.is_alive()
-    assert bench.told == []
+    assert bench.acked == []

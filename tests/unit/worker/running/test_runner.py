@@ -19,8 +19,8 @@ from pinlater.model.status import status_space
 from pinlater.worker import logs
 from pinlater.worker.running.coroutines import Coroutines
 from pinlater.worker.running.runner import Runner
-from pinlater.worker.session.outcome import Failure, Interruption, in_words
-from tests.unit.worker.fakes import batch_of, new_slot
+from pinlater.worker.session.outcome import Failure, Interruption, describe_failure
+from tests.unit.worker.fakes import batch_of, new_row
 
 
 class Unprintable(Exception):
@@ -113,7 +113,7 @@ def spoil(job, context):
 
 
 def nothing(job, context):
-    seen.append(str(logs.running.get().job))
+    seen.append(str(logs.current_job.get().job))
 
 
 acts = {
@@ -136,16 +136,16 @@ class FakeSaver:
 class Bench:
     def __init__(self):
         codec = JobCodec([Act, ActLater, ActBadly, ActOnce, Serve, ServeLater, ServeInTime])
-        self.slot = new_slot()
+        self.row = new_row()
         self.runner = Runner(codec, codec.names, FakeSaver(), 30.0)
         self.kinds = codec.names
 
     def run(self, job, **about):
-        self.batch = batch_of("acts:s1:p1:7", bodies=[encode_body(job)], slot=self.slot, **about)
+        self.batch = batch_of("acts:s1:p1:7", bodies=[encode_body(job)], row=self.row, **about)
         return self.runner.run(self.batch, 0, monotonic_ns())
 
     def run_body(self, body, **about):
-        return self.runner.run(batch_of("acts:s1:p1:7", bodies=[body], slot=self.slot, **about), 0, monotonic_ns())
+        return self.runner.run(batch_of("acts:s1:p1:7", bodies=[body], row=self.row, **about), 0, monotonic_ns())
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_context_variables_end_with_the_job(bench, kind):
 def test_a_success_is_none(bench):
     assert bench.run(Act(what="nothing")) is None
     assert seen == ["acts:s1:p1:7 attempt 1/4"]
-    assert logs.running.get().job is None
+    assert logs.current_job.get().job is None
 
 
 def test_the_board_shows_what_runs_and_the_delay_should_it_crash(bench):
@@ -219,7 +219,7 @@ def test_an_exception_that_the_class_gives_up_on_is_final(bench):
     outcome = bench.run(ActOnce(what="key"))
     assert outcome.delay_ms is None
     assert "KeyError: 2" in outcome.status
-    assert "test_worker_runner.py" in outcome.status, "where it was"
+    assert "test_runner.py" in outcome.status, "where it was"
 
 
 @pytest.mark.parametrize("what", ["value", "retry"])
@@ -300,7 +300,7 @@ def test_a_status_is_never_too_long():
 
     with pytest.raises(ValueError) as caught:
         deep(50)
-    text = in_words(1, 2, 0.5, caught.value)
+    text = describe_failure(1, 2, 0.5, caught.value)
     assert len(text) <= status_space(1, 2).total
     assert text.startswith("[attempt 1/2 20")
     assert " 0.50 s] ValueError: xxx" in text
@@ -320,7 +320,7 @@ class Unspeakable(Exception):
     ],
 )
 def test_a_status_is_always_one_that_can_be_sent(error, text):
-    assert in_words(1, 2, 0.0, error).encode().endswith(f" 0.00 s] {text}\n".encode())
+    assert describe_failure(1, 2, 0.0, error).encode().endswith(f" 0.00 s] {text}\n".encode())
 
 
 LINE = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello %s", ("you",), None)
@@ -329,14 +329,14 @@ LINE = logging.LogRecord("any", logging.INFO, "f.py", 1, "hello %s", ("you",), N
 def test_log_lines_name_the_running_job(monkeypatch):
     formatter = logs.JobFormatter()
     assert formatter.format(LINE).endswith(f"INFO {LINE.process} hello you")
-    monkeypatch.setattr(logs.alone, "job", "acts:s1:p1:7 attempt 1/4")
+    monkeypatch.setattr(logs.solo_job, "job", "acts:s1:p1:7 attempt 1/4")
     assert formatter.format(LINE).endswith(f"INFO {LINE.process} [acts:s1:p1:7 attempt 1/4] hello you")
     with ThreadPoolExecutor() as helpers:
         assert "acts:s1:p1:7" in helpers.submit(formatter.format, LINE).result(), "of a job's own threads, too"
 
 
 async def line_of(job):
-    logs.running.set(logs.Running(job))
+    logs.current_job.set(logs.CurrentJob(job))
     await asyncio.sleep(0)
     return await asyncio.to_thread(logs.JobFormatter().format, LINE)
 

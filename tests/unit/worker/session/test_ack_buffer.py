@@ -13,18 +13,18 @@ from pinlater.errors import (
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import GONE, HELD, SUCCEEDED
 from pinlater.worker.session import ack_buffer as settler_module
-from pinlater.worker.session.ack_buffer import Settler
+from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.outcome import Failure, Interruption
-from tests.unit.worker.fakes import FakePipeline, batch_of, names, new_slot
+from tests.unit.worker.fakes import FakePipeline, batch_of, names, new_row
 
 
 class Bench:
     def __init__(self):
         self.pipeline = FakePipeline()
         self.retries = []
-        self.slot = new_slot()
+        self.row = new_row()
         self.counted = []
-        self.settler = Settler(
+        self.ack_buffer = AckBuffer(
             self.pipeline,
             Calls("me", is_plain=True),
             30.0,
@@ -33,12 +33,12 @@ class Bench:
         )
 
     def batch(self, *descriptors, **options):
-        return batch_of(*descriptors, slot=self.slot, **options)
+        return batch_of(*descriptors, row=self.row, **options)
 
     def succeed(self, batch, *positions):
         for position in positions:
             batch.area.states[position] = SUCCEEDED
-            self.settler.succeeded(batch.descriptors[position].split(":")[0], (batch, position))
+            self.ack_buffer.succeeded(batch.descriptors[position].split(":")[0], (batch, position))
 
 
 @pytest.fixture
@@ -53,23 +53,23 @@ def acked(request):
 def test_acks_ride_and_are_forgotten_when_confirmed(bench):
     batch = bench.batch(*names(3))
     bench.succeed(batch, 0, 1)
-    request, on_reply = bench.settler.ride()
+    request, on_reply = bench.ack_buffer.piggyback()
     assert request.queueName == "mail"
     assert acked(request) == names(2)
     assert {info.claimDescriptor for info in request.jobsSucceeded} == {batch.claim}
     assert request.jobsFailed is None
-    assert not bench.settler.is_settled
+    assert not bench.ack_buffer.is_empty
     on_reply("jobs")
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
     assert list(batch.area.states[:3]) == [GONE, GONE, HELD]
-    assert bench.settler.ride()[0] is None
+    assert bench.ack_buffer.piggyback()[0] is None
 
 
 def test_failures_carry_all_that_is_known(bench):
     batch = bench.batch(*names(2))
-    bench.settler.failed("mail", (batch, 0), Failure("why", 1500))
-    bench.settler.failed("mail", (batch, 1), Failure("enough", None))
-    request, on_reply = bench.settler.ride()
+    bench.ack_buffer.failed("mail", (batch, 0), Failure("why", 1500))
+    bench.ack_buffer.failed("mail", (batch, 1), Failure("enough", None))
+    request, on_reply = bench.ack_buffer.piggyback()
     again, final = request.jobsFailed
     assert (again.appendCustomStatus, again.retryDelayMillis, again.isFinal) == ("why", 1500, None)
     assert (final.appendCustomStatus, final.isFinal) == ("enough", True)
@@ -80,37 +80,37 @@ def test_failures_carry_all_that_is_known(bench):
 
 def test_a_last_attempt_leads_to_no_retry(bench):
     batch = bench.batch(*names(1), remaining=1)
-    bench.settler.failed("mail", (batch, 0), Failure("why", 1500))
-    bench.settler.flush()
+    bench.ack_buffer.failed("mail", (batch, 0), Failure("why", 1500))
+    bench.ack_buffer.flush()
     bench.pipeline.answer()
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
     assert bench.retries == []
 
 
 def test_acks_of_a_lost_call_are_sent_again(bench):
     batch = bench.batch(*names(2))
     bench.succeed(batch, 0)
-    _, on_reply = bench.settler.ride()
+    _, on_reply = bench.ack_buffer.piggyback()
     bench.succeed(batch, 1)
     on_reply(ServerUnavailable("gone"))
-    assert not bench.settler.is_settled
+    assert not bench.ack_buffer.is_empty
     assert list(batch.area.states[:2]) == [SUCCEEDED, SUCCEEDED]
-    request, _ = bench.settler.ride()
+    request, _ = bench.ack_buffer.piggyback()
     assert sorted(acked(request)) == names(2)
 
 
 def test_nothing_is_sent_without_a_connection(bench):
     bench.succeed(bench.batch(*names(1)), 0)
     bench.pipeline.is_open = False
-    bench.settler.flush()
-    assert bench.settler.has_pending
+    bench.ack_buffer.flush()
+    assert bench.ack_buffer.has_pending
     assert bench.pipeline.sent == []
 
 
 def test_the_largest_queue_rides_and_the_others_go_ahead(bench):
     batch = bench.batch(*names(2, "web"), *names(1, "mail"))
     bench.succeed(batch, 0, 1, 2)
-    request, _ = bench.settler.ride()
+    request, _ = bench.ack_buffer.piggyback()
     assert request.queueName == "web"
     assert bench.pipeline.methods == ["ackDequeuedJobs"]
     assert acked(bench.pipeline.last) == names(1, "mail")
@@ -119,9 +119,9 @@ def test_the_largest_queue_rides_and_the_others_go_ahead(bench):
 def test_jobs_go_back_in_a_call_of_their_own(bench):
     batch = bench.batch(*names(3))
     bench.succeed(batch, 0)
-    bench.settler.give_back(batch, [1])
-    bench.settler.give_back(batch, [2], Interruption(b"progress"))
-    request, _ = bench.settler.ride()
+    bench.ack_buffer.release(batch, [1])
+    bench.ack_buffer.release(batch, [2], Interruption(b"progress"))
+    request, _ = bench.ack_buffer.piggyback()
     assert acked(request) == names(1)
     assert bench.pipeline.methods == ["checkpointJobs"]
     plain, saved = bench.pipeline.last.requests
@@ -131,39 +131,39 @@ def test_jobs_go_back_in_a_call_of_their_own(bench):
 
 def test_a_job_that_sleeps_goes_back_for_later(bench):
     batch = bench.batch(*names(2))
-    bench.settler.give_back(batch, [0], Interruption(b"progress", 9000))
-    bench.settler.give_back(batch, [1], Interruption(b"progress"))
-    bench.settler.flush()
+    bench.ack_buffer.release(batch, [0], Interruption(b"progress", 9000))
+    bench.ack_buffer.release(batch, [1], Interruption(b"progress"))
+    bench.ack_buffer.flush()
     assert [returned.runAfterTimestampMillis for returned in bench.pipeline.last.requests] == [9000, 2000]
 
 
 def test_only_jobs_to_go_back_leave_nothing_to_ride(bench):
-    bench.settler.give_back(bench.batch(*names(1)), [0])
-    assert bench.settler.ride()[0] is None
+    bench.ack_buffer.release(bench.batch(*names(1)), [0])
+    assert bench.ack_buffer.piggyback()[0] is None
     assert bench.pipeline.methods == ["checkpointJobs"]
     bench.pipeline.answer()
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
 
 
 def test_acks_of_a_refused_dequeue_go_alone_then(bench):
     bench.succeed(bench.batch(*names(1)), 0)
-    _, on_reply = bench.settler.ride()
+    _, on_reply = bench.ack_buffer.piggyback()
     on_reply(DequeueRateLimited("paused"))
-    assert bench.settler.ride()[0] is None
+    assert bench.ack_buffer.piggyback()[0] is None
     assert bench.pipeline.methods == ["ackDequeuedJobs"]
     bench.pipeline.answer()
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
 
 
 def test_a_second_refusal_makes_it_wait(bench):
     bench.succeed(bench.batch(*names(1)), 0)
     for _ in range(2):
-        bench.settler.flush()
+        bench.ack_buffer.flush()
         bench.pipeline.answer(UnknownError("full"))
-    assert bench.settler.held_seconds > 0
-    bench.settler.flush()
+    assert bench.ack_buffer.retry_in_seconds > 0
+    bench.ack_buffer.flush()
     assert len(bench.pipeline.sent) == 2
-    assert bench.settler.ride()[0] is None
+    assert bench.ack_buffer.piggyback()[0] is None
 
 
 def test_patience_ends(bench, monkeypatch):
@@ -171,13 +171,13 @@ def test_patience_ends(bench, monkeypatch):
     monkeypatch.setattr(settler_module.time, "monotonic", lambda: clock[0])
     batch = bench.batch(*names(1))
     bench.succeed(batch, 0)
-    bench.settler.flush()
+    bench.ack_buffer.flush()
     bench.pipeline.answer(UnknownError("full"))
     clock[0] += 31
-    bench.settler.flush()
+    bench.ack_buffer.flush()
     assert bench.counted == []
     bench.pipeline.answer(UnknownError("full"))
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
     assert batch.area.is_free
     assert bench.counted == [("mail", "untold", 1)]
 
@@ -185,24 +185,24 @@ def test_patience_ends(bench, monkeypatch):
 def test_jobs_of_a_queue_that_is_gone_are_done_with(bench):
     batch = bench.batch(*names(1))
     bench.succeed(batch, 0)
-    bench.settler.flush()
+    bench.ack_buffer.flush()
     bench.pipeline.answer(QueueNotFound("mail"))
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
     assert batch.area.is_free
 
 
 def test_one_end_that_cannot_be_told_does_not_keep_the_others_from_being_told(bench, caplog):
     batch = bench.batch(*names(3))
     bench.succeed(batch, 0, 2)
-    bench.settler.failed("mail", (batch, 1), Failure("half of a \udce9"))
-    _, on_reply = bench.settler.ride()
+    bench.ack_buffer.failed("mail", (batch, 1), Failure("half of a \udce9"))
+    _, on_reply = bench.ack_buffer.piggyback()
     on_reply(CallUnsendable("too much"))
     requests = [arguments.request for _, arguments, _ in bench.pipeline.sent]
     assert [acked(request) for request in requests] == [[names(3)[0]], [names(3)[2]], []]
     bench.pipeline.answer()
     bench.pipeline.answer()
     bench.pipeline.answer(CallUnsendable("a half"))
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
     assert "mail:s1:p1:2 ends with its claim" in caplog.text
     assert bench.counted == [("mail", "untold", 1)]
     assert list(batch.area.states[:3]) == [GONE, GONE, GONE]
@@ -212,30 +212,30 @@ def test_one_end_that_cannot_be_told_does_not_keep_the_others_from_being_told(be
 def test_a_body_too_large_to_go_back_with_fails_its_own_job_alone(bench, caplog, error):
     batch = bench.batch(*names(30))
     for position in range(30):
-        bench.settler.give_back(batch, [position], Interruption(b"x" * position, 9000, 4))
+        bench.ack_buffer.release(batch, [position], Interruption(b"x" * position, 9000, 4))
     batch.area.delays[17] = 7000
-    bench.settler.flush()
+    bench.ack_buffer.flush()
     bench.pipeline.answer(error)
     for position in range(30):
         bench.pipeline.answer(error if position == 17 else None)
-    assert bench.settler.held_seconds == 0
+    assert bench.ack_buffer.retry_in_seconds == 0
     assert bench.pipeline.methods == ["checkpointJobs"] * 31 + ["ackDequeuedJobs"]
     [failed] = bench.pipeline.last.jobsFailed
     assert (failed.jobDescriptor, failed.retryDelayMillis, failed.isFinal) == (names(30)[17], 7000, None)
     assert "BodyTooLarge: what it goes on with, 17 bytes, cannot be stored" in failed.appendCustomStatus
     bench.pipeline.answer()
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
     assert "mail:s1:p1:18 fails" in caplog.text
     assert bench.retries == [7000]
 
 
 def test_what_went_back_unstarted_is_counted_when_it_is_confirmed(bench):
     batch = bench.batch(*names(4))
-    bench.settler.give_back(batch, [0, 1, 2])
-    bench.settler.give_back(batch, [3], Interruption(b"body"))
-    bench.settler.flush()
+    bench.ack_buffer.release(batch, [0, 1, 2])
+    bench.ack_buffer.release(batch, [3], Interruption(b"body"))
+    bench.ack_buffer.flush()
     bench.pipeline.answer(ServerUnavailable("gone"))
     assert bench.counted == []
-    bench.settler.flush()
+    bench.ack_buffer.flush()
     bench.pipeline.answer()
     assert bench.counted == [("mail", "returned", 3)]

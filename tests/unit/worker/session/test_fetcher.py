@@ -4,44 +4,44 @@ import pytest
 
 from pinlater.errors import DequeueRateLimited, NoHealthyShards, QueueNotFound, UnknownError
 from pinlater.protocol.operations import Calls
-from pinlater.worker.claim_table.snapshot import ALONE, Identity, Layout
-from pinlater.worker.claim_table.table import Board
+from pinlater.worker.claim_table.snapshot import SOLO_LAYOUT, Identity, Layout
+from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.session import fetcher as fetcher_module
-from pinlater.worker.session.ack_buffer import Settler
+from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.fetcher import Fetcher
 from pinlater.worker.session.server_clock import ServerClock
-from pinlater.worker.session.weighted_round_robin import Turns
+from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from tests.unit.worker.fakes import FakePipeline, names, reply
 
 
 class Bench:
-    def __init__(self, queues=("mail",), layout=ALONE):
+    def __init__(self, queues=("mail",), layout=SOLO_LAYOUT):
         identity = Identity("worker:me", list(queues))
-        self.slot = Board(1, layout).slot(0)
-        self.slot.introduce(identity)
+        self.row = ClaimTable(1, layout).row(0)
+        self.row.register(identity)
         self.pipeline = FakePipeline()
-        self.settler = Settler(self.pipeline, Calls("worker:me", is_plain=True), 30.0, lambda _: None)
-        turns = Turns(dict.fromkeys(queues, 1))
+        self.ack_buffer = AckBuffer(self.pipeline, Calls("worker:me", is_plain=True), 30.0, lambda _: None)
+        round_robin = WeightedRoundRobin(dict.fromkeys(queues, 1))
         self.counted = []
         self.fetcher = Fetcher(
-            *(self.pipeline, self.settler, self.slot, identity, 20.0),
-            turns=turns,
+            *(self.pipeline, self.ack_buffer, self.row, identity, 20.0),
+            round_robin=round_robin,
             clock=ServerClock(),
             count=lambda *event: self.counted.append(event),
         )
 
     def fetch(self, *descriptors):
-        assert self.fetcher.ask(0.0)
+        assert self.fetcher.dequeue(0.0)
         self.pipeline.answer(reply(*descriptors))
         return self.fetcher.next_batch()
 
     def run(self, batch):
         for position in batch.unstarted:
-            self.settler.succeeded("mail", (batch, position))
+            self.ack_buffer.succeeded("mail", (batch, position))
         batch.next = batch.end
 
     def is_short(self):
-        self.fetcher.pace.note(1, 0.0001)
+        self.fetcher.pace.record(1, 0.0001)
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def bench():
 
 
 def test_a_dequeue_says_what_it_wants(bench):
-    bench.fetcher.pace.note(1, 0.001)
-    assert bench.fetcher.ask(2.5)
+    bench.fetcher.pace.record(1, 0.001)
+    assert bench.fetcher.dequeue(2.5)
     method, arguments, wait_seconds = bench.pipeline.sent[0]
     request = arguments.request
     assert (method, wait_seconds, arguments.context.source) == ("dequeueJobs", 2.5, "worker:me.1")
@@ -69,33 +69,33 @@ def test_every_queue_comes_first_in_turn():
 
 
 def test_a_batch_is_on_the_board_before_anybody_has_it(bench):
-    bench.fetcher.ask(0.0)
+    bench.fetcher.dequeue(0.0)
     bench.pipeline.answer(reply(*names(2)))
-    holding = bench.slot.read()
-    assert [job.descriptor for job in holding.batches[0].jobs] == names(2)
-    assert not holding.unread
+    snapshot = bench.row.snapshot()
+    assert [job.descriptor for job in snapshot.batches[0].jobs] == names(2)
+    assert not snapshot.unread
     assert bench.fetcher.next_batch().descriptors == names(2)
     assert bench.fetcher.next_batch() is None
 
 
 def test_an_empty_reply(bench):
     assert bench.fetch() is None
-    assert bench.fetcher.came_back_empty
+    assert bench.fetcher.found_no_jobs
     assert bench.fetch(*names(1)) is not None
-    assert not bench.fetcher.came_back_empty
+    assert not bench.fetcher.found_no_jobs
 
 
 def test_acks_are_on_board(bench):
     bench.run(bench.fetch(*names(3)))
-    bench.fetcher.ask(0.0)
+    bench.fetcher.dequeue(0.0)
     assert [info.jobDescriptor for info in bench.pipeline.last.jobAckRequest.jobsSucceeded] == names(3)
     bench.pipeline.answer(reply())
-    assert bench.settler.is_settled
+    assert bench.ack_buffer.is_empty
 
 
 def test_nothing_is_fetched_ahead_of_long_jobs(bench):
     bench.fetch(*names(1))
-    bench.fetcher.pace.note(1, 0.5)
+    bench.fetcher.pace.record(1, 0.5)
     bench.fetcher.prefetch()
     assert bench.fetcher.in_flight == 0
 
@@ -118,46 +118,46 @@ def test_nothing_is_fetched_ahead_when_there_seems_to_be_no_more(bench):
 
 def test_no_more_is_asked_for_than_the_board_can_show(bench):
     batches = [bench.fetch(*names(1)) for _ in range(3)]
-    assert bench.fetcher.ask(0.0)
-    assert not bench.fetcher.ask(0.0)
+    assert bench.fetcher.dequeue(0.0)
+    assert not bench.fetcher.dequeue(0.0)
     bench.pipeline.answer(reply())
     assert len(batches) == 3
 
 
 def test_replies_revoked_by_the_keeper_go_back(bench):
-    bench.fetcher.ask(0.0)
-    bench.slot.revoke_dequeues()
+    bench.fetcher.dequeue(0.0)
+    bench.row.revoke_dequeues()
     bench.pipeline.answer(reply(*names(2)))
     assert bench.fetcher.next_batch() is None
-    bench.settler.flush()
+    bench.ack_buffer.flush()
     assert [request.jobDescriptor for request in bench.pipeline.last.requests] == names(2)
 
 
 def test_lost_dequeues_are_released_before_the_next(bench):
-    bench.fetcher.ask(0.0)
-    bench.fetcher.ask(0.0)
+    bench.fetcher.dequeue(0.0)
+    bench.fetcher.dequeue(0.0)
     bench.pipeline.lose()
     bench.pipeline.is_open = True
     assert bench.fetcher.has_lost
-    assert not bench.fetcher.ask(0.0)
+    assert not bench.fetcher.dequeue(0.0)
     bench.pipeline.answers = [7, 0]
     bench.fetcher.release_lost()
     assert bench.counted == [("mail", "returned", 7)]
     calls = [(method, arguments.request.claimSource) for method, arguments, _ in bench.pipeline.sent[2:]]
     assert calls == [("releaseClaims", "worker:me.1"), ("releaseClaims", "worker:me.2")]
-    assert bench.slot.read().is_empty
-    assert bench.fetcher.ask(0.0)
+    assert bench.row.snapshot().is_empty
+    assert bench.fetcher.dequeue(0.0)
 
 
 def test_a_release_that_fails_stays_to_be_done(bench):
-    bench.fetcher.ask(0.0)
+    bench.fetcher.dequeue(0.0)
     bench.pipeline.lose()
     bench.pipeline.is_open = True
     bench.pipeline.answers = [UnknownError("full")]
     with pytest.raises(UnknownError):
         bench.fetcher.release_lost()
     assert bench.fetcher.has_lost
-    assert list(bench.slot.read().unread) == [1]
+    assert list(bench.row.snapshot().unread) == [1]
 
 
 @pytest.mark.parametrize(
@@ -168,19 +168,19 @@ def test_refusals_are_met_with_growing_patience(bench, monkeypatch, refusal, las
     monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: 100.0)
     held = []
     for _ in range(8):
-        bench.fetcher.ask(0.0)
+        bench.fetcher.dequeue(0.0)
         bench.pipeline.answer(refusal)
-        held.append(round(bench.fetcher.held_seconds, 3))
+        held.append(round(bench.fetcher.retry_in_seconds, 3))
     assert held == [0.1, 0.2, 0.4, 0.8, 1.6, *last]
     bench.fetch()
-    bench.fetcher.ask(0.0)
+    bench.fetcher.dequeue(0.0)
     bench.pipeline.answer(DequeueRateLimited("paused"))
-    assert round(bench.fetcher.held_seconds, 3) == 0.1
+    assert round(bench.fetcher.retry_in_seconds, 3) == 0.1
 
 
 def test_a_complaint_is_logged_once(bench, caplog):
     for _ in range(3):
-        bench.fetcher.ask(0.0)
+        bench.fetcher.dequeue(0.0)
         bench.pipeline.answer(UnknownError("the disk is full"))
     assert [record.getMessage() for record in caplog.records] == [
         "the server gives out no jobs: the disk is full; retrying"
@@ -188,23 +188,23 @@ def test_a_complaint_is_logged_once(bench, caplog):
 
 
 def test_missing_queues_are_created(bench):
-    bench.fetcher.ask(0.0)
+    bench.fetcher.dequeue(0.0)
     bench.pipeline.answer(QueueNotFound("no queue mail"))
-    assert bench.fetcher.misses_queue
+    assert bench.fetcher.lacks_queue
     bench.pipeline.answers = [["other"], None]
     bench.fetcher.create_queues()
     assert bench.pipeline.methods[1:] == ["getQueueNames", "createQueue"]
     assert bench.pipeline.sent[-1][1].name == "mail"
-    assert not bench.fetcher.misses_queue
+    assert not bench.fetcher.lacks_queue
 
 
 def test_all_that_was_not_begun_goes_back(bench):
-    bench.fetcher.ask(0.0)
-    bench.fetcher.ask(0.0)
+    bench.fetcher.dequeue(0.0)
+    bench.fetcher.dequeue(0.0)
     bench.pipeline.answer(reply(*names(2)))
     bench.pipeline.answer(reply(*names(1, "web")))
-    bench.fetcher.give_back_all()
-    bench.settler.flush()
+    bench.fetcher.release_all()
+    bench.ack_buffer.flush()
     assert bench.pipeline.methods[2:] == ["checkpointJobs", "checkpointJobs"]
     assert bench.fetcher.next_batch() is None
 
@@ -214,37 +214,37 @@ def test_all_that_was_not_begun_goes_back(bench):
 
 @pytest.fixture
 def team():
-    return Bench(layout=Layout(batches=5, room=1, batch_bytes=512))
+    return Bench(layout=Layout(batches=5, batch_jobs=1, batch_bytes=512))
 
 
 def test_no_more_is_asked_for_than_is_wanted_and_has_room(team):
-    assert team.fetcher.ask(2.5, 3)
+    assert team.fetcher.dequeue(2.5, 3)
     assert team.pipeline.last.limit == 3
-    assert not team.fetcher.ask(0.0, 3), "there is room for two"
-    assert team.fetcher.ask(0.0, 2)
+    assert not team.fetcher.dequeue(0.0, 3), "there is room for two"
+    assert team.fetcher.dequeue(0.0, 2)
     team.pipeline.answer(reply())
-    assert team.fetcher.ask(0.0, 3)
+    assert team.fetcher.dequeue(0.0, 3)
 
 
 def test_each_job_of_a_reply_is_a_batch(team):
-    team.fetcher.ask(0.0, 3)
+    team.fetcher.dequeue(0.0, 3)
     team.pipeline.answer(reply(*names(3)))
     assert (team.fetcher.waiting, team.fetcher.has_backlog) == (3, True)
-    assert 0 < team.fetcher.oldest_ns <= team.slot.read().batches[0].fetched_ns
+    assert 0 < team.fetcher.oldest_ns <= team.row.snapshot().batches[0].fetched_ns
     batches = [team.fetcher.next_batch() for _ in range(3)]
     assert [batch.descriptors for batch in batches] == [[name] for name in names(3)]
     assert len({batch.claim for batch in batches}) == 1
-    assert team.slot.free_batches == 2
+    assert team.row.free_areas == 2
     team.run(batches[1])
-    assert team.fetcher.ask(0.0, 2), "the ack rides"
+    assert team.fetcher.dequeue(0.0, 2), "the ack rides"
     team.pipeline.answer(reply())
-    assert team.slot.free_batches == 3
+    assert team.row.free_areas == 3
 
 
 def test_a_revoked_reply_of_several_goes_back_whole(team):
-    team.fetcher.ask(0.0, 3)
-    team.slot.revoke_dequeues()
+    team.fetcher.dequeue(0.0, 3)
+    team.row.revoke_dequeues()
     team.pipeline.answer(reply(*names(3)))
     assert team.fetcher.next_batch() is None
-    team.settler.flush()
+    team.ack_buffer.flush()
     assert [item.jobDescriptor for item in team.pipeline.last.requests] == names(3)

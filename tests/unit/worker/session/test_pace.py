@@ -16,7 +16,7 @@ def test_it_grows_at_most_twofold_up_to_the_most():
     pace = Pace()
     limits = []
     for _ in range(10):
-        pace.note(pace.limit, pace.limit * 1e-6)
+        pace.record(pace.limit, pace.limit * 1e-6)
         limits.append(pace.limit)
     assert limits == [2, 4, 8, 16, 32, 64, 128, 250, MAX_JOBS, MAX_JOBS]
     assert pace.is_short
@@ -25,18 +25,18 @@ def test_it_grows_at_most_twofold_up_to_the_most():
 def test_one_long_job_shrinks_it_at_once():
     pace = Pace()
     for _ in range(10):
-        pace.note(100, 100e-6)
-    pace.note(1, 2.0)
+        pace.record(100, 100e-6)
+    pace.record(1, 2.0)
     assert pace.limit == 1
     assert not pace.is_short
 
 
 def test_it_comes_back_by_and_by():
     pace = Pace()
-    pace.note(1, 0.1)
+    pace.record(1, 0.1)
     limits = []
     for _ in range(30):
-        pace.note(1, 0.001)
+        pace.record(1, 0.001)
         limits.append(pace.limit)
     assert limits[0] == 1
     assert limits == sorted(limits)
@@ -47,24 +47,24 @@ def test_it_comes_back_by_and_by():
 def test_it_settles_where_a_batch_takes_the_target(seconds, limit):
     pace = Pace()
     for _ in range(12):
-        pace.note(1, seconds)
+        pace.record(1, seconds)
     assert pace.limit == limit
 
 
 def test_no_jobs_say_nothing():
     pace = Pace()
-    pace.note(0, 5.0)
+    pace.record(0, 5.0)
     assert pace.average_seconds is None
 
 
 def test_a_clock_that_stands_still_is_survived():
     pace = Pace()
-    pace.note(1, 0.0)
+    pace.record(1, 0.0)
     assert pace.limit == 2
 
 
 def test_several_places_take_as_many_times_more():
-    pace = Pace(places=8)
+    pace = Pace(capacity=8)
     for _ in range(10):
-        pace.note(1, 0.01)
+        pace.record(1, 0.01)
     assert pace.limit == 40

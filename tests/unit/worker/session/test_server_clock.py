@@ -17,7 +17,7 @@ class Bench:
         self.wait(on_the_way)
         told = int(self.server * 1000)
         self.wait(on_the_way + unread)
-        self.clock.note(told, sent)
+        self.clock.update(told, sent)
 
     @property
     def ahead(self):
@@ -26,7 +26,7 @@ class Bench:
 
 def test_before_a_server_has_told_the_time_it_is_ours():
     bench = Bench()
-    bench.clock.note(None, bench.clock.sent())
+    bench.clock.update(None, bench.clock.sent())
     assert (bench.clock.is_known, bench.clock.now()) == (False, 5.0)
     bench.ask()
     assert (bench.clock.is_known, bench.ahead) == (True, 0.0)

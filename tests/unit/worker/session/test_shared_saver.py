@@ -13,7 +13,7 @@ from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import RUNNING, SUCCEEDED
 from pinlater.worker.session.saver import FollowUp
 from pinlater.worker.session.shared_saver import SharedSaver
-from pinlater.worker.session.waker import Bell
+from pinlater.worker.session.waker import Waker
 from tests.unit.worker.fakes import FakeChild, FakePipeline, batch_of
 
 DEADLINE_SECONDS = 20
@@ -27,10 +27,10 @@ class Bench:
     def __init__(self, *, is_on_loop=False):
         self.pipeline = FakePipeline()
         self.child = FakeChild()
-        self.bell = Bell()
+        self.waker = Waker()
         self.counted = []
         self.saver = SharedSaver(
-            *(self.pipeline, FakeConnector(), Calls("me", is_plain=True), self.child, self.bell),
+            *(self.pipeline, FakeConnector(), Calls("me", is_plain=True), self.child, self.waker),
             is_on_loop=is_on_loop,
             count=lambda *event: self.counted.append(event),
         )
@@ -53,7 +53,7 @@ class Bench:
 
     def close(self):
         self.child.close()
-        self.bell.close()
+        self.waker.close()
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_save_waits_for_the_main_thread(bench):
     thread = threading.Thread(target=lambda: results.append(bench.saver.save(bench.batch, 0, lambda: b"body", 30.0)))
     thread.start()
     while not bench.pipeline.sent:
-        bench.saver.serve()
+        bench.saver.send_queued()
     assert results == []
     bench.pipeline.answer()
     thread.join(DEADLINE_SECONDS)
@@ -89,9 +89,9 @@ def test_a_save_waits_for_the_main_thread(bench):
 
 def test_one_save_is_on_its_way_and_those_behind_it_become_one(bench):
     first = bench.submit(b"1")
-    bench.saver.serve()
+    bench.saver.send_queued()
     others = [bench.submit(body) for body in (b"2", b"3", b"4")]
-    bench.saver.serve()
+    bench.saver.send_queued()
     assert bench.bodies == [b"1"]
     assert not first.done()
     bench.pipeline.answer()
@@ -107,23 +107,23 @@ def test_jobs_do_not_wait_for_each_others_saves(bench):
     bench.submit(b"mine")
     bench.batch = bench.new_batch("walk:s1:p1:8")
     bench.submit(b"theirs")
-    bench.saver.serve()
+    bench.saver.send_queued()
     assert bench.bodies == [b"mine", b"theirs"]
 
 
 @pytest.mark.parametrize("trouble", [ServerUnavailable("gone"), UnknownError("full")])
 def test_a_save_that_was_not_taken_is_not_sent_again_after_a_newer_one(bench, trouble):
     old = bench.submit(b"old")
-    bench.saver.serve()
+    bench.saver.send_queued()
     new = bench.submit(b"new")
     bench.pipeline.answer(trouble)
     newest = bench.submit(b"newest")
-    bench.saver.serve()
+    bench.saver.send_queued()
     assert bench.bodies == [b"old", b"newest"]
     bench.pipeline.answer()
     assert [future.result(0) for future in (old, new, newest)] == [True] * 3
     assert bench.pipeline.in_flight == 0
-    assert bench.saver.held_seconds is None
+    assert bench.saver.retry_in_seconds is None
 
 
 def test_over_a_bad_connection_no_older_body_follows_a_newer_one(bench):
@@ -131,10 +131,10 @@ def test_over_a_bad_connection_no_older_body_follows_a_newer_one(bench):
     for number in range(400):
         futures.append(bench.submit(b"%d" % number, chance.choice([0.0, 30.0])))
         if chance.random() < 0.5:
-            bench.saver.serve()
+            bench.saver.send_queued()
         while bench.pipeline.in_flight and chance.random() < 0.6:
             bench.pipeline.answer(chance.choice([None, ServerUnavailable("gone")]))
-    bench.saver.serve()
+    bench.saver.send_queued()
     while bench.pipeline.in_flight:
         bench.pipeline.answer()
     assert all(future.done() for future in futures)
@@ -156,7 +156,7 @@ def test_bodies_are_encoded_in_the_order_in_which_they_are_sent(bench):
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        bench.saver.serve()
+        bench.saver.send_queued()
         if bench.pipeline.in_flight:
             bench.pipeline.answer()
     assert len(saved) == 20
@@ -167,25 +167,25 @@ def test_bodies_are_encoded_in_the_order_in_which_they_are_sent(bench):
 
 def test_what_a_job_still_wants_to_save_is_said_before_its_end(bench):
     bench.submit(b"1")
-    bench.saver.serve()
+    bench.saver.send_queued()
     bench.save_soon(b"2")
     bench.saver.end(bench.batch)
     assert bench.bodies == [b"1", b"2"]
     bench.pipeline.answer(ServerUnavailable("gone"))
     bench.pipeline.answer()
-    bench.saver.serve()
+    bench.saver.send_queued()
     assert bench.bodies == [b"1", b"2"], "nothing is sent again after the job's end"
-    assert bench.saver.held_seconds is None
+    assert bench.saver.retry_in_seconds is None
 
 
 def test_a_save_is_tried_again(bench):
     future = bench.submit()
-    bench.saver.serve()
-    assert bench.saver.held_seconds is None
+    bench.saver.send_queued()
+    assert bench.saver.retry_in_seconds is None
     for trouble in (ServerUnavailable("gone"), UnknownError("full")):
         bench.pipeline.answer(trouble)
-        assert bench.saver.held_seconds == 0.0
-        bench.saver.serve()
+        assert bench.saver.retry_in_seconds == 0.0
+        bench.saver.send_queued()
     bench.pipeline.answer()
     assert future.result(0) is True
     assert bench.bodies == [b"body"] * 3
@@ -196,16 +196,16 @@ def test_it_is_not_tried_for_ever(bench):
     for ended in ("patience", "stop"):
         bench.child.stopping_now = ended == "stop"
         future = bench.submit(patience_seconds=0.0 if ended == "patience" else 30.0)
-        bench.saver.serve()
+        bench.saver.send_queued()
         bench.pipeline.answer(ServerUnavailable("gone"))
         assert future.result(0) is False
-    assert bench.saver.held_seconds is None
+    assert bench.saver.retry_in_seconds is None
     assert bench.counted == [("walk", "unsaved", 1)] * 2
 
 
 def test_refusals_are_the_jobs_to_hear(bench):
     futures = [bench.submit()]
-    bench.saver.serve()
+    bench.saver.send_queued()
     futures.append(bench.submit())
     bench.pipeline.answer(EnqueueRejected("2 MB are too many"))
     bench.pipeline.answer(QueueNotFound("no"))
@@ -219,11 +219,11 @@ def test_refusals_are_the_jobs_to_hear(bench):
 def test_a_save_without_patience_returns_at_once_and_the_latest_is_sent(bench):
     for number in range(100):
         assert bench.save_soon(b"%d" % number) is True
-    bench.saver.serve()
+    bench.saver.send_queued()
     assert bench.bodies == [b"99"]
     bench.save_soon(b"100")
     bench.save_soon(b"101")
-    bench.saver.serve()
+    bench.saver.send_queued()
     assert bench.bodies == [b"99"], "one at a time"
     bench.pipeline.answer()
     assert bench.bodies == [b"99", b"101"]
@@ -231,11 +231,11 @@ def test_a_save_without_patience_returns_at_once_and_the_latest_is_sent(bench):
 
 def test_what_came_of_a_save_without_patience_is_told_to_the_next(bench):
     bench.save_soon(b"huge")
-    bench.saver.serve()
+    bench.saver.send_queued()
     bench.pipeline.answer(EnqueueRejected("2 MB are too many"))
     with pytest.raises(BodyTooLarge):
         bench.save_soon(b"small")
-    bench.saver.serve()
+    bench.saver.send_queued()
     assert bench.bodies == [b"huge", b"small"]
     bench.pipeline.answer()
     assert bench.save_soon(b"smaller") is True
@@ -248,7 +248,7 @@ def test_threads_that_a_job_left_behind_can_save_nothing(bench, patience_seconds
         bench.saver.save(bench.batch, 0, lambda: b"body", patience_seconds)
     with pytest.raises(RuntimeError, match="the job has ended"):
         bench.submit(b"body", patience_seconds)
-    bench.saver.serve()
+    bench.saver.send_queued()
     assert bench.bodies == []
 
 
@@ -256,7 +256,7 @@ def test_a_drain_does_not_block_an_event_loop(on_loop):
     on_loop.child.drain()
     assert on_loop.saver.is_draining
     assert on_loop.saver.save(on_loop.batch, 0, lambda: b"body", 30.0) is True
-    on_loop.saver.serve()
+    on_loop.saver.send_queued()
     assert on_loop.bodies == [b"body"]
 
 
@@ -264,7 +264,7 @@ def test_a_coroutine_can_wait_for_a_save(on_loop):
     async def save_and_go_on():
         saved = asyncio.wrap_future(on_loop.submit())
         await asyncio.sleep(0)
-        on_loop.saver.serve()
+        on_loop.saver.send_queued()
         on_loop.pipeline.answer()
         return await saved
 
@@ -274,7 +274,7 @@ def test_a_coroutine_can_wait_for_a_save(on_loop):
 def test_a_coroutine_that_is_cancelled_meanwhile_harms_nobody(on_loop):
     async def give_up():
         saved = asyncio.wrap_future(on_loop.submit())
-        on_loop.saver.serve()
+        on_loop.saver.send_queued()
         saved.cancel()
         await asyncio.sleep(0)
 
@@ -294,10 +294,10 @@ def test_other_calls_go_the_same_way(bench):
     thread = threading.Thread(target=lambda: results.append(bench.saver.enqueue(follow_up, 30.0)))
     thread.start()
     while not bench.pipeline.sent:
-        bench.saver.serve()
+        bench.saver.send_queued()
     bench.pipeline.answer(UnknownError("full"))
     while bench.pipeline.in_flight == 0:
-        bench.saver.serve()
+        bench.saver.send_queued()
     bench.pipeline.answer(PinLaterEnqueueResponse(["mail:s1:p1:1"]))
     thread.join(DEADLINE_SECONDS)
     assert results == ["mail:s1:p1:1"]

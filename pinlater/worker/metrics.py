@@ -1,7 +1,7 @@
-"""The worker's ``/metrics``: the text form of Prometheus, version 0.0.4.
+"""The worker's ``/metrics`` in the Prometheus text format, version 0.0.4.
 
-It is written here by hand: the client library would take 10 MB in the master, and so in every process that it forks
-from then on.
+The client library is not used: it would take 10 MB in the master, and so in every process that it forks
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from pinlater.worker.claim_table.counters import (
     RETURNED,
     SAVED,
     TICK_FAILED,
+    UNACKED,
     UNSAVED,
-    UNTOLD,
-    Counts,
     Key,
+    RunCounts,
     bucket_seconds,
 )
 from pinlater.worker.session.batch import queue_of
 from pinlater.worker.shared import Shared
 
 _FIRST_BUCKET, _AFTER_LAST_BUCKET = 8, 23
-"""From 0.13 ms to 10 hours; every bound is four times the one before."""
+"""From 0.13 ms to 10 hours; each bound is four times the previous one."""
 
-_ALARMING = frozenset({"crashed", "poison", TICK_FAILED})
-"""Endings that have a 0 from a class's first run on: an alert sees a number rise, but not come into being."""
+_ALERTED_ENDINGS = frozenset({"crashed", "poison", TICK_FAILED})
+"""Endings exported as 0 from a class's first run on: an alert sees a number rise, but not appear."""
 
 Exits = Counter[tuple[str, str]]
-"""Pool and reason -> how many processes ended so."""
+"""(Pool, reason) -> number of process exits."""
 
 
 def reason_of(ended: ChildExit) -> str:
-    """Say in a word why a process ended; there are few such words, since each makes a time series."""
+    """Return the exit reason of a process as one of few words, since each makes a time series."""
     if ended.killed_by_master is not None:
         return ended.killed_by_master.replace(" ", "_").replace("-", "_")
     if ended.stopping:
@@ -46,77 +46,77 @@ def reason_of(ended: ChildExit) -> str:
     return "done" if ended.is_clean else "failed"
 
 
-class Figures:
-    """What the master shows.
+class WorkerMetrics:
+    """Collects and renders the worker's metrics in the master.
 
     Args:
-        shared: with the other processes.
+        shared: memory shared with the other processes.
     """
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._exits: Exits = Counter()
 
-    def note_exit(self, ended: ChildExit) -> None:
-        """Count the end of a job process."""
+    def count_exit(self, ended: ChildExit) -> None:
+        """Count the exit of a job process."""
         self._exits[ended.pool, reason_of(ended)] += 1
 
     def page(self) -> bytes:
-        """Return the page."""
+        """Return the text of the page."""
         shared = self._shared
-        numbers = shared.board.used(number for places in shared.places.values() for number in places)
-        return "".join(_lines(shared, shared.tally.counts(numbers), self._exits)).encode()
+        numbers = shared.claim_table.used(number for rows in shared.row_numbers.values() for number in rows)
+        return "".join(_lines(shared, shared.counters.counts(numbers), self._exits)).encode()
 
 
-def _lines(shared: Shared, counts: Mapping[Key, Counts], exits: Exits) -> Iterator[str]:
+def _lines(shared: Shared, counts: Mapping[Key, RunCounts], exits: Exits) -> Iterator[str]:
     runs = {key: count for key, count in sorted(counts.items()) if key[1]}
-    yield from _head("pinlater_worker_jobs_total", "counter", "Runs of jobs that ended, by class and how")
+    yield from _head("pinlater_worker_jobs_total", "counter", "Finished runs of jobs, by class and ending")
     for (queue, name), count in runs.items():
         for ending, number in count.endings.items():
-            if number or ending in _ALARMING:
+            if number or ending in _ALERTED_ENDINGS:
                 yield _line("pinlater_worker_jobs_total", {"queue": queue, "class": name, "ending": ending}, number)
-    yield from _head("pinlater_worker_job_seconds", "histogram", "Time of runs, however they ended")
+    yield from _head("pinlater_worker_job_seconds", "histogram", "Duration of runs, whatever their ending")
     for (queue, name), count in runs.items():
         yield from _histogram("pinlater_worker_job_seconds", {"queue": queue, "class": name}, count)
     running = _running(shared)
-    served = {queue: Counts() for _, queue in running}
-    told = {queue: count for (queue, name), count in counts.items() if not name}
-    yield from _events({queue: count.events for queue, count in sorted((served | told).items())})
-    yield from _head("pinlater_worker_jobs_running", "gauge", "Jobs that run now")
+    served = {queue: RunCounts() for _, queue in running}
+    queue_counts = {queue: count for (queue, name), count in counts.items() if not name}
+    yield from _events({queue: count.events for queue, count in sorted((served | queue_counts).items())})
+    yield from _head("pinlater_worker_jobs_running", "gauge", "Jobs running now")
     for (pool, queue), jobs in running.items():
         yield _line("pinlater_worker_jobs_running", {"pool": pool, "queue": queue}, jobs)
-    yield from _head("pinlater_worker_process_exits_total", "counter", "Job processes that ended, by reason")
+    yield from _head("pinlater_worker_process_exits_total", "counter", "Exits of job processes, by reason")
     for (pool, reason), number in sorted(exits.items()):
         yield _line("pinlater_worker_process_exits_total", {"pool": pool, "reason": reason}, number)
 
 
 def _events(queues: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    yield from _head("pinlater_worker_checkpoints_total", "counter", "Checkpoints that a server took")
+    yield from _head("pinlater_worker_checkpoints_total", "counter", "Checkpoints saved by a server")
     for queue, events in queues.items():
         yield _line("pinlater_worker_checkpoints_total", {"queue": queue}, events[SAVED])
-    yield from _head("pinlater_worker_checkpoints_lost_total", "counter", "Checkpoints that no server took in time")
+    yield from _head("pinlater_worker_checkpoints_lost_total", "counter", "Checkpoints that no server saved in time")
     for queue, events in queues.items():
         yield _line("pinlater_worker_checkpoints_lost_total", {"queue": queue}, events[UNSAVED])
-    yield from _head("pinlater_worker_jobs_returned_total", "counter", "Jobs given back before they were started")
+    yield from _head("pinlater_worker_jobs_returned_total", "counter", "Jobs released before they were started")
     for queue, events in queues.items():
         yield _line("pinlater_worker_jobs_returned_total", {"queue": queue}, events[RETURNED])
-    yield from _head("pinlater_worker_acks_lost_total", "counter", "Jobs whose end no server took")
+    yield from _head("pinlater_worker_acks_lost_total", "counter", "Finished jobs that no server acknowledged")
     for queue, events in queues.items():
-        yield _line("pinlater_worker_acks_lost_total", {"queue": queue}, events[UNTOLD])
+        yield _line("pinlater_worker_acks_lost_total", {"queue": queue}, events[UNACKED])
 
 
 def _running(shared: Shared) -> dict[tuple[str, str], int]:
-    """Return the number of running jobs by pool and queue, with a 0 for each queue that is served."""
+    """Count running jobs by pool and queue, with 0 for each idle queue that is served."""
     found: dict[tuple[str, str], int] = {}
-    for pool in shared.places:
-        for slot in shared.slots(pool):
-            found.update({(pool, queue): found.get((pool, queue), 0) for queue in slot.identity.queues})
-            for queue, jobs in Counter(queue_of(job.descriptor) for job in slot.running()).items():
+    for pool in shared.row_numbers:
+        for row in shared.rows(pool):
+            found.update({(pool, queue): found.get((pool, queue), 0) for queue in row.identity.queues})
+            for queue, jobs in Counter(queue_of(job.descriptor) for job in row.running_jobs()).items():
                 found[pool, queue] = found.get((pool, queue), 0) + jobs
     return found
 
 
-def _histogram(name: str, labels: Mapping[str, str], count: Counts) -> Iterator[str]:
+def _histogram(name: str, labels: Mapping[str, str], count: RunCounts) -> Iterator[str]:
     below = list(accumulate(count.buckets))
     for bucket in range(_FIRST_BUCKET, _AFTER_LAST_BUCKET):
         yield _line(f"{name}_bucket", {**labels, "le": f"{bucket_seconds(bucket):.6g}"}, below[bucket])
@@ -130,8 +130,8 @@ def _head(name: str, kind: str, help_text: str) -> Iterator[str]:
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{said}}} {value}\n"
+    label_text = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{label_text}}} {value}\n"
 
 
 def _escaped(text: str) -> str:
