@@ -142,8 +142,7 @@ class Calls(CallSource):
     ) -> Call[list[ClaimedJob]]:
         structs = None
         if acks is not None:
-            succeeded, failed = map(ack_conversion.ack_structs, (acks.succeeded, acks.failed))
-            structs = ack_conversion.acks_struct(acks.queue or queue, succeeded, failed)
+            structs = ack_conversion.acks_struct_of(acks.queue or queue, acks.succeeded, acks.failed)
         return self.dequeue(
             queue, limit, wait=wait, lease=lease, dry_run=dry_run, acks=structs, other_queues=other_queues
         )
@@ -159,8 +158,7 @@ class Calls(CallSource):
         return (acks,)
 
     def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> Call[None]:
-        structs = map(ack_conversion.ack_structs, (succeeded, failed))
-        return self.ack_structs(ack_conversion.acks_struct(queue, *structs))
+        return self.ack_structs(ack_conversion.acks_struct_of(queue, succeeded, failed))
 
     @operation("checkpointJobs", nothing, repeatable=_all_checkpoints_fenced)
     def checkpoint(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import starmap
 
 from pinlater.model.attempts import Ack, Checkpoint, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
@@ -12,28 +13,13 @@ from pinlater.protocol.conversion.values import milliseconds
 # Acks
 
 
-def ack_structs(acks: Iterable[Ack]) -> list[messages.PinLaterJobAckInfo]:
-    """Build the structs of acks."""
-    return [
-        messages.PinLaterJobAckInfo(
-            ack.descriptor, ack.status, milliseconds(ack.retry_delay), ack.claim, ack.final or None
-        )
-        for ack in acks
-    ]
+AckFields = tuple[str, str, int, str | None, bool | None]
+"""Of one ack: descriptor, status, milliseconds until the next attempt, claim, whether a failure is final."""
 
 
-def success_structs(jobs: Iterable[tuple[str, str]]) -> list[messages.PinLaterJobAckInfo]:
-    """Build the structs of successes from descriptors and claims; an empty claim is none."""
-    new_struct = messages.PinLaterJobAckInfo
-    return [new_struct(descriptor, "", 0, claim or None) for descriptor, claim in jobs]
-
-
-def failure_structs(jobs: Iterable[tuple[str, str, str, int, bool]]) -> list[messages.PinLaterJobAckInfo]:
-    """Build the structs of failures from descriptors, claims, statuses, delays in milliseconds, and is_final."""
-    return [
-        messages.PinLaterJobAckInfo(descriptor, status, delay_ms, claim or None, is_final or None)
-        for descriptor, claim, status, delay_ms, is_final in jobs
-    ]
+def ack_structs(acks: Iterable[AckFields]) -> list[messages.PinLaterJobAckInfo]:
+    """Build the structs of acks, in a loop in C: a worker sends one of these for each job."""
+    return list(starmap(messages.PinLaterJobAckInfo, acks))
 
 
 def acks_struct(
@@ -45,13 +31,22 @@ def acks_struct(
     return messages.PinLaterJobAckRequest(queue, succeeded, failed)
 
 
-def stored_ack(struct: messages.PinLaterJobAckInfo, descriptor: str, status: str) -> StoredAck:
-    """Read an ack; its descriptor and status as they were checked.
+def acks_struct_of(queue: str, succeeded: Iterable[Ack], failed: Iterable[Ack]) -> messages.PinLaterJobAckRequest:
+    """Build the struct of the acks of one queue from records."""
+    return acks_struct(queue, ack_structs(map(_fields_of, succeeded)), ack_structs(map(_fields_of, failed)))
+
+
+def _fields_of(ack: Ack) -> AckFields:
+    return ack.descriptor, ack.status, milliseconds(ack.retry_delay), ack.claim, ack.final or None
+
+
+def stored_ack(struct: messages.PinLaterJobAckInfo, status: str) -> StoredAck:
+    """Read an ack; its status as it was checked.
 
     Raises:
         UnknownError: the descriptor is none.
     """
-    job = JobDescriptor.parse(descriptor)
+    job = JobDescriptor.parse(struct.jobDescriptor or "")
     return StoredAck(job, struct.claimDescriptor, status, struct.retryDelayMillis or 0, bool(struct.isFinal))
 
 

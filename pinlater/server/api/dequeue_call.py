@@ -160,7 +160,7 @@ class DequeueCall:
         first, count, now = claimed[0], len(claimed), self._now_ms()
         self._metrics.jobs_dequeued.add(queue, count)
         self._metrics.dequeue_delay_ms.observe(queue, now - first.run_after_ms, count)
-        retries = sum([remaining < allowed for _, _, allowed, remaining, _, _ in claimed])
+        retries = len([1 for job in claimed if job.attempts_remaining < job.attempts_allowed])
         if retries:
             self._metrics.retries_dequeued.add(queue, retries)
         if first.attempts_remaining == first.attempts_allowed:

@@ -259,7 +259,8 @@ def _read(infos: Sequence[PinLaterJobAckInfo] | None, faults: list[Exception]) -
         try:
             if info.jobDescriptor is None:
                 raise missing("jobDescriptor of an ack")
-            found.append(stored_ack(info, info.jobDescriptor, status_text(info.appendCustomStatus)))
+            status = info.appendCustomStatus
+            found.append(stored_ack(info, status_text(status) if status else ""))
         except (CallRefused, UnknownError) as fault:
             if not faults:  # only the first is reported; the tracebacks of many would fill the memory
                 faults.append(fault)

@@ -13,7 +13,7 @@ from pinlater.client.servers import ServerSet
 from pinlater.errors import CallError, QueueNotFound, StaleClaims
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
-from pinlater.protocol.conversion.acks import acks_struct, failure_structs, success_structs
+from pinlater.protocol.conversion.acks import AckFields, ack_structs, acks_struct
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.contact import Contact
 from pinlater.worker.session.batch import queue_of
@@ -46,6 +46,11 @@ class CrashedAttempt(NamedTuple):
     delay_ms: int
     is_final: bool
     ending: str = "crashed"
+
+    @property
+    def ack(self) -> AckFields:
+        """The ack that tells the server of it."""
+        return self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
 
 
 class KeeperClient:
@@ -93,13 +98,14 @@ class KeeperClient:
     def succeeded(self, jobs: Iterable[ClaimKey]) -> None:
         """Ack successes."""
         for queue, part in _by_queue(jobs):
-            self._call(self._calls.ack_structs(acks_struct(queue, success_structs(part))))
+            acks = ack_structs((descriptor, "", 0, claim, None) for descriptor, claim in part)
+            self._call(self._calls.ack_structs(acks_struct(queue, acks)))
 
     def failed(self, jobs: Iterable[CrashedAttempt]) -> None:
         """Ack failures."""
         for queue, part in _by_queue(jobs):
-            failed = failure_structs(job[:-1] for job in part)
-            self._call(self._calls.ack_structs(acks_struct(queue, failed=failed)))
+            acks = ack_structs(job.ack for job in part)
+            self._call(self._calls.ack_structs(acks_struct(queue, failed=acks)))
 
     def lookup_job(self, descriptor: str) -> tuple[str, bytes]:
         """Return a job's custom status and body; both empty if the job is gone."""

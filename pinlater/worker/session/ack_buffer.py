@@ -14,7 +14,7 @@ from typing import Any
 
 from pinlater.errors import BodyTooLarge, CallUnsendable, EnqueueRejected, QueueNotFound, ServiceError
 from pinlater.model.attempts import Checkpoint
-from pinlater.protocol.conversion.acks import acks_struct, failure_structs, success_structs
+from pinlater.protocol.conversion.acks import ack_structs, acks_struct
 from pinlater.protocol.messages import PinLaterJobAckRequest
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import RETURNED, UNACKED, CountEvent, ignore_event
@@ -86,11 +86,13 @@ class QueueAcks:
 
     def acks(self) -> PinLaterJobAckRequest:
         """Return the acks as the wire has them."""
-        succeeded = [(batch.descriptors[position], batch.claim) for batch, position in self.succeeded]
-        failed = [
-            (batch.descriptors[position], batch.claim, *failure.ack) for (batch, position), failure in self.failed
+        succeeded = [
+            (batch.descriptors[position], "", 0, batch.claim or None, None) for batch, position in self.succeeded
         ]
-        return acks_struct(self.queue, success_structs(succeeded) or None, failure_structs(failed) or None)
+        failed = [
+            failure.ack(batch.descriptors[position], batch.claim or None) for (batch, position), failure in self.failed
+        ]
+        return acks_struct(self.queue, ack_structs(succeeded) or None, ack_structs(failed) or None)
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield the returns; jobs that do not sleep keep their place in the queue."""

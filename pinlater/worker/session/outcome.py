@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pinlater.jobs import middleware
 from pinlater.model.status import format_failure, format_origin, status_space
+from pinlater.protocol.conversion.acks import AckFields
 from pinlater.worker.claim_table.counters import UNKNOWN
 
 _HOST = socket.gethostname()
@@ -38,10 +39,9 @@ class Failure:
     delay_ms: int | None = 0
     ending: str = "failed"
 
-    @property
-    def ack(self) -> tuple[str, int, bool]:
-        """What the server is told of it: status, delay, and whether there is no next attempt."""
-        return self.status, self.delay_ms or 0, self.delay_ms is None
+    def ack(self, descriptor: str, claim: str | None) -> AckFields:
+        """Return the ack that tells the server of it."""
+        return descriptor, self.status, self.delay_ms or 0, claim, self.delay_ms is None or None
 
 
 @dataclass(frozen=True, slots=True)
