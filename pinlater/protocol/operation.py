@@ -98,6 +98,7 @@ class Operation(Generic[C, P, T]):
             carried out.
         has_key: whether it takes an idempotency key.
         may_wait: whether the server may park it.
+        takes_request: whether its arguments are a struct named ``request``, and no plain values.
         is_original: whether servers of the original know it.
         summary: what it does, in one sentence.
     """
@@ -108,13 +109,9 @@ class Operation(Generic[C, P, T]):
     is_repeatable: Callable[[Any], bool]
     has_key: bool
     may_wait: bool
+    takes_request: bool
     is_original: bool
     summary: str
-
-    @property
-    def takes_request(self) -> bool:
-        """Whether its arguments are a struct named ``request``, and no plain values."""
-        return any(field[1] == "request" for field in arguments_of(self.method).thrift_spec.values())
 
     @overload
     def __get__(self, calls: None, owner: type[C]) -> Self: ...
@@ -156,7 +153,8 @@ def operation(
 
     def wrap(build: Callable[Concatenate[C, P], tuple[Any, ...]]) -> Operation[C, P, T]:
         summary = (build.__doc__ or "").partition("\n")[0]
-        row = Operation(method, build, read, repeatable, has_key, may_wait, is_original, summary)
+        takes_request = any(field[1] == "request" for field in arguments_of(method).thrift_spec.values())
+        row = Operation(method, build, read, repeatable, has_key, may_wait, takes_request, is_original, summary)
         OPERATIONS[method] = row
         return row
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from pinlater.protocol.codec import PROTOCOL_ERROR, DecodedCall
+from pinlater.protocol.operations import OPERATIONS
 
 
 class Reply(NamedTuple):
@@ -47,8 +48,10 @@ def missing(name: str) -> CallRefused:
 
 def may_wait(call: DecodedCall) -> bool:
     """Return whether a call may wait for jobs."""
-    request: Any = getattr(call.arguments, "request", None)
-    return bool(getattr(request, "waitMillis", None))
+    operation = OPERATIONS.get(call.method)
+    if operation is None or not operation.may_wait:
+        return False
+    return call.arguments.request is not None and bool(call.arguments.request.waitMillis)
 
 
 def wants_stopping_notice(call: DecodedCall) -> bool:

@@ -87,33 +87,35 @@ class Service:
             max_bytes=max_bytes,
         )
         changes = ManualChanges(broker, settings.priority_levels)
-        self._handlers = self._handlers_of(inspection, changes, WorkerReports(backend, max_bytes))
-        self._handlers |= {"dequeueJobs": dequeues.answer, "ackDequeuedJobs": acks.answer}
-
-    def _handlers_of(
-        self, inspection: Inspection, changes: ManualChanges, reports: WorkerReports
-    ) -> dict[str, Callable[..., Awaitable[Reply]]]:
-        return {
+        reports = WorkerReports(backend, max_bytes)
+        self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Reply]]] = {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
+            "getQueueNames": self._queue_names,
+            "getQueueSettings": self._queue_settings,
+            "changeQueueSettings": self._change_queue_settings,
+            "getOldestDueTimestamps": _without_undo(partial(oldest_due, backend)),
             "enqueueJobs": self._enqueue,
+            "importJobs": self._import_jobs,
+            "dequeueJobs": dequeues.answer,
+            "ackDequeuedJobs": acks.answer,
             "checkpointJobs": self._checkpoint,
+            "releaseClaims": self._release_claims,
             "lookupJobs": _without_undo(inspection.lookup),
             "getJobCount": _without_undo(inspection.count),
-            "getQueueNames": self._queue_names,
             "scanJobs": _without_undo(inspection.scan),
             "retryFailedJobs": partial(self._change, changes.retry_failed),
             "runJobsNow": partial(self._change, changes.run_now),
             "deleteJobs": partial(self._change, inspection.delete),
-            "releaseClaims": self._release_claims,
-            "importJobs": self._import_jobs,
-            "getQueueSettings": self._queue_settings,
-            "changeQueueSettings": self._change_queue_settings,
+            "keepsResults": _without_undo(_answer_nothing),
             "reportWorker": _without_undo(reports.store),
             "getWorkers": _without_undo(reports.read),
-            "keepsResults": _without_undo(_answer_nothing),
-            "getOldestDueTimestamps": _without_undo(partial(oldest_due, self._backend)),
         }
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods of the calls that it carries out."""
+        return frozenset(self._handlers)
 
     async def call(self, method: str, arguments: Any, caller: Caller) -> Reply:
         """Carry out one call.

@@ -1,5 +1,7 @@
 """What is sent for each verb, and what is made of the answers."""
 
+import re
+
 import pytest
 
 from pinlater.errors import ProtocolError
@@ -10,7 +12,8 @@ from pinlater.model.workers import RunningJob, WorkerProcess, WorkerReport
 from pinlater.protocol import messages
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.conversion import jobs, queues, values, workers
-from pinlater.protocol.operations import Calls
+from pinlater.protocol.operations import OPERATIONS, Calls
+from tests.unit.protocol.test_messages import ORIGINAL_METHODS
 
 calls = Calls("test")
 
@@ -21,6 +24,27 @@ def sent(call):
     arguments = codec.decode_call(codec.encode_call(call.method, 1, call.arguments)[4:]).arguments
     assert arguments.context.source == "test"
     return arguments.request
+
+
+def test_each_method_of_the_contract_has_a_row():
+    assert OPERATIONS.keys() == messages.METHODS
+    assert {method for method, row in OPERATIONS.items() if row.is_original} == ORIGINAL_METHODS
+
+
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_a_row_says_in_a_sentence_what_the_call_does(method):
+    assert re.fullmatch(r"[A-Z][^\n]+\.", OPERATIONS[method].summary)
+
+
+def test_the_server_parks_dequeues_alone():
+    assert [method for method, row in OPERATIONS.items() if row.may_wait] == ["dequeueJobs"]
+
+
+def test_calls_that_must_not_be_done_twice_have_a_key():
+    keyed = {method for method, row in OPERATIONS.items() if row.has_key}
+    assert keyed == {"enqueueJobs", "importJobs", "retryFailedJobs", "runJobsNow", "deleteJobs"}
+    assert calls.run_now("q", []).arguments.context.idempotencyKey is not None
+    assert Calls("worker", is_plain=True).run_now("q", []).arguments.context.idempotencyKey is None
 
 
 def test_the_source_tells_processes_apart():
