@@ -33,9 +33,10 @@ format: venv ## Put the code into its form
 	@$(VENV)/bin/ruff format
 	@$(VENV)/bin/ruff check --fix
 
-generate: venv ## Write the generated modules anew: the blocking client, the structs of the wire
+generate: venv ## Write the generated modules anew: the blocking client, the structs of the wire, the reference
 	@$(VENV)/bin/python tools/generate_blocking.py
 	@$(VENV)/bin/python tools/generate_messages.py
+	@$(VENV)/bin/python docs/make_reference.py
 
 reference: venv ## Write docs/reference anew from the code
 	@$(VENV)/bin/python docs/make_reference.py

@@ -22,6 +22,7 @@ FOLDER = ROOT / "docs" / "reference"
 sys.path[:0] = [str(ROOT), str(ROOT / "supervisor")]
 
 from pinlater.cli.program import tool  # noqa: E402 - this file is a script, run from anywhere
+from pinlater.protocol.operations import OPERATIONS  # noqa: E402
 from pinlater.server.config.settings import DECLARATIONS, IGNORED_KEYS  # noqa: E402
 from pinlater.server.metrics.catalog import Metrics  # noqa: E402
 from pinlater.server.metrics.families import CounterSnapshot, DistributionSnapshot  # noqa: E402
@@ -301,23 +302,26 @@ def wire() -> str:
             )
         else:
             fields += [(code(f"{name}.{each[0]}"), each[1], each[2]) for each in added if int(each[3]) >= 100]
-    methods = re.findall(
-        r"^  (\S+(?: \S+>)?) (\w+)\(1: RequestContext context(?:, 2: (\S+) \w+)?\)", service(source), re.MULTILINE
-    )
     return page(
         "Additions to the wire contract",
         "The service speaks the Thrift contract of the original PinLater, framed, binary protocol. All additions are "
         "optional fields with ids from 100 up, and new methods: a client of the original never notices them, a server "
         "of the original skips them. The whole contract: [pinlater.thrift](../../pinlater/protocol/pinlater.thrift).",
         "## Fields\n\n" + table(("field", "type", "meaning"), fields),
-        "## Methods\n\n" + table(("method", "takes", "returns"), [(code(n), code(t), code(r)) for r, n, t in methods]),
+        "## Methods\n\nThose with an idempotency key take one in `RequestContext.idempotencyKey`.\n\n"
+        + table(("method", "what it does", "takes", "returns", "key", "addition"), methods(source)),
         "## Their structs\n\n" + table(("struct", "what it is", "fields"), structs),
     )
 
 
-def service(source: str) -> str:
-    """Return the methods that were added: all behind the first comment in the service."""
-    return source.partition("service PinLater {")[2].partition("// Addition.")[2]
+def methods(source: str) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each operation: what the table of operations says, and its types by the Thrift file."""
+    declared = re.findall(r"^  (\S+(?: \S+>)?) (\w+)\(1: RequestContext context(?:, ([^)]*))?\)", source, re.MULTILINE)
+    types = {name: (re.findall(r"\d: (\S+)", arguments), returns) for returns, name, arguments in declared}
+    for name, row in OPERATIONS.items():
+        takes, returns = types[name]
+        has_key, is_addition = "yes" if row.has_key else "", "" if row.is_original else "yes"
+        yield code(name), row.summary, ", ".join(map(code, takes)), code(returns), has_key, is_addition
 
 
 def additions(body: str) -> Iterator[tuple[str, str, str, str]]:

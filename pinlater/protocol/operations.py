@@ -263,15 +263,15 @@ class Calls(CallSource):
 
     @_addition("keepsResults", nothing)
     def keeps_results(self) -> tuple[()]:
-        """Ask whether the server keeps results; a ``ProtocolError`` is a no."""
+        """Tell that the server keeps the results of calls with a key; servers that do not lack the call."""
         return ()
 
     @_addition("reportWorker", nothing)
     def report_worker(self, report: WorkerReport, keep: float) -> tuple[messages.PinLaterReportWorkerRequest]:
-        """Tell what a worker does, in the place of what it told before."""
+        """Store a worker's report in the place of its last one."""
         return (messages.PinLaterReportWorkerRequest(worker_conversion.worker_struct(report), milliseconds(keep)),)
 
     @_addition("getWorkers", worker_conversion.worker_reports)
     def workers(self) -> tuple[()]:
-        """Return what the workers have told."""
+        """Return the latest report of each worker."""
         return ()
