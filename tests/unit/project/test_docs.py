@@ -132,7 +132,7 @@ def words_of_the_code():
 def test_identifiers_named_in_the_text_exist(document, words_of_the_code):
     quoted = re.findall(r"`([^`]+)`", without_blocks(document.read_text()))
     words = {word for text in quoted for word in re.findall(r"[A-Za-z_]\w+", text)}
-    identifiers = {word for word in words if re.search(r"[a-z]_[a-z]|[a-z][A-Z]", word)}
+    identifiers = {word for word in words if re.search(r"[a-z]_[a-z]|[a-z][A-Z]|[A-Z]_[A-Z]", word)}
     assert identifiers - words_of_the_code == set()
 
 
