@@ -1,4 +1,4 @@
-"""What ``--check`` finds out about the store: whether it can be used, before a server needs it."""
+"""Check of the store for ``--check``: whether it can be used, before a server needs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.server.stores import open_store
 
 
 def check_store(settings: Settings) -> str:
-    """Read the file of shards, connect to each shard, and return the name of the store for people.
+    """Read the file of shards, ping each shard, and return a description of the store.
 
     The SQLite store is not opened, since a running server may own it: only its directory is checked.
 
@@ -28,7 +28,7 @@ def check_store(settings: Settings) -> str:
 
 
 def _check_directory(directory: Path) -> None:
-    """Check that the store's file can be made; the directory itself may be missing."""
+    """Check that the store's file can be created; the directory itself may be missing."""
     existing = next(place for place in (directory, *directory.absolute().parents) if place.exists())
     if not existing.is_dir():
         raise ConfigError(f"DATA_DIR={directory}: {existing} is not a directory; choose another with --data-dir")

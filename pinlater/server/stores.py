@@ -24,13 +24,14 @@ class OpenedStore(NamedTuple):
     """A store that was opened.
 
     Attributes:
-        backend: its verbs.
+        backend: the store.
         now_ms: its clock.
-        tasks: what has to run beside it.
+        tasks: background tasks to be run with it.
         description: for the log.
-        notifications: tell of jobs that other servers made claimable.
-        tells_servers: whether they do so at once, also between the processes of one server.
-        acquire_tokens: takes tokens of queues with a rate; None: only this process hands out jobs, and knows by itself.
+        notifications: of jobs that other servers made claimable.
+        notifies_servers: whether they come at once, from the other processes of this server, too.
+        acquire_tokens: acquires tokens of queues with a rate limit; None: only this process hands out jobs, and keeps
+            the token buckets itself.
     """
 
     backend: ServerStore
@@ -38,12 +39,12 @@ class OpenedStore(NamedTuple):
     tasks: Sequence[Coroutine[Any, Any, Any]]
     description: str
     notifications: JobNotifications
-    tells_servers: bool
+    notifies_servers: bool
     acquire_tokens: AcquireTokens | None = None
 
 
 class _ShardContext(NamedTuple):
-    """What shards are made with: settings, who is told of batches, and of jobs of others."""
+    """What shards are made with: settings, the observer of commits, and notifications of other servers' jobs."""
 
     settings: Settings
     on_commit: Callable[[CommitStats], None]
@@ -53,17 +54,17 @@ class _ShardContext(NamedTuple):
 class _ShardKind(NamedTuple):
     """A kind of shards: how their file is read, how one of them is made.
 
-    ``poll_intervals`` is as in ``Capabilities``, ``tells_servers`` as in ``OpenedStore``.
+    ``poll_intervals`` is as in ``Capabilities``, ``notifies_servers`` as in ``OpenedStore``.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
     make: Callable[[ShardSpec], Shard]
     poll_intervals: PollIntervals
-    tells_servers: bool
+    notifies_servers: bool
 
 
 async def open_store(settings: Settings, metrics: Metrics) -> OpenedStore:
-    """Open the store.
+    """Open the store that the settings choose.
 
     Raises:
         ConfigError: a file of it cannot be used, or its driver is not installed.
@@ -98,7 +99,7 @@ def _open_sqlite(settings: Settings, metrics: Metrics) -> OpenedStore:
         on_commit=_on_commit(metrics),
     )
     tasks = (backend.files.run(), backend.writes.run())
-    return OpenedStore(backend, clock.now_ms, tasks, str(settings.data_dir), JobNotifications(), tells_servers=True)
+    return OpenedStore(backend, clock.now_ms, tasks, str(settings.data_dir), JobNotifications(), notifies_servers=True)
 
 
 async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> OpenedStore:
@@ -106,12 +107,12 @@ async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Ope
     kind = _SHARD_KINDS[settings.backend](_ShardContext(settings, _on_commit(metrics), notifications))
     backend = ShardedStore(settings.backend, kind.make, poll_intervals=kind.poll_intervals, on_call=calls.note)
 
-    def take(content: bytes) -> None:
+    def update(content: bytes) -> None:
         specs = kind.read(content, file)
         calls.follow(spec.name for spec in specs)
         backend.update(specs)
 
-    watched = WatchedFile(file, take)
+    watched = WatchedFile(file, update)
     watched.load()
     await backend.learn_time(clock)
     tasks = (watched.watch(), backend.follow_time(clock))
@@ -121,7 +122,7 @@ async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Ope
         tasks,
         f"{settings.backend}, shards of {file}",
         notifications,
-        kind.tells_servers,
+        kind.notifies_servers,
         backend.acquire_tokens,
     )
 
@@ -149,7 +150,7 @@ def _mysql(context: _ShardContext) -> _ShardKind:
             options, connections=settings.connections_per_server, database_prefix=settings.database_prefix
         ),
         poll_intervals=FREQUENT_POLLS,
-        tells_servers=False,
+        notifies_servers=False,
     )
 
 
@@ -174,7 +175,7 @@ def _redis(context: _ShardContext) -> _ShardKind:
         )
 
     # Servers notify each other; polls find jobs whose notifications were lost.
-    return _ShardKind(read_shards, make, poll_intervals=PollIntervals(2.0, 20.0), tells_servers=True)
+    return _ShardKind(read_shards, make, poll_intervals=PollIntervals(2.0, 20.0), notifies_servers=True)
 
 
 def _driver_missing(extra: str, error: ImportError) -> ConfigError:
@@ -185,4 +186,4 @@ def _driver_missing(extra: str, error: ImportError) -> ConfigError:
 
 
 _SHARD_KINDS: dict[str, Callable[[_ShardContext], _ShardKind]] = {"mysql": _mysql, "redis": _redis}
-"""Kind of shards -> what is peculiar to it."""
+"""Name, as in PINLATER_BACKEND -> the kind of shards."""

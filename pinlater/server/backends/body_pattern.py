@@ -1,6 +1,6 @@
 """Regular expressions over bodies: bounded in memory and time, whatever the pattern.
 
-RE2 compiles within the memory it is given, searches in time linear in the length of the body, and lets go of the
+RE2 compiles within the memory it is given, searches in time linear in the length of the body, and releases the
 interpreter lock in both. What it does not know (look-ahead, references to groups) is refused.
 """
 

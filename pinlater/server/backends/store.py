@@ -184,7 +184,7 @@ class Store(Protocol):
         """Renew the leases of claimed jobs, save progress, or give jobs back.
 
         State: IN_PROGRESS -> IN_PROGRESS with a new lease; or PENDING, without spending an attempt.
-        Fence: the checkpoint's claim, else the source of the present claim. Jobs that somebody else holds are
+        Fence: the checkpoint's claim, else the source of the present claim. Jobs that another claim holds are
             returned as ``lost``.
         Repeat: safe, where each of them ``is_repeatable``.
         """

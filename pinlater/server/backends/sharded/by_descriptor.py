@@ -64,7 +64,7 @@ async def lookup(
 
     Raises:
         UnknownError: a descriptor names no shard that there is.
-        ShardConnectionFailed: a shard does not answer, so that nobody knows whether its jobs are there.
+        ShardConnectionFailed: a shard does not answer, so it is unknown whether its jobs exist.
     """
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, job in enumerate(jobs):

@@ -29,7 +29,7 @@ class QueueLock:
     """The lock of a queue, or none.
 
     Attributes:
-        token: unlocks the queue; None: somebody else has locked it.
+        token: unlocks the queue; None: another server has locked it.
 
     Args:
         began: when it was asked for, in monotonic seconds.

@@ -12,11 +12,11 @@ from pinlater.server.backends.token_bucket import Tokens
 
 
 class ShardUnreachable(ShardConnectionFailed):
-    """Nothing of the call reached the shard, so that it may be made elsewhere."""
+    """Nothing of the call reached the shard, so that it may be sent to another one."""
 
 
 class ShardSpec(NamedTuple):
-    """A shard as the file of shards has it.
+    """A shard, as the file of shards describes it.
 
     Attributes:
         name: as in descriptors.
@@ -30,7 +30,7 @@ class ShardSpec(NamedTuple):
 
 
 class CallResult(NamedTuple):
-    """What a shard did of a call with an idempotency key.
+    """The saved result of a call with an idempotency key.
 
     Attributes:
         number: first id of the new jobs, which have one for each place; or how many jobs were changed.
@@ -54,7 +54,7 @@ class CallResult(NamedTuple):
 
 
 class DuePriorities(NamedTuple):
-    """What a queue has to hand out.
+    """Which priorities of a queue have due jobs.
 
     Attributes:
         priorities: those with jobs that are due.
@@ -66,7 +66,7 @@ class DuePriorities(NamedTuple):
 
     @classmethod
     def at(cls, now_ms: int, first_due_ms: Sequence[int | None]) -> DuePriorities:
-        """Return it, given when the first job of each priority falls due."""
+        """Return the due priorities, given when the first job of each priority falls due."""
         return cls(
             [priority for priority, due in enumerate(first_due_ms, 1) if due is not None and due <= now_ms],
             min((due for due in first_due_ms if due is not None and due > now_ms), default=None),
@@ -136,7 +136,7 @@ class Shard(Store, Protocol):
         """
 
     async def lock_queue(self, queue: str, milliseconds: int) -> int | None:
-        """Lock a queue for a while; return the token that unlocks it, None if somebody else has locked it.
+        """Lock a queue for a while; return the token that unlocks it, None if another server has locked it.
 
         State: jobs unchanged.
         Fence: the lock, until it expires.

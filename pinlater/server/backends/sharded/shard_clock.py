@@ -83,7 +83,7 @@ class ShardClock:
 
         It is if the shard's clock was set before this one was read for the first time, or if this machine was paused
         together with its clocks. A step of the shard's clock makes the last record seem long ago, or yet to come; then
-        nobody knows better than this clock.
+        this clock is as good as any.
 
         Args:
             own_ms: what the shard's clock has just shown.
@@ -111,7 +111,7 @@ class ShardClock:
             if least_before <= at_most and at_least <= most_before:  # else the shard's clock was set anew
                 at_least, at_most = max(at_least, least_before), min(at_most, most_before)
         self._at_least, self._at_most, self._read_at = at_least, at_most, answered_at
-        if is_first:  # nobody has relied on the time before: no need to approach it slowly
+        if is_first:  # no caller has relied on the time before: no need to approach it slowly
             self._steady = SteadyClock(self._wall, self._elapsed)
 
     def _bounds(self, now: float) -> tuple[float, float]:

@@ -23,7 +23,7 @@ def schema(version: int) -> str:
 def insert_jobs(rows: int) -> str:
     """Return the insertion of that many jobs at once: ?1 queue id, ?2 now, then six parameters a row.
 
-    One statement for many rows, because Python lets go of its interpreter lock and takes it back
+    One statement for many rows, because Python releases its interpreter lock and takes it back
     around each statement, and taking it back can mean waiting for the event loop.
     """
     values = ", ".join(

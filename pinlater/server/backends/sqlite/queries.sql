@@ -29,7 +29,7 @@ FROM json_each(?2) CROSS JOIN jobs INDEXED BY jobs_unique
 ON jobs.queue_id = ?1 AND jobs.unique_key = json_each.value
 
 -- name: claimable_jobs
--- What a dequeue may claim, in order, as one row of JSON lists: Python lets go of its interpreter lock and takes
+-- What a dequeue may claim, in order, as one row of JSON lists: Python releases its interpreter lock and takes
 -- it back for each row that it fetches. ?3 priority, ?4 limit.
 SELECT '[' || group_concat(id) || ']', '[' || group_concat(length(body)) || ']',
        '[' || group_concat(attempts_allowed) || ']', '[' || group_concat(attempts_remaining) || ']',

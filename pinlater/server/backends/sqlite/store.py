@@ -102,7 +102,7 @@ class SqliteStore:
     capabilities = Capabilities(
         name="sqlite",
         is_serial=True,
-        poll_intervals=PollIntervals(5.0, 60.0),  # nobody else stores jobs: in case one was missed
+        poll_intervals=PollIntervals(5.0, 60.0),  # no other server stores jobs: in case one was missed
     )
 
     def __init__(
@@ -251,12 +251,12 @@ class SqliteStore:
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
         at = self._named(queue)
-        strangers = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
-        if strangers:  # an error, but not one that the other acks have to suffer for
+        foreign = [ack.job for ack in (*succeeded, *failed) if ack.job.shard != SHARD]
+        if foreign:  # an error, but the other acks are carried out
             succeeded, failed = ours(succeeded), ours(failed)
         acked: Settled = await self._writer.submit(ack_jobs, SqliteAckRequest(at.id, succeeded, failed))
-        if strangers:
-            check_shard(strangers[0])
+        if foreign:
+            check_shard(foreign[0])
         return acked
 
     async def checkpoint_jobs(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
@@ -350,7 +350,7 @@ class SqliteStore:
 
     async def reap_expired(self, limit: int, *, server_age_ms: int, quiet_ms: int) -> list[Expired]:
         asked_ms = self._now_ms()
-        # While the disk was full, nobody could renew a claim: as after a start of the server, they get time to.
+        # While the disk was full, no claim could be renewed: as after a start of the server, their holders get time to.
         age_ms = int(min(server_age_ms, (time.monotonic() - self._renewals_failed_at) * 1000))
         reaped = await self._writer.submit(maintenance.reap, maintenance.ReapRequest(asked_ms, limit, age_ms, quiet_ms))
         names = self._names_by_id()
