@@ -1,4 +1,4 @@
-"""Jobs of many queues within a bound: each queue has its turn, so that a deep one does not hide the others."""
+"""Scan of many queues up to a number of jobs, with a fair share for each queue."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pinlater.protocol.operations import Call, Calls
 _MOST_A_PAGE = 200
 _LEAST_A_PAGE = 5
 _SECONDS = 5.0
-"""For all calls together: with very many queues, some have to wait for another scan."""
+"""Time limit of all calls together; with very many queues, some are left out."""
 
 
 class Part(NamedTuple):
-    """Jobs of a queue in one state; ``is_future``: of PENDING ones, those not due yet instead of those due."""
+    """Jobs of a queue in one state; for PENDING jobs, ``is_future`` selects those not due yet instead of due ones."""
 
     queue: str
     state: JobState
@@ -30,11 +30,11 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class FairScan:
-    """What was found.
+    """Jobs of several queues.
 
     Attributes:
-        jobs: by queue, those due latest first; queues without any are left out.
-        left_out: queues that have others, which were not looked at, or were not looked at themselves.
+        jobs: queue -> its jobs, those due latest first; without queues that have none.
+        left_out: queues that were not read completely, or not at all.
     """
 
     jobs: dict[str, list[JobInfo]] = field(default_factory=lambda: defaultdict(list))
@@ -42,23 +42,23 @@ class FairScan:
 
     @property
     def scanned(self) -> int:
-        """How many jobs were looked at."""
+        """Number of jobs read."""
         return sum(map(len, self.jobs.values()))
 
 
 def fair_scan(
     calls: Calls, parts: Iterable[Part], limit: int, seconds: float = _SECONDS
 ) -> Generator[Call[Any], Any, FairScan]:
-    """Yield the calls of a scan of several queues, and take their answers; return what was found.
+    """Yield the calls that scan several queues, receive their results, and return the jobs.
 
-    In each round every queue that may have more gives the same number of jobs, until there are ``limit``. Should there
-    be no time for all queues, it is by chance which are left out.
+    In each round, the same number of jobs is read from every queue that may have more, until there are ``limit``. If
+    the time is too short for all queues, random ones are left out.
 
     Args:
-        calls: builds the calls.
-        parts: what to look at.
-        limit: most jobs in all; but of each part there may be some.
-        seconds: for all calls together.
+        calls: builder of the calls.
+        parts: jobs to read.
+        limit: maximum number of jobs, except that a few of each part are always read.
+        seconds: time limit of all calls together.
     """
     found, left, deadline = FairScan(), limit, time.monotonic() + seconds
     chosen = list(parts)
@@ -73,7 +73,7 @@ def fair_scan(
             part, continuation = waiting.popleft()
             try:
                 page = yield _page_of(calls, part, size, continuation)
-            except QueueNotFound:  # deleted since
+            except QueueNotFound:  # deleted in the meantime
                 continue
             if page.jobs:
                 found.jobs[part.queue] += page.jobs

@@ -1,4 +1,4 @@
-"""Moves or copies the jobs of a queue from one server's store to another's."""
+"""Migration of a queue from the store of one server to that of another."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class SourceKeepsJobs(PinLaterError):
 
 @dataclass(slots=True)
 class Moved:
-    """How many jobs were carried over, by what they were at the source.
+    """Number of migrated jobs by their state at the source.
 
     Attributes:
-        due: PENDING.
+        due: PENDING and due.
         scheduled: PENDING, not due yet.
         failed: FAILED.
         succeeded: SUCCEEDED.
@@ -43,26 +43,26 @@ class Moved:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of all migrated jobs."""
         return self.due + self.scheduled + self.failed + self.succeeded
 
 
 @dataclass(slots=True)
 class Migration:
-    """Carries jobs over in batches; may be ended at any moment and begun anew.
+    """Migrates jobs in batches; can be interrupted at any time and repeated.
 
-    A job that waits or runs at the target under the key that it got there is not stored again, so a batch that was
-    imported and not yet removed at the source does no harm. Delivery stays at least once: a job that has finished
-    at the target meanwhile runs again.
+    A job that is pending or running at the target under its unique key is not stored again, so a batch that was
+    imported but not removed at the source does no harm. Delivery remains at least once: a job that has ended at the
+    target in the meantime runs again.
 
     Attributes:
-        source: where the jobs are.
-        target: where they are to be.
-        queue: their queue there.
-        new_name: their queue at the target.
-        with_succeeded: whether those that are done come along.
+        source: client of the source.
+        target: client of the target.
+        queue: queue at the source.
+        new_name: queue at the target.
+        with_succeeded: whether to migrate succeeded jobs, too.
         on_progress: called after each batch with its size.
-        moved: what has been done so far.
+        moved: number of jobs migrated so far.
     """
 
     source: Client
@@ -75,20 +75,20 @@ class Migration:
     _lookups: LookupSizer = field(default_factory=LookupSizer)
 
     def expected(self) -> int:
-        """Return how many jobs there are to carry over; a server counts only up to its limit."""
+        """Return the number of jobs to migrate; the server counts up to its limit."""
         kinds = [(JobState.PENDING, False), (JobState.PENDING, True), (JobState.FAILED, False)]
         if self.with_succeeded:
             kinds.append((JobState.SUCCEEDED, False))
         return sum(self.source.count(self.queue, state, future=future) for state, future in kinds)
 
     def running(self) -> int:
-        """Return how many jobs are claimed at the source: they stay there until they end or are due again."""
+        """Return the number of running jobs at the source, which stay there until they end or are due again."""
         return self.source.count(self.queue, JobState.IN_PROGRESS)
 
     # Copy
 
     def copy(self) -> None:
-        """Store all jobs at the target, too; those that run at the source are PENDING there."""
+        """Copy all jobs to the target; jobs that run at the source are PENDING there."""
         for state, future in self._kinds():
             for jobs in self._all(state, future=future):
                 self._record(state, future=future, count=self._import(jobs))
@@ -98,10 +98,10 @@ class Migration:
     # Move
 
     def move(self, patience_seconds: float) -> int:
-        """Carry all jobs over; return how many still ran at the source after ``patience_seconds`` of waiting.
+        """Move all jobs; return how many still run at the source after ``patience_seconds``.
 
         Raises:
-            SourceKeepsJobs: the source cannot delete chosen jobs; nothing is lost, but ``copy`` has to be used.
+            SourceKeepsJobs: the source cannot delete jobs by descriptor; nothing is lost, but use ``copy`` instead.
         """
         for state, future in self._kinds():
             if (state, future) != (JobState.PENDING, False):
@@ -115,18 +115,16 @@ class Migration:
             time.sleep(_POLL_SECONDS)
 
     def _move_by_scan(self, state: JobState, *, future: bool) -> None:
-        """Carry jobs over that no worker takes: each round takes the first page, since it is gone afterwards."""
+        """Move jobs that no worker claims: always the first page, since it is deleted afterwards."""
         while page := self.source.scan(self.queue, state, future=future, limit=PAGE_SIZE).jobs:
             for jobs in self._batches([info.descriptor for info in page]):
                 count = self._import(jobs)
                 if not self.source.delete_these(self.queue, [info.descriptor for info in jobs], state):
-                    raise SourceKeepsJobs(
-                        "the source keeps the jobs: it is too old to delete chosen ones; copy the queue instead"
-                    )
+                    raise SourceKeepsJobs("the source is too old to delete jobs by descriptor; copy the queue instead")
                 self._record(state, future=future, count=count)
 
     def _move_due(self) -> None:
-        """Claim jobs as a worker does, so that none of them runs at the source any more."""
+        """Move due jobs by claiming them, so that none of them runs at the source."""
         while claimed := self.source.dequeue_jobs(self.queue, PAGE_SIZE, lease=LEASE_SECONDS):
             claims = {job.descriptor: job.claim for job in claimed}
             status = _MOVED_STATUS.format(self.new_name)
@@ -155,7 +153,7 @@ class Migration:
                 return
 
     def _batches(self, descriptors: Sequence[str]) -> Iterator[list[JobInfo]]:
-        """Yield the jobs that are still there, in that order, as many at once as a call can carry."""
+        """Yield the jobs that still exist, in order, in lists that fit into one call."""
         return split_into_chunks(self._with_bodies(descriptors))
 
     def _with_bodies(self, descriptors: Sequence[str]) -> Iterator[JobInfo]:

@@ -37,33 +37,33 @@ class _Origin(NamedTuple):
 
     @classmethod
     def before_move(cls, job: JobInfo) -> Self | None:
-        """Return that of the job that this one is a copy of; None if it is no copy."""
+        """Return the identity of the original of a copy; None if the job is not a copy."""
         match = _MOVED_FROM.search(job.status)
         return cls(match[1], job.created_at_ms) if match else None
 
 
 @dataclass(slots=True)
 class Move:
-    """Moves jobs to another queue of the same store; may be ended at any moment, and repeated.
+    """Moves jobs to another queue of the same store; can be interrupted at any time and repeated.
 
-    Each job is stored in the new queue, where no worker gets it yet, then deleted in the old one, then due. Deleting
-    finds it only in the state that it was chosen in: if a worker has claimed it meanwhile, it stays where it is, and
-    the copy goes. So none is lost, and none runs twice but when a move was ended between the two steps and is
-    not repeated within ``HOLD_SECONDS``. A repetition knows its copies again: by a unique key those that wait or run,
-    by a line of their status ("moved from", and where they were) those that have failed, of the latest 10,000.
+    Each job is stored in the new queue with a delay, then deleted from the old one. It is deleted only if it is still
+    in ``state``: if a worker has claimed it in the meantime, it stays, and its copy is deleted. So no job is lost, and
+    none runs twice, unless a move was interrupted between the two steps and is not repeated within ``HOLD_SECONDS``. A
+    repeated move finds its earlier copies: pending and running ones by unique key, failed ones by the line "moved from"
+    in their status, among the latest 10,000.
 
-    Attempts, times, statuses, priorities and unique keys come along; jobs get other descriptors.
+    Jobs keep their attempts, times, statuses, priorities and unique keys, and get new descriptors.
 
     Attributes:
-        queue: where the jobs are.
-        to: the queue they are to be in.
-        state: PENDING or FAILED; jobs that are in another state by then are left alone.
-        attempts: FAILED jobs become PENDING, with so many attempts; None: they stay FAILED.
-        moved: how many jobs were moved so far.
-        left: how many were left alone: they have another state, are gone, or a job in ``to`` has their unique key.
+        queue: queue of the jobs.
+        to: target queue.
+        state: PENDING or FAILED; jobs in any other state are skipped.
+        attempts: attempts with which FAILED jobs become PENDING; None leaves them FAILED.
+        moved: number of jobs moved so far.
+        left: number of jobs skipped: in another state, deleted, or with a unique key that exists in ``to``.
 
     Raises:
-        ValueError: the queues are the same one, or the state is another one.
+        ValueError: the two queues are the same, or the state is neither PENDING nor FAILED.
     """
 
     queue: str
@@ -81,15 +81,15 @@ class Move:
         if self.state not in {JobState.PENDING, JobState.FAILED}:
             raise ValueError(f"only pending and failed jobs can be moved, not {self.state.name} ones")
         if self.attempts is not None and (self.attempts < 1 or self.state is not JobState.FAILED):
-            raise ValueError("attempts, at least 1, are what failed jobs get that are to be tried again")
+            raise ValueError("attempts must be at least 1, and are for failed jobs only")
 
     @property
     def state_there(self) -> JobState:
-        """The state that the jobs have in their new queue."""
+        """State of the jobs in the target queue."""
         return self.state if self.attempts is None else JobState.PENDING
 
     def steps(self, calls: Calls, descriptors: Sequence[str]) -> Generator[Call[Any], Any, int]:
-        """Yield the calls that move these jobs, in this order; take their answers, return how many were moved."""
+        """Yield the calls that move jobs, receive their results, and return the number of moved jobs."""
         moved_before = self.moved
         for some in self._lookups.split(descriptors):
             found = yield calls.lookup(some, include_body=True)
@@ -114,7 +114,7 @@ class Move:
             raise refusal
 
     def _store(self, calls: Calls, jobs: list[JobInfo]) -> Generator[Call[Any], Any, dict[str, str]]:
-        """Store copies; return where they are. Where another job has the key of one, there is none."""
+        """Store copies; return descriptor -> descriptor of the copy, without jobs whose unique key exists."""
         if self.state_there is JobState.FAILED and self._failed_there is None:
             self._failed_there = yield from self._find_failed(calls)
         known = self._failed_there or {}
@@ -136,19 +136,19 @@ class Move:
     def _delete(
         self, calls: Calls, descriptors: list[str]
     ) -> Generator[Call[Any], Any, tuple[int, ServerError | None]]:
-        """Delete the originals; return how many, at least, and why not all, if the server could not."""
+        """Delete the originals; return their least number, and the error if the server refused."""
         if not descriptors:
             return 0, None
         try:
             deleted: int = yield calls.delete_these(self.queue, descriptors, self.state)
-        except CallError:  # the answer was lost; a look at them will tell
+        except CallError:  # the reply was lost; a lookup follows
             return 0, None
-        except ServerError as error:  # likewise, and no copy of those that are still there is to run
+        except ServerError as error:  # likewise; copies of jobs that still exist must not run
             return 0, error
         return deleted, None
 
     def _find_failed(self, calls: Calls) -> Generator[Call[Any], Any, dict[_Origin, str]]:
-        """Return the descriptors of what an earlier move has left in the new queue."""
+        """Return the failed copies of earlier moves in the target queue."""
         found: dict[_Origin, str] = {}
         continuation = None
         for _ in range(_MOST_SCANNED // _PAGE_SIZE):
@@ -187,7 +187,7 @@ def run_steps(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]]
 
 
 async def run_steps_async(steps: Generator[Call[Any], Any, T], execute: Callable[[Call[Any]], Awaitable[Any]]) -> T:
-    """Do the same with an executor that is awaited."""
+    """Execute the calls that ``steps`` yields with an awaited executor; return what it returns."""
     advance: Callable[[], Call[Any]] = functools.partial(next, steps)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Periodic jobs: what they are, when they run next, and whether their last run has failed."""
+"""Listing of periodic jobs, with next run and failures."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pinlater.model.status import FailedAttempt
 from pinlater.protocol.operations import Call, Calls
 
 MOST_SCANNED = 5000
-"""Waiting and running jobs that are looked at for periodic ones."""
+"""Pending and running jobs that are searched for periodic ones."""
 
 _LOOKUP = 100
-_PLANTED = re.compile(PERIODIC_KEY_PATTERN)
+_PERIODIC_KEY = re.compile(PERIODIC_KEY_PATTERN)
 
 
 class PeriodicJob(NamedTuple):
     """A periodic job.
 
     Attributes:
-        queue: where it is.
-        name: of its class.
-        schedule: its text, such as ``cron 0 3 * * * Europe/Berlin``.
-        due_ms: what its present or next run is planned for, epoch milliseconds.
-        runs: how many runs have ended.
-        failures: how many of the last of these have failed with all their attempts, one after the other.
-        info: the job as the server knows it.
+        queue: its queue.
+        name: name of its class.
+        schedule: text of the schedule, such as ``cron 0 3 * * * Europe/Berlin``.
+        due_ms: scheduled time of the current or next run, epoch milliseconds.
+        runs: number of ended runs.
+        failures: number of consecutive runs that failed with all their attempts.
+        info: the job as stored.
     """
 
     queue: str
@@ -43,16 +43,16 @@ class PeriodicJob(NamedTuple):
 
     @property
     def last_failure(self) -> FailedAttempt | None:
-        """The attempt that failed last, also if a later one has succeeded; None if none is known."""
+        """The last failed attempt, even if a later one has succeeded; None if none is known."""
         return next(reversed(self.info.failed_attempts), None)
 
 
 class PeriodicJobs(NamedTuple):
-    """What was found.
+    """Periodic jobs of some queues.
 
     Attributes:
-        jobs: those that fail first, then by queue and name.
-        left_out: queues with so many jobs that periodic ones among them may have been missed.
+        jobs: failing ones first, then by queue and name.
+        left_out: queues with so many jobs that periodic ones may have been missed.
     """
 
     jobs: list[PeriodicJob]
@@ -60,31 +60,31 @@ class PeriodicJobs(NamedTuple):
 
 
 def find_periodic(calls: Calls, queues: Iterable[str]) -> Generator[Call[Any], Any, PeriodicJobs]:
-    """Yield the calls that find the periodic jobs of some queues, and take their answers; return what was found."""
+    """Yield the calls that find the periodic jobs of some queues, receive their results, and return the jobs."""
     parts = [
         Part(queue, state, is_future)
         for queue in queues
         for state, is_future in ((JobState.PENDING, True), (JobState.PENDING, False), (JobState.IN_PROGRESS, False))
     ]
     scan = yield from fair_scan(calls, parts, MOST_SCANNED)
-    # A job that was claimed or rescheduled meanwhile may have been seen twice.
-    planted = {info.descriptor: queue for queue, jobs in scan.jobs.items() for info in jobs if _is_planted(info)}
+    # A job that was claimed or rescheduled in the meantime may have been seen twice.
+    queue_by_job = {info.descriptor: queue for queue, jobs in scan.jobs.items() for info in jobs if _is_periodic(info)}
     found: list[PeriodicJob] = []
-    descriptors = list(planted)
+    descriptors = list(queue_by_job)
     for start in range(0, len(descriptors), _LOOKUP):
         looked_up = yield calls.lookup(descriptors[start : start + _LOOKUP], include_body=True)
-        found += [job for name, info in looked_up.items() if (job := _periodic(planted[name], info)) is not None]
+        found += [job for name, info in looked_up.items() if (job := _periodic(queue_by_job[name], info)) is not None]
     found.sort(key=lambda job: (not job.failures, job.queue, job.name))
     return PeriodicJobs(found, scan.left_out)
 
 
-def _is_planted(info: JobInfo) -> bool:
-    return info.unique is not None and _PLANTED.match(info.unique) is not None
+def _is_periodic(info: JobInfo) -> bool:
+    return info.unique is not None and _PERIODIC_KEY.match(info.unique) is not None
 
 
 def _periodic(queue: str, info: JobInfo) -> PeriodicJob | None:
-    again = read_recurrence(info.body or b"")
-    if again is None or not again.schedule or info.unique is None:
+    recurrence = read_recurrence(info.body or b"")
+    if recurrence is None or not recurrence.schedule or info.unique is None:
         return None
     name = info.unique.partition(" ")[0]
-    return PeriodicJob(queue, name, again.schedule, again.due_ms, again.run, again.failures, info)
+    return PeriodicJob(queue, name, recurrence.schedule, recurrence.due_ms, recurrence.run, recurrence.failures, info)

@@ -1,4 +1,4 @@
-"""Traces the enqueues of a client, if that is switched on, so that jobs carry a trace context."""
+"""Tracing of a client's enqueues, if it is switched on, so that jobs carry a trace context."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pinlater.model.trace_context import EnqueueTrace, UntracedEnqueue
 
 EnqueueTracer = Callable[[str | None], EnqueueTrace]
-"""Begins the trace of an enqueue to a queue; None if the queue is not known yet."""
+"""Starts the trace of an enqueue to a queue; None if the queue is not known yet."""
 
 _UNTRACED = UntracedEnqueue()
 
 
 def enqueue_tracer(*, is_on: bool) -> EnqueueTracer:
-    """Return what traces enqueues; with tracing off it makes no spans and loads nothing.
+    """Return the tracer of enqueues; with tracing off, it makes no spans and imports nothing.
 
     Raises:
         ImportError: OpenTelemetry is not installed.

@@ -1,4 +1,4 @@
-"""Which classes of jobs some worker gets and does not know, by what the workers report."""
+"""Job classes that workers do not know, from worker reports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pinlater.model.workers import UnknownJobs, WorkerReport
 
 
 def unknown_classes(reports: Iterable[WorkerReport], queue: str | None = None) -> list[UnknownJobs]:
-    """Return them once each, with the returns of all workers together, by queue and name.
+    """Return each unknown class once, with the releases of all workers summed up, by queue and name.
 
     Args:
-        reports: of the workers.
-        queue: only those of this one; None: of all.
+        reports: worker reports.
+        queue: queue of the jobs; None for all.
     """
     found: dict[tuple[str, str], UnknownJobs] = {}
     for jobs in (jobs for report in reports for jobs in report.unknown):
