@@ -100,7 +100,7 @@ def test_running_jobs_end_at_the_source(servers, source, target):
     (held,) = source.dequeue_jobs("pins", 1, lease=3600)
     waits = subprocess.run(**command(servers, "--patience", "0"), capture_output=True, timeout=60, check=False)
     assert (waits.returncode, waits.stdout) == (1, "0 jobs moved\n")
-    assert "1 job still ran at the source" in waits.stderr
+    assert "1 job still running at the source" in waits.stderr
     source.ack("pins", failed=[Ack(held.descriptor, held.claim)])
     assert subprocess.run(**command(servers), capture_output=True, timeout=60, check=False).returncode == 0
     assert counts(target) == (1, 0, 0, 0, 0)
