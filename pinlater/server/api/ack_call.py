@@ -7,7 +7,7 @@ from typing import Any
 
 from pinlater.protocol import messages as wire
 from pinlater.server.api import rules
-from pinlater.server.api.calls import Reply
+from pinlater.server.api.calls import CallReply
 from pinlater.server.api.offload import offload
 from pinlater.server.broker import Broker, Caller
 from pinlater.server.metrics import Metrics
@@ -25,11 +25,11 @@ class AckCall:
         self._broker = broker
         self._metrics = metrics
 
-    async def answer(self, arguments: Any, _: Caller) -> Reply:
+    async def answer(self, arguments: Any, _: Caller) -> CallReply:
         """Carry out the acks of ``ackDequeuedJobs``."""
         if arguments.request.jobsSucceeded or arguments.request.jobsFailed:
             await self._ack(await _read(arguments.request))
-        return Reply(None)
+        return CallReply(None)
 
     async def start(self, request: wire.PinLaterJobAckRequest | None, caller: Caller) -> asyncio.Future[None] | None:
         """Start the acks of a dequeue, to run while that claims jobs; return None if there are none.

@@ -9,7 +9,7 @@ from pinlater.protocol.codec import PROTOCOL_ERROR, DecodedCall
 from pinlater.protocol.operations import OPERATIONS
 
 
-class Reply(NamedTuple):
+class CallReply(NamedTuple):
     """The result of a call, and how to undo the call if the reply cannot be delivered."""
 
     success: Any

@@ -15,7 +15,7 @@ from pinlater.protocol.conversion.jobs import dequeue_reply
 from pinlater.protocol.conversion.values import default
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
-from pinlater.server.api.calls import Reply
+from pinlater.server.api.calls import CallReply
 from pinlater.server.api.offload import offload
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.backends.claim_names import ClaimNames
@@ -74,7 +74,7 @@ class DequeueCall:
         self._now_ms = now_ms
         self._max_bytes = max_bytes
 
-    async def answer(self, arguments: Any, caller: Caller) -> Reply:
+    async def answer(self, arguments: Any, caller: Caller) -> CallReply:
         """Carry out the acks and claim jobs at the same time; return the jobs if both succeed."""
         queue = arguments.request.queueName
         acking = await self._acks.start(arguments.request.jobAckRequest, caller)
@@ -146,13 +146,13 @@ class DequeueCall:
             return int(settings.claim_timeout_seconds * 1000)
         return min(asked_ms, int(settings.max_claim_timeout_seconds * 1000))
 
-    def _answer_of(self, found: DequeueResult) -> Reply:
+    def _answer_of(self, found: DequeueResult) -> CallReply:
         claim = None if found.claim is None else found.claim.descriptor
         for queue, claimed in found.jobs.items():
             self._count_handed_out(queue, claimed)
         reply = dequeue_reply(found.jobs.values(), claim, self._now_ms())
         undo = None if claim is None or not reply.jobs else partial(self._broker.give_back, found)
-        return Reply(reply, undo)
+        return CallReply(reply, undo)
 
     def _count_handed_out(self, queue: str, claimed: list[DequeuedJob]) -> None:
         if not claimed:

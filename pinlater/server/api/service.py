@@ -16,7 +16,7 @@ from pinlater.protocol.operations import OPERATIONS
 from pinlater.server.api import rules
 from pinlater.server.api.ack_call import AckCall
 from pinlater.server.api.admin_password import AdminPassword
-from pinlater.server.api.calls import CallRefused, Reply, missing, require
+from pinlater.server.api.calls import CallRefused, CallReply, missing, require
 from pinlater.server.api.dequeue_call import DequeueCall
 from pinlater.server.api.inspection import Inspection
 from pinlater.server.api.manual_changes import ManualChanges
@@ -88,7 +88,7 @@ class Service:
         )
         changes = ManualChanges(broker, settings.priority_levels)
         reports = WorkerReports(backend, max_bytes)
-        self._handlers: dict[str, Callable[[Any, Caller], Awaitable[Reply]]] = {
+        self._handlers: dict[str, Callable[[Any, Caller], Awaitable[CallReply]]] = {
             "createQueue": self._create_queue,
             "deleteQueue": self._delete_queue,
             "getQueueNames": self._queue_names,
@@ -117,7 +117,7 @@ class Service:
         """The methods of the calls that it carries out."""
         return frozenset(self._handlers)
 
-    async def call(self, method: str, arguments: Any, caller: Caller) -> Reply:
+    async def call(self, method: str, arguments: Any, caller: Caller) -> CallReply:
         """Carry out one call.
 
         Raises:
@@ -154,14 +154,14 @@ class Service:
 
     # Queues
 
-    async def _create_queue(self, arguments: Any, _: Caller) -> Reply:
+    async def _create_queue(self, arguments: Any, _: Caller) -> CallReply:
         if arguments.name is None:
             raise missing("name")
         rules.check_queue_name(arguments.name)
         await self._backend.create_queue(arguments.name)
-        return Reply(None)
+        return CallReply(None)
 
-    async def _delete_queue(self, arguments: Any, _: Caller) -> Reply:
+    async def _delete_queue(self, arguments: Any, _: Caller) -> CallReply:
         await self._password.check(arguments.password)
         if arguments.name is None:
             raise missing("name")
@@ -169,23 +169,23 @@ class Service:
         await self._broker.delete_queue(arguments.name)
         await self._limits.refresh()
         self._metrics.forget_queue(arguments.name)
-        return Reply(None)
+        return CallReply(None)
 
-    async def _queue_names(self, _: Any, __: Caller) -> Reply:
-        return Reply(await self._backend.queue_names())
+    async def _queue_names(self, _: Any, __: Caller) -> CallReply:
+        return CallReply(await self._backend.queue_names())
 
-    async def _queue_settings(self, _: Any, __: Caller) -> Reply:
-        return Reply(queue_settings_structs(await self._limits.effective_settings()))
+    async def _queue_settings(self, _: Any, __: Caller) -> CallReply:
+        return CallReply(queue_settings_structs(await self._limits.effective_settings()))
 
-    async def _change_queue_settings(self, arguments: Any, _: Caller) -> Reply:
+    async def _change_queue_settings(self, arguments: Any, _: Caller) -> CallReply:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         await self._limits.change(request.queueName, rules.queue_change(request))
-        return Reply(None)
+        return CallReply(None)
 
     # The life of jobs
 
-    async def _enqueue(self, arguments: Any, _: Caller) -> Reply:
+    async def _enqueue(self, arguments: Any, _: Caller) -> CallReply:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
@@ -197,9 +197,9 @@ class Service:
         if jobs:
             self._metrics.jobs_enqueued.add(queue, len(jobs))
             self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
-        return Reply(enqueue_reply(descriptors))
+        return CallReply(enqueue_reply(descriptors))
 
-    async def _import_jobs(self, arguments: Any, _: Caller) -> Reply:
+    async def _import_jobs(self, arguments: Any, _: Caller) -> CallReply:
         request = arguments.request
         queue = request.queueName
         rules.check_queue_name(queue)
@@ -209,7 +209,7 @@ class Service:
         descriptors = await self._with_queue(queue, lambda: self._broker.import_jobs(queue, jobs, once=once))
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))
-        return Reply(enqueue_reply(descriptors))
+        return CallReply(enqueue_reply(descriptors))
 
     async def _with_queue(self, queue: str, store: Callable[[], Awaitable[list[str]]]) -> list[str]:
         """Store jobs; create the queue for its first jobs, unless the settings forbid it."""
@@ -222,7 +222,7 @@ class Service:
         log.info("queue %s was created for its first jobs", queue)
         return await store()
 
-    async def _checkpoint(self, arguments: Any, _: Caller) -> Reply:
+    async def _checkpoint(self, arguments: Any, _: Caller) -> CallReply:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         source, max_body_bytes = arguments.context.source, self._settings.max_body_bytes
@@ -236,27 +236,27 @@ class Service:
             if settled.lost and request.tellStale:
                 lost = [str(job) for job in settled.lost]
                 raise StaleClaims(f"{len(lost)} jobs are not held as the checkpoint says: {lost[0]}", lost)
-        return Reply(None)
+        return CallReply(None)
 
-    async def _release_claims(self, arguments: Any, _: Caller) -> Reply:
+    async def _release_claims(self, arguments: Any, _: Caller) -> CallReply:
         request = arguments.request
         rules.check_queue_name(request.queueName)
         released = await self._broker.release(request.queueName, request.claimSource)
         self._metrics.claims_released.add(request.queueName, released)
-        return Reply(released)
+        return CallReply(released)
 
     async def _change(
         self, change: Callable[[Any, IdempotencyKey | None], Awaitable[int]], arguments: Any, _: Caller
-    ) -> Reply:
+    ) -> CallReply:
         """Carry out a manual change of jobs, once even if the call is repeated."""
-        return Reply(await change(arguments, self._idempotency_key(arguments)))
+        return CallReply(await change(arguments, self._idempotency_key(arguments)))
 
 
-def _without_undo(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[Reply]]:
+def _without_undo(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[CallReply]]:
     """Wrap a handler whose reply needs no undoing."""
 
-    async def call(arguments: Any, _: Caller) -> Reply:
-        return Reply(await handler(arguments))
+    async def call(arguments: Any, _: Caller) -> CallReply:
+        return CallReply(await handler(arguments))
 
     return call
 

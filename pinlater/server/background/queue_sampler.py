@@ -36,11 +36,7 @@ class QueueSampler:
     """
 
     def __init__(
-        self,
-        backend: Store,
-        metrics: Metrics,
-        now_ms: Callable[[], int],
-        is_paused: Callable[[str], bool],
+        self, backend: Store, metrics: Metrics, now_ms: Callable[[], int], is_paused: Callable[[str], bool]
     ) -> None:
         self._backend = backend
         self._metrics = metrics

@@ -79,31 +79,19 @@ class Settings:
         "THRIFT_PORT", values.integer(0, 65535), "9010", "port of the service; 0 picks a free one"
     )
     tls_certificate: Path | None = _setting(
-        "THRIFT_TLS_CERT",
-        values.optional_path,
-        "",
-        "PEM file of the service's certificate; if set, the port accepts only TLS",
+        "THRIFT_TLS_CERT", values.optional_path, "", "PEM file of the service's certificate; the port then requires TLS"
     )
     tls_key: Path | None = _setting(
-        "THRIFT_TLS_KEY",
-        values.optional_path,
-        "",
-        "PEM file of the certificate's key; empty: the file of the certificate",
+        "THRIFT_TLS_KEY", values.optional_path, "", "PEM file of the certificate's key; empty: THRIFT_TLS_CERT"
     )
     tls_client_ca: Path | None = _setting(
-        "THRIFT_TLS_CLIENT_CA",
-        values.optional_path,
-        "",
-        "PEM file of a CA; if set, clients need a certificate issued by it",
+        "THRIFT_TLS_CLIENT_CA", values.optional_path, "", "PEM file of a CA; clients need a certificate issued by it"
     )
     allow_plain: bool = _setting(
         "THRIFT_ALLOW_PLAIN", values.boolean, "false", "allow an address that other machines can reach without TLS"
     )
     unix_socket: Path | None = _setting(
-        "THRIFT_UNIX_SOCKET",
-        values.optional_path,
-        "",
-        "path of a Unix socket to listen on as well, without TLS",
+        "THRIFT_UNIX_SOCKET", values.optional_path, "", "path of a Unix socket to listen on as well, without TLS"
     )
     admin_host: str = _setting(
         "ADMIN_HOST", values.text, "127.0.0.1", "address of the dashboard, metrics and health checks"
@@ -122,49 +110,31 @@ class Settings:
         "PINLATER_BACKEND", values.choice("sqlite", "mysql", "redis"), "sqlite", "store of the jobs"
     )
     shards_file: Path | None = _setting(
-        "BACKEND_CONFIG",
-        values.optional_path,
-        "",
-        "JSON file that lists the shards, required for mysql and redis; reloaded when it changes",
+        "BACKEND_CONFIG", values.optional_path, "", "JSON file of the shards of mysql or redis; reloaded on change"
     )
     shard_prefix: str = _setting(
-        "SHARD_ALLOWED_HOSTNAME_PREFIX",
-        values.text,
-        "",
-        "mysql: use only the entries of BACKEND_CONFIG whose key starts with this; empty: use all",
+        "SHARD_ALLOWED_HOSTNAME_PREFIX", values.text, "", "mysql: ignore entries of BACKEND_CONFIG without this prefix"
     )
     databases_per_shard: int = _setting(
-        "MYSQL_NUM_DB_PER_QUEUE",
-        values.integer(1, 100),
-        "1",
-        "mysql: shards (databases) for each entry of BACKEND_CONFIG",
+        "MYSQL_NUM_DB_PER_QUEUE", values.integer(1, 100), "1", "mysql: databases (shards) per entry of BACKEND_CONFIG"
     )
     database_prefix: str = _setting(
-        "MYSQL_DATABASE_PREFIX",
-        values.identifier,
-        "pinlater_",
-        "mysql: prefix of the database names; the shard's name follows",
+        "MYSQL_DATABASE_PREFIX", values.identifier, "pinlater_", "mysql: prefix of the names of the shards' databases"
     )
     connections_per_server: int = _setting(
         "BACKEND_CONNECTIONS_PER_SHARD", values.integer(2, 1000), "10", "mysql: connections to each database server"
     )
     data_dir: Path = _setting(
-        "DATA_DIR",
-        values.path,
-        "~/.local/share/pinlater",
-        "directory of the sqlite file; $XDG_DATA_HOME/pinlater if that is set",
+        "DATA_DIR", values.path, "~/.local/share/pinlater", "directory of the sqlite file; respects $XDG_DATA_HOME"
     )
     sqlite_synchronous: str = _setting(
         "SQLITE_SYNCHRONOUS",
         values.choice("FULL", "NORMAL"),
         "FULL",
-        "FULL: a power failure loses no confirmed write; NORMAL is faster, but may lose the last writes",
+        "NORMAL: faster, but a power failure may lose the last confirmed writes",
     )
     priority_levels: int = _setting(
-        "NUM_PRIORITY_LEVELS",
-        values.integer(1, 127),
-        "3",
-        "number of priorities; jobs have priority 1 to this, 1 is the highest",
+        "NUM_PRIORITY_LEVELS", values.integer(1, 127), "3", "number of priorities: 1 (the highest) to this"
     )
     max_concurrent_requests: int = _setting(
         "MAX_CONCURRENT_REQUESTS", values.integer(1), "5000", "calls that run at once; further ones wait"
@@ -183,7 +153,7 @@ class Settings:
         "MAX_STORE_WAITING",
         values.integer(1),
         "2000",
-        "refuse dequeues while more requests than this wait for the store, and enqueues at twice as many",
+        "refuse dequeues while more requests wait for the store, enqueues at twice as many",
     )
     max_idle_seconds: float = _setting(
         "SERVER_CONN_MAX_IDLE_TIME_MINUTES", values.number(MINUTE), "5", "close a connection that is idle for this long"
@@ -192,7 +162,7 @@ class Settings:
         "PARTIAL_FRAME_TIMEOUT_SECONDS",
         values.number(),
         "30",
-        "close a connection if receiving a call, or sending a reply, stalls for this long",
+        "close a connection if a call or reply stalls for this long",
     )
     max_frame_bytes: int = _setting("MAX_FRAME_BYTES", values.integer(1024, 2**31 - 1), "16384000", "largest call")
     max_body_bytes: int = _setting("MAX_BODY_BYTES", values.integer(1), "1048576", "largest job body")
@@ -200,7 +170,7 @@ class Settings:
         "BACKEND_MONITOR_JOB_CLAIMED_TIMEOUT_SECONDS",
         values.number(),
         "180",
-        "default lease of a claim: a job not acked or renewed in this time goes back to its queue",
+        "default lease: a claimed job not acked or renewed in this time goes back",
     )
     max_claim_timeout_seconds: float = _setting(
         "MAX_CLAIM_TIMEOUT_SECONDS", values.number(), "86400", "longest lease that a dequeue may ask for"
@@ -215,22 +185,16 @@ class Settings:
         "IDEMPOTENCY_TTL_SECONDS",
         values.number(),
         "600",
-        "how long results of enqueues, imports, retries and deletions are kept for calls that are sent again",
+        "how long results are kept for calls that are repeated with the same key",
     )
     monitor_interval_seconds: float = _setting(
-        "BACKEND_MONITOR_THREAD_DELAY_SECONDS",
-        values.number(),
-        "1",
-        "time between two runs of the monitor, which expires claims and deletes finished jobs",
+        "BACKEND_MONITOR_THREAD_DELAY_SECONDS", values.number(), "1", "pause between two runs of the monitor"
     )
     monitor_batch_size: int = _setting(
         "BACKEND_MONITOR_UPDATE_MAX_SIZE", values.integer(1), "1000", "most jobs that the monitor handles in one batch"
     )
     queue_auto_create: bool = _setting(
-        "QUEUE_AUTO_CREATE",
-        values.boolean,
-        "true",
-        "create a queue when its first jobs are enqueued; false: refuse such an enqueue",
+        "QUEUE_AUTO_CREATE", values.boolean, "true", "create a queue when its first jobs are enqueued, or refuse them"
     )
     count_limit: int = _setting(
         "COUNT_LIMIT", values.integer(1), "100000", "highest count that getJobCount returns", "MYSQL_COUNT_LIMIT"
@@ -239,10 +203,7 @@ class Settings:
         "MAX_WAIT_MILLIS", values.integer(0), "60000", "longest time that a dequeue may wait for jobs"
     )
     regex_timeout_seconds: float = _setting(
-        "REGEX_TIMEOUT_SECONDS",
-        values.number(),
-        "2",
-        "stop searching job bodies for a regular expression after this time",
+        "REGEX_TIMEOUT_SECONDS", values.number(), "2", "stop a search of job bodies after this time"
     )
     queue_config_file: Path | None = _setting(
         "QUEUE_CONFIG_FILE_PATH", values.optional_path, "", "JSON file of rate limits; reloaded when it changes"
@@ -251,13 +212,10 @@ class Settings:
         "SERVER_SET_ENABLED",
         values.boolean,
         "false",
-        "divide rate limits by the number of servers in SERVER_SET_PATH; only needed with sqlite",
+        "divide rate limits by the servers in SERVER_SET_PATH (only sqlite)",
     )
     server_set_file: Path | None = _setting(
-        "SERVER_SET_PATH",
-        values.optional_path,
-        "",
-        "file of the server set, one host:port a line; reloaded when it changes",
+        "SERVER_SET_PATH", values.optional_path, "", "file of the server set, one host:port a line; reloaded on change"
     )
     admin_password_hash: str | None = _setting(
         "ADMIN_PASSWORD_HASH",
@@ -266,22 +224,16 @@ class Settings:
         "hash of the password for the dashboard and deleteQueue; create it with: pinlater hash-password",
     )
     reader_password_hash: str | None = _setting(
-        "READER_PASSWORD_HASH",
-        values.password_hash,
-        "",
-        "hash of a second password, for read-only access to the dashboard",
+        "READER_PASSWORD_HASH", values.password_hash, "", "hash of a second password, for read-only dashboard access"
     )
     dashboard: bool = _setting(
-        "DASHBOARD",
-        values.boolean,
-        "true",
-        "serve the dashboard on the admin port, if installed: pip install 'pinlater[dashboard]'",
+        "DASHBOARD", values.boolean, "true", "serve the dashboard, if installed (pip install 'pinlater[dashboard]')"
     )
     dashboard_privacy: bool = _setting(
         "DASHBOARD_PRIVACY",
         values.boolean,
         "false",
-        "show job bodies only on request, and log that; read-only users can neither see nor search bodies",
+        "show job bodies on request only, log that, and hide them from read-only users",
     )
     dashboard_base_path: str = _setting(
         "DASHBOARD_BASE_PATH", values.base_path, "", "path under which a proxy serves the dashboard, such as /pinlater"
@@ -302,22 +254,16 @@ class Settings:
         "ADMIN_ALLOW_PLAIN",
         values.boolean,
         "false",
-        "allow the dashboard without TLS on an address that other machines can reach, as behind a proxy",
+        "allow other machines to reach the dashboard without TLS, as behind a proxy",
     )
     admin_open_metrics: bool = _setting(
-        "ADMIN_OPEN_METRICS",
-        values.boolean,
-        "false",
-        "serve /metrics to other machines without a login, for Prometheus",
+        "ADMIN_OPEN_METRICS", values.boolean, "false", "serve /metrics to other machines without login, for Prometheus"
     )
     drain_seconds: float = _setting(
         "DRAIN_SECONDS", values.number(zero=True), "10", "when stopping, how long calls in progress may take"
     )
     queue_metrics_seconds: float = _setting(
-        "QUEUE_METRICS_INTERVAL_SECONDS",
-        values.number(),
-        "15",
-        "time between two samples of the queues for the metrics",
+        "QUEUE_METRICS_INTERVAL_SECONDS", values.number(), "15", "time between two samples of the queues for metrics"
     )
     log_level: str = _setting(
         "LOG_LEVEL", values.choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "lowest level to log"

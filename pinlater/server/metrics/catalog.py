@@ -74,14 +74,14 @@ class Metrics:
             ostrich="PinLaterService.{method}_msec",
             to_ostrich=_SECONDS_TO_MS,
         )
-        self.call_seconds = self._register(Distribution(info, _CALL_BOUNDS))
+        self.call_seconds = self._add(Distribution(info, _CALL_BOUNDS))
         info = MetricInfo(
             name="pinlater_errors_total",
             help="Calls answered with an error",
             labels=("method", "code"),
             ostrich="PinLater.{method}.errors.{code}",
         )
-        self.errors = self._register(Counter(info))
+        self.errors = self._add(Counter(info))
         self.connections = self._gauge("pinlater_connections", "Open client connections", "connections")
         self.connections_opened = self._counter(
             "pinlater_connections_opened", "Connections accepted", "connections-opened"
@@ -98,39 +98,39 @@ class Metrics:
             labels=("method",),
             ostrich="PinLater.{method}.shed",
         )
-        self.calls_shed = self._register(Counter(info))
+        self.calls_shed = self._add(Counter(info))
         self.frames_refused = self._counter(
             "pinlater_frames_refused", "Connections closed because of invalid data", "frames-refused"
         )
 
     def _add_jobs(self) -> None:
-        self.jobs_enqueued = self._queue_counter("jobs_enqueued", "Jobs stored", "enqueue")
-        self.jobs_imported = self._queue_counter("jobs_imported", "Jobs imported from another store", "import")
-        self.jobs_dequeued = self._queue_counter("jobs_dequeued", "Jobs handed out, including dry runs", "dequeue")
-        self.acks_succeeded = self._queue_counter("acks_succeeded", "Jobs acked as succeeded", "ack_succeeded")
-        self.acks_failed = self._queue_counter("acks_failed", "Jobs acked as failed", "ack_failed")
-        self.jobs_given_up = self._queue_counter(
-            "jobs_given_up", "Jobs that have FAILED finally, by an ack or by an expired claim", "given_up"
+        self.jobs_enqueued = self._per_queue("jobs_enqueued", "Jobs stored", "enqueue")
+        self.jobs_imported = self._per_queue("jobs_imported", "Jobs imported from another store", "import")
+        self.jobs_dequeued = self._per_queue("jobs_dequeued", "Jobs handed out, including dry runs", "dequeue")
+        self.acks_succeeded = self._per_queue("acks_succeeded", "Jobs acked as succeeded", "ack_succeeded")
+        self.acks_failed = self._per_queue("acks_failed", "Jobs acked as failed", "ack_failed")
+        self.jobs_given_up = self._per_queue(
+            "jobs_given_up", "Jobs FAILED finally, by an ack or an expired claim", "given_up"
         )
-        self.checkpoints = self._queue_counter("checkpoints", "Checkpoints stored", "checkpoint")
-        self.checkpoint_noops = self._queue_counter(
-            "checkpoint_noops", "Checkpoints ignored because the job was not held", "checkpoint_noop"
+        self.checkpoints = self._per_queue("checkpoints", "Checkpoints stored", "checkpoint")
+        self.checkpoint_noops = self._per_queue(
+            "checkpoint_noops", "Checkpoints ignored, job not held", "checkpoint_noop"
         )
-        self.stale_acks = self._queue_counter("stale_acks", "Acks ignored because their claim had ended", "stale_ack")
-        self.stale_checkpoints = self._queue_counter(
-            "stale_checkpoints", "Checkpoints ignored because their claim had ended", "stale_checkpoint"
+        self.stale_acks = self._per_queue("stale_acks", "Acks ignored, their claim had ended", "stale_ack")
+        self.stale_checkpoints = self._per_queue(
+            "stale_checkpoints", "Checkpoints ignored, their claim had ended", "stale_checkpoint"
         )
-        self.claims_released = self._queue_counter(
+        self.claims_released = self._per_queue(
             "claims_released", "Claimed jobs released, no attempt spent", "claim_released"
         )
-        self.dequeues_rate_limited = self._queue_counter(
+        self.dequeues_rate_limited = self._per_queue(
             "dequeues_rate_limited", "Dequeues refused by a rate limit or pause", "dequeue_requests_rate_limited"
         )
-        self.retries_dequeued = self._queue_counter(
+        self.retries_dequeued = self._per_queue(
             "retries_dequeued", "Jobs handed out that had been attempted before", "retries_dequeued"
         )
-        self.dequeues = self._queue_counter("dequeues", "Dequeues answered, with or without jobs", "dequeue_requests")
-        self.empty_dequeues = self._queue_counter("empty_dequeues", "Dequeues answered without jobs", "dequeue_empty")
+        self.dequeues = self._per_queue("dequeues", "Dequeues answered, with or without jobs", "dequeue_requests")
+        self.empty_dequeues = self._per_queue("empty_dequeues", "Dequeues answered without jobs", "dequeue_empty")
         self.parked_dequeues = self._gauge("pinlater_parked_dequeues", "Dequeues that wait for jobs", "dequeue-waiters")
 
     def _add_times(self) -> None:
@@ -141,7 +141,7 @@ class Metrics:
             ostrich="job_body_size_{queue}",
             ostrich_total="job-body-size",
         )
-        self.job_body_bytes = self._register(Distribution(info, _BYTE_BOUNDS))
+        self.job_body_bytes = self._add(Distribution(info, _BYTE_BOUNDS))
         self.first_dequeue_delay_ms = self._delay_ms(
             "first_dequeue_delay", "Time from the creation of a job to its first claim"
         )
@@ -153,21 +153,17 @@ class Metrics:
             ostrich="{queue}_dequeue_wait_msec",
             to_ostrich=_SECONDS_TO_MS,
         )
-        self.dequeue_wait_seconds = self._register(Distribution(info, _CALL_BOUNDS))
+        self.dequeue_wait_seconds = self._add(Distribution(info, _CALL_BOUNDS))
 
     def _add_monitor(self) -> None:
-        self.timeouts_done = self._queue_counter(
-            "timeouts_done", "Jobs failed finally by an expired claim", "timeout_done"
-        )
-        self.timeouts_retried = self._queue_counter(
+        self.timeouts_done = self._per_queue("timeouts_done", "Jobs failed finally by an expired claim", "timeout_done")
+        self.timeouts_retried = self._per_queue(
             "timeouts_retried", "Jobs pending again after an expired claim", "timeout_retry"
         )
-        self.succeeded_collected = self._queue_counter(
-            "succeeded_collected", "Succeeded jobs deleted after their retention time", "succeeded_gc"
+        self.succeeded_collected = self._per_queue(
+            "succeeded_collected", "Succeeded jobs deleted after their time", "succeeded_gc"
         )
-        self.failed_collected = self._queue_counter(
-            "failed_collected", "Failed jobs deleted after their retention time", "failed_gc"
-        )
+        self.failed_collected = self._per_queue("failed_collected", "Failed jobs deleted after their time", "failed_gc")
 
     def _add_queues(self) -> None:
         self.backlog_jobs = self._queue_gauge(
@@ -206,7 +202,7 @@ class Metrics:
             ostrich="store_{operation}_msec",
             to_ostrich=_SECONDS_TO_MS,
         )
-        self.store_seconds = self._register(Distribution(info, _CALL_BOUNDS))
+        self.store_seconds = self._add(Distribution(info, _CALL_BOUNDS))
         self.certificate_expiry = self._gauge(
             "pinlater_tls_certificate_expiry_timestamp_seconds",
             "When the TLS certificate of the service expires",
@@ -215,18 +211,16 @@ class Metrics:
         info = MetricInfo(
             name="pinlater_commit_requests", help="Requests in one transaction of the store", ostrich="commit-requests"
         )
-        self.commit_requests = self._register(Distribution(info, _SIZE_BOUNDS))
+        self.commit_requests = self._add(Distribution(info, _SIZE_BOUNDS))
         info = MetricInfo(
             name="pinlater_commit_seconds",
             help="Time of one transaction of the store",
             ostrich="commit_msec",
             to_ostrich=_SECONDS_TO_MS,
         )
-        self.commit_seconds = self._register(Distribution(info, _CALL_BOUNDS))
+        self.commit_seconds = self._add(Distribution(info, _CALL_BOUNDS))
         self.commits_failed = self._counter(
-            "pinlater_commits_failed",
-            "Transactions that failed, or whose outcome is unknown",
-            "commits-failed",
+            "pinlater_commits_failed", "Transactions that failed, or whose outcome is unknown", "commits-failed"
         )
         self.claims_undone = self._counter(
             "pinlater_claims_undone",
@@ -237,7 +231,7 @@ class Metrics:
         info = MetricInfo(
             name="pinlater_ill_shards", help="Shards that do not answer", ostrich="ill-shards", is_shared=True
         )
-        self.unhealthy_shards = self._register(Gauge(info))
+        self.unhealthy_shards = self._add(Gauge(info))
         self._add_shards()
 
     def _add_shards(self) -> None:
@@ -248,40 +242,37 @@ class Metrics:
             ostrich="shard_{shard}_call_msec",
             to_ostrich=_SECONDS_TO_MS,
         )
-        self.shard_call_seconds = self._register(Distribution(info, _CALL_BOUNDS))
+        self.shard_call_seconds = self._add(Distribution(info, _CALL_BOUNDS))
         info = MetricInfo(
             name="pinlater_shard_failures_total",
             help="Calls that a shard did not answer",
             labels=("shard",),
             ostrich="shard_{shard}_failures",
         )
-        self.shard_failures = self._register(Counter(info))
+        self.shard_failures = self._add(Counter(info))
         info = MetricInfo(
             name="pinlater_shard_ill",
             help="1 if the shard does not answer, else 0",
             labels=("shard",),
             ostrich="shard_{shard}_ill",
         )
-        self.shard_unhealthy = self._register(LabeledGauge(info))
+        self.shard_unhealthy = self._add(LabeledGauge(info))
         self.store_bytes = self._shard_gauge("store_bytes", "Space that a shard uses: on disk, or in memory for Redis")
         self.store_free_bytes = self._shard_gauge(
-            "store_free_bytes",
-            "Space left for a shard: on the disk of an SQLite store, below the maxmemory of Redis",
+            "store_free_bytes", "Space left for a shard: on the disk of an SQLite store, below the maxmemory of Redis"
         )
 
     def _shard_gauge(self, noun: str, help_text: str) -> LabeledGauge:
         info = MetricInfo(name=f"pinlater_{noun}", help=help_text, labels=("shard",), ostrich="shard_{shard}_" + noun)
-        return self._register(LabeledGauge(info))
+        return self._add(LabeledGauge(info))
 
-    def _queue_counter(self, noun: str, help_text: str, suffix: str) -> Counter:
+    def _per_queue(self, noun: str, help_text: str, suffix: str) -> Counter:
         name = f"pinlater_{noun}_total"
-        return self._register(
-            Counter(MetricInfo(name=name, help=help_text, labels=("queue",), ostrich="{queue}_" + suffix))
-        )
+        return self._add(Counter(MetricInfo(name=name, help=help_text, labels=("queue",), ostrich="{queue}_" + suffix)))
 
     def _queue_gauge(self, noun: str, help_text: str) -> LabeledGauge:
         info = MetricInfo(name=f"pinlater_queue_{noun}", help=help_text, labels=("queue",), ostrich="{queue}_" + noun)
-        return self._register(LabeledGauge(info))
+        return self._add(LabeledGauge(info))
 
     def _delay_ms(self, noun: str, help_text: str) -> Distribution:
         info = MetricInfo(
@@ -291,14 +282,14 @@ class Metrics:
             ostrich="{queue}_" + noun + "_ms",
             to_base=_MS_TO_SECONDS,
         )
-        return self._register(Distribution(info, _DELAY_BOUNDS))
+        return self._add(Distribution(info, _DELAY_BOUNDS))
 
     def _counter(self, name: str, help_text: str, ostrich: str) -> Counter:
-        return self._register(Counter(MetricInfo(name=f"{name}_total", help=help_text, ostrich=ostrich)))
+        return self._add(Counter(MetricInfo(name=f"{name}_total", help=help_text, ostrich=ostrich)))
 
     def _gauge(self, name: str, help_text: str, ostrich: str) -> Gauge:
-        return self._register(Gauge(MetricInfo(name=name, help=help_text, ostrich=ostrich)))
+        return self._add(Gauge(MetricInfo(name=name, help=help_text, ostrich=ostrich)))
 
-    def _register(self, family: F) -> F:
+    def _add(self, family: F) -> F:
         self._families.append(family)
         return family

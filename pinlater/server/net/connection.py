@@ -14,7 +14,7 @@ from pinlater.protocol.conversion.jobs import dequeue_reply
 from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
-from pinlater.server.api.calls import CallRefused, Reply, may_wait, wants_stopping_notice
+from pinlater.server.api.calls import CallRefused, CallReply, may_wait, wants_stopping_notice
 from pinlater.server.broker import Caller
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.net.memory_budget import UNBUDGETED_BYTES
@@ -321,11 +321,11 @@ class ClientConnection(asyncio.Protocol):
         self._update_reading()
         return call
 
-    async def _answer_large(self) -> Reply:
+    async def _answer_large(self) -> CallReply:
         """Answer a large call, decoded in a thread; it stays among the pending frames until a slot is free."""
         async with self._owner.large_call_slots:
             if self._caller.is_gone:
-                return Reply(None)
+                return CallReply(None)
             frame = self._frames.popleft()
             self._caller.cannot_wait = True
             self._update_reading()
@@ -334,21 +334,21 @@ class ClientConnection(asyncio.Protocol):
             except CallTooLarge as error:
                 method, number = error.method, error.sequence_id
                 self._send(self._owner.codec.encode_application_error(method, number, PROTOCOL_ERROR, str(error)))
-                return Reply(None)
+                return CallReply(None)
             del frame  # decoding has copied its content
             return await self._answer(call)
 
-    async def _answer(self, call: DecodedCall) -> Reply:
+    async def _answer(self, call: DecodedCall) -> CallReply:
         """Carry out a call and send its reply; return what to undo if the client does not read it completely."""
         codec, method, sequence_id = self._owner.codec, call.method, call.sequence_id
         if self._wants_stopping_notice is None:
             self._wants_stopping_notice = wants_stopping_notice(call)
-        answer = Reply(None)
+        answer = CallReply(None)
         try:
             answer = await self._carry_out(call)
             if self._peer_sent_eof and may_wait(call):
                 await _undo(answer)
-                answer = Reply(dequeue_reply())
+                answer = CallReply(dequeue_reply())
             reply = codec.encode_reply(method, sequence_id, answer.success)
         except ServiceError as error:
             reply = codec.encode_service_error(method, sequence_id, error)
@@ -358,11 +358,11 @@ class ClientConnection(asyncio.Protocol):
             log.exception("the reply to %s cannot be encoded", method)
             reply = codec.encode_service_error(method, sequence_id, UnknownError(str(error)))
             await _undo(answer)
-            answer = Reply(None)
+            answer = CallReply(None)
         if self._send(reply, must_arrive=answer.undo is not None):
             return answer
         await _undo(answer)
-        return Reply(None)
+        return CallReply(None)
 
     def _send(self, reply: bytes, *, must_arrive: bool = False) -> bool:
         """Send a reply; return False if the client has gone."""
@@ -376,7 +376,7 @@ class ClientConnection(asyncio.Protocol):
             self._owner.answer_budget.record_unread(self, len(reply))
         return not self._transport.is_closing()  # writing to a client that has gone starts closing
 
-    async def _carry_out(self, call: DecodedCall) -> Reply:
+    async def _carry_out(self, call: DecodedCall) -> CallReply:
         if may_wait(call):  # a parked dequeue takes no slot
             return await self._owner.service.call(call.method, call.arguments, self._caller)
         assert self._peer is not None
@@ -390,7 +390,7 @@ def _address(transport: asyncio.Transport | TlsTransport) -> str:
     return str(name[0]) if isinstance(name, tuple) else ""
 
 
-async def _undo(answer: Reply) -> None:
+async def _undo(answer: CallReply) -> None:
     if answer.undo is not None:
         log.info("a reply could not be delivered; its jobs are returned to the queue")
         await answer.undo()

@@ -8,7 +8,7 @@ import pytest
 from pinlater.protocol import messages as wire
 from pinlater.protocol.codec import MANY_ELEMENTS, Codec
 from pinlater.protocol.stopping import STOPPING_FRAME
-from pinlater.server.api.calls import Reply
+from pinlater.server.api.calls import CallReply
 from pinlater.server.api.offload import offload
 from pinlater.server.config.settings import Settings
 from pinlater.server.metrics import Metrics
@@ -62,7 +62,7 @@ class Calls:
 
     def __init__(self):
         self.begun = 0
-        self.answer = Reply(None)
+        self.answer = CallReply(None)
         self.turns = []
         self.go_on = asyncio.Event()
         self.go_on.set()
@@ -158,7 +158,7 @@ def test_what_a_peer_has_not_been_sent_whole_is_undone(run):
                 if len(data) > self.limit:
                     connection.pause_writing()
 
-        calls.answer = Reply(wire.PinLaterEnqueueResponse(["x" * 100]), undo)
+        calls.answer = CallReply(wire.PinLaterEnqueueResponse(["x" * 100]), undo)
         for is_all_sent in (True, False):
             connection = connect()
             connection.connection_made(HalfSending())
