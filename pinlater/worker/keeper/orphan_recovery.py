@@ -7,8 +7,10 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from pinlater.model.status import MAX_STATUS_CHARACTERS, format_origin
+from pinlater.protocol.conversion.acks import AckFields
 from pinlater.worker.claim_table.counters import RETURNED, ProcessCounters
 from pinlater.worker.claim_table.exit_queue import ProcessExit
 from pinlater.worker.claim_table.snapshot import (
@@ -22,7 +24,7 @@ from pinlater.worker.claim_table.snapshot import (
     HeldJob,
 )
 from pinlater.worker.keeper.crashes import crash_mark, crashes_in, is_poison
-from pinlater.worker.keeper.service_client import ClaimKey, CrashedAttempt, KeeperClient
+from pinlater.worker.keeper.service_client import ClaimKey, KeeperClient
 from pinlater.worker.session.batch import queue_of
 
 HeldRef = tuple[HeldBatch, HeldJob]
@@ -30,6 +32,31 @@ HeldRef = tuple[HeldBatch, HeldJob]
 _UNEXPLAINED = "failed; its process ended before it could say why\n"
 
 log = logging.getLogger(__name__)
+
+
+class CrashedAttempt(NamedTuple):
+    """A failed attempt of a job whose process has ended.
+
+    Attributes:
+        descriptor: descriptor of the job.
+        claim: claim of the job.
+        status: text for the job's custom status.
+        delay_ms: milliseconds until the next attempt.
+        is_final: there is no next attempt.
+        ending: how it is counted; see ``counters.ENDINGS``.
+    """
+
+    descriptor: str
+    claim: str
+    status: str
+    delay_ms: int
+    is_final: bool
+    ending: str = "crashed"
+
+    @property
+    def ack(self) -> AckFields:
+        """The ack that tells the server of it."""
+        return self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
 
 
 def recover_jobs(

@@ -6,18 +6,21 @@ import itertools
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import CallError, QueueNotFound, StaleClaims
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
-from pinlater.protocol.conversion.acks import AckFields, ack_structs, acks_struct
+from pinlater.protocol.conversion.acks import ack_structs, acks_struct
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.contact import Contact
 from pinlater.worker.session.batch import queue_of
 from pinlater.worker.session.connector import Connector
+
+if TYPE_CHECKING:
+    from pinlater.worker.keeper.orphan_recovery import CrashedAttempt
 
 _T = TypeVar("_T")
 
@@ -26,31 +29,6 @@ _MOST_JOBS = 1000
 
 ClaimKey = tuple[str, str]
 """Descriptor and claim of a job."""
-
-
-class CrashedAttempt(NamedTuple):
-    """A failed attempt of a job whose process has ended.
-
-    Attributes:
-        descriptor: descriptor of the job.
-        claim: claim of the job.
-        status: text for the job's custom status.
-        delay_ms: milliseconds until the next attempt.
-        is_final: there is no next attempt.
-        ending: how it is counted; see ``counters.ENDINGS``.
-    """
-
-    descriptor: str
-    claim: str
-    status: str
-    delay_ms: int
-    is_final: bool
-    ending: str = "crashed"
-
-    @property
-    def ack(self) -> AckFields:
-        """The ack that tells the server of it."""
-        return self.descriptor, self.status, self.delay_ms, self.claim, self.is_final or None
 
 
 class KeeperClient:

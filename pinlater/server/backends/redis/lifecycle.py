@@ -175,7 +175,7 @@ async def ack(
     packed = pack(([(*key, ids) for key, ids in groups.items()], singles))
     is_repeatable = all(item.claim is not None for item in failed)
     now, changed, given_up = await scripts.run("ack", queue, packed, is_repeatable=is_repeatable)
-    due = min((retry_time(int(now), item.retry_delay_ms) for item in failed), default=None)
+    due = min((retry_time(int(now), item.retry_delay_ms) for item in failed if not item.is_final), default=None)
     return Settled(changed, len(succeeded) + len(failed) - changed, due, failed=given_up)
 
 

@@ -242,7 +242,7 @@ class RedisShard:
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
     ) -> Settled:
         settled = await lifecycle.ack(self._scripts, queue, succeeded, failed)
-        if settled.changed and not all(ack.is_final for ack in failed):
+        if settled.changed and settled.due_ms is not None:
             self._channel.publish(queue, settled.due_ms)
         return settled
 
