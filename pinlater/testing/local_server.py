@@ -19,7 +19,7 @@ from pinlater.testing.attempts import MOST_RUNS, Attempts, Ending, Outcome
 from pinlater.testing.clock import MovableClock
 from pinlater.testing.loop_thread import LoopThread
 from pinlater.testing.server_parts import ServerParts
-from pinlater.worker.processes.periodic_scheduler import PeriodicJobs
+from pinlater.worker.processes.periodic_scheduler import FirstPeriodicJobs
 
 
 class LocalServer:
@@ -119,7 +119,7 @@ class LocalServer:
         outcomes: list[Outcome] = []
         with Attempts(kinds, client.save, client.enqueue_struct, now=self._clock.now_seconds) as attempts:
             first, *others = queues or attempts.codec.queues
-            client.enqueue_periodic(PeriodicJobs(attempts.codec.kinds, (first, *others)))
+            client.enqueue_periodic(FirstPeriodicJobs(attempts.codec.kinds, (first, *others)))
             while claimed := client.dequeue_jobs(first, 1, other_queues=others):
                 outcomes.append(attempts.run(claimed[0]))
                 _report(client, claimed[0], outcomes[-1], self._clock.ahead_ms)
@@ -141,7 +141,7 @@ class _ClientInTime(Client):
         """Enqueue what a job wants to follow it."""
         return self._execute(self._calls.enqueue_structs(queue, [job]))[0]
 
-    def enqueue_periodic(self, periodic_jobs: PeriodicJobs) -> None:
+    def enqueue_periodic(self, periodic_jobs: FirstPeriodicJobs) -> None:
         """Plant periodic jobs in the server's time."""
         for queue, jobs in periodic_jobs.by_queue(self._clock.now_ms()).items():
             self._execute(Calls(self.source).enqueue_structs(queue, jobs))

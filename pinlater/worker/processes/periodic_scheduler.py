@@ -24,7 +24,7 @@ _REPEAT_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
-class PeriodicJobs:
+class FirstPeriodicJobs:
     """The first jobs of periodic classes.
 
     Args:
@@ -89,7 +89,7 @@ class PeriodicScheduler:
         clock: of the server, whose time decides when the first run is.
     """
 
-    def __init__(self, pipeline: Pipeline, calls: Calls, periodic_jobs: PeriodicJobs, clock: ServerClock) -> None:
+    def __init__(self, pipeline: Pipeline, calls: Calls, periodic_jobs: FirstPeriodicJobs, clock: ServerClock) -> None:
         self._pipeline = pipeline
         self._calls = calls
         self._periodic_jobs = periodic_jobs

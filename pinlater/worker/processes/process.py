@@ -25,7 +25,7 @@ from pinlater.worker.claim_table.snapshot import DISCARDED, FAILED, SUCCEEDED, I
 from pinlater.worker.log_once import LogOnce
 from pinlater.worker.options import WorkerOptions
 from pinlater.worker.pools import JobPool
-from pinlater.worker.processes.periodic_scheduler import PeriodicJobs, PeriodicScheduler
+from pinlater.worker.processes.periodic_scheduler import FirstPeriodicJobs, PeriodicScheduler
 from pinlater.worker.session.ack_buffer import AckBuffer
 from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.connector import Connector
@@ -100,7 +100,7 @@ class JobProcess(ABC):
             count=self._counters.count_event,
         )
         self._scheduler = PeriodicScheduler(
-            self._pipeline, calls, PeriodicJobs(codec.kinds, identity.queues), self._clock
+            self._pipeline, calls, FirstPeriodicJobs(codec.kinds, identity.queues), self._clock
         )
         self._codec = codec
         self._log_once = LogOnce(log, "%s")

@@ -17,7 +17,7 @@ from pinlater.worker.running.limits import KillAt
 from pinlater.worker.running.task_group import TaskGroup, family, new_task
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.waker import Waker
+from pinlater.worker.session.waker import ThreadWaker
 
 _JOIN_SECONDS = 1.0
 
@@ -33,7 +33,7 @@ class TaskTeam(Team):
     """
 
     def __init__(
-        self, capacity: int, waker: Waker, new_runner: Callable[[Deadlines], TaskRunner], kill_at: KillAt
+        self, capacity: int, waker: ThreadWaker, new_runner: Callable[[Deadlines], TaskRunner], kill_at: KillAt
     ) -> None:
         super().__init__(capacity, waker)
         self._runner = new_runner(Deadlines(kill_at))

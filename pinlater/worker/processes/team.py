@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.outcome import Outcome
-from pinlater.worker.session.waker import Waker
+from pinlater.worker.session.waker import ThreadWaker
 
 
 class EndedJob(NamedTuple):
@@ -34,7 +34,7 @@ class Team(ABC):
         bell: rung when one has ended.
     """
 
-    def __init__(self, capacity: int, waker: Waker) -> None:
+    def __init__(self, capacity: int, waker: ThreadWaker) -> None:
         self._capacity = capacity
         self._waker = waker
         self._busy = 0

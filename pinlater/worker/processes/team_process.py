@@ -22,7 +22,7 @@ from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
 from pinlater.worker.session.shared_saver import SharedSaver
-from pinlater.worker.session.waker import Waker
+from pinlater.worker.session.waker import ThreadWaker
 from pinlater.worker.shared import Shared
 
 _BUSY_BURST_SECONDS = 1.0
@@ -38,7 +38,7 @@ class TeamProcess(JobProcess):
 
     def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
-        self._waker = Waker()
+        self._waker = ThreadWaker()
         is_on_loop = options.concurrency is not None
         self._saver = SharedSaver(
             *(self._pipeline, self._connector, self._calls, child, self._waker),

@@ -15,7 +15,7 @@ from pinlater.worker.running.limits import KillAt
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.thread_limits import LimitedCoroutines, ThreadLimits
 from pinlater.worker.session.batch import DequeuedBatch
-from pinlater.worker.session.waker import Waker
+from pinlater.worker.session.waker import ThreadWaker
 
 NewRunner = Callable[[logs.CurrentJob, ThreadLimits, LimitedCoroutines], Runner]
 """Makes the runner of one thread."""
@@ -33,7 +33,7 @@ class ThreadTeam(Team):
         kill_at: ends this process if a job does not heed its limits.
     """
 
-    def __init__(self, capacity: int, waker: Waker, new_runner: NewRunner, kill_at: KillAt) -> None:
+    def __init__(self, capacity: int, waker: ThreadWaker, new_runner: NewRunner, kill_at: KillAt) -> None:
         super().__init__(capacity, waker)
         self._new_runner = new_runner
         self._deadlines = Deadlines(kill_at)

@@ -1,7 +1,7 @@
-"""What the server does not know yet: jobs that ended, and jobs to be given back.
+"""Buffers acks of finished jobs, and releases, until the server has confirmed them.
 
-It is kept until the server has confirmed it, over any number of lost connections. Sending it twice is harmless,
-since it carries the claim.
+They are kept over any number of lost connections. Sending them twice is harmless,
+since they carry the claim.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ JobRef = tuple[DequeuedBatch, int]
 
 
 class QueueAcks:
-    """What is to be said about jobs of one queue.
+    """Holds the acks and releases of one queue.
 
     Attributes:
         succeeded: those that did.
@@ -59,21 +59,21 @@ class QueueAcks:
         return len(self.succeeded) + len(self.failed) + len(self.returned)
 
     def add(self, other: QueueAcks) -> None:
-        """Take over what another bundle of the queue has to say."""
+        """Add the acks and releases of another one of the same queue."""
         self.succeeded += other.succeeded
         self.failed += other.failed
         self.returned += other.returned
         self.refused_since = self.refused_since or other.refused_since
 
     def split(self) -> tuple[QueueAcks, QueueAcks]:
-        """Return the acks and the returns apart: they travel in different calls."""
+        """Split into acks and releases, which need different calls."""
         acks, returns = QueueAcks(self.queue), QueueAcks(self.queue)
         acks.succeeded, acks.failed, returns.returned = self.succeeded, self.failed, self.returned
         acks.refused_since = returns.refused_since = self.refused_since
         return acks, returns
 
     def parts(self) -> Iterator[QueueAcks]:
-        """Yield a bundle for each job."""
+        """Yield one ``QueueAcks`` per job."""
         yield from (QueueAcks(self.queue, succeeded=[one]) for one in self.succeeded)
         yield from (QueueAcks(self.queue, failed=[one]) for one in self.failed)
         yield from (QueueAcks(self.queue, returned=[one]) for one in self.returned)
@@ -85,7 +85,7 @@ class QueueAcks:
         yield from (job for job, _ in self.returned)
 
     def acks(self) -> PinLaterJobAckRequest:
-        """Return the acks as the wire has them."""
+        """Build the ack request."""
         succeeded = [
             (batch.descriptors[position], "", 0, batch.claim or None, None) for batch, position in self.succeeded
         ]
@@ -95,12 +95,12 @@ class QueueAcks:
         return acks_struct(self.queue, ack_structs(succeeded) or None, ack_structs(failed) or None)
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield the returns; jobs that do not sleep keep their place in the queue."""
+        """Yield the releases; jobs that do not sleep keep their place in the queue."""
         return (_return_of(*returned) for returned in self.returned)
 
 
 class AckBuffer:
-    """Collects what is to be said, says it, and keeps it until it is confirmed.
+    """Collects acks and releases, sends them, and keeps them until they are confirmed.
 
     Args:
         pipeline: to say it through.
@@ -130,17 +130,17 @@ class AckBuffer:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something is to be said."""
+        """Whether something has to be sent."""
         return bool(self._pending)
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was to be said is confirmed."""
+        """Whether everything is confirmed."""
         return not self._pending and not self._in_flight
 
     @property
     def retry_in_seconds(self) -> float:
-        """How long to wait before something that the server refused is said again."""
+        """Seconds until rejected acks are sent again."""
         return max(self._hold_until - time.monotonic(), 0.0)
 
     # Collecting
@@ -152,15 +152,15 @@ class AckBuffer:
         return queue_acks
 
     def succeeded(self, queue: str, job: JobRef) -> None:
-        """Note a success."""
+        """Add the ack of a success."""
         self._pending_acks(queue).succeeded.append(job)
 
     def failed(self, queue: str, job: JobRef, failure: Failure) -> None:
-        """Note a failure."""
+        """Add the ack of a failure."""
         self._pending_acks(queue).failed.append((job, failure))
 
     def drop_acked(self, batch: DequeuedBatch, acked: range) -> None:
-        """Forget successes of a batch that the keeper has told."""
+        """Drop successes of a batch that the keeper has acked."""
         for queue_acks in self._pending.values():
             succeeded, queue_acks.succeeded = queue_acks.succeeded, []
             for job in succeeded:
@@ -170,15 +170,15 @@ class AckBuffer:
                     queue_acks.succeeded.append(job)
 
     def release(self, batch: DequeuedBatch, positions: Iterable[int], interruption: Interruption | None = None) -> None:
-        """Note jobs that go back to their queue, no attempt spent."""
+        """Add the release of jobs, no attempt spent."""
         for position in positions:
             batch.unstart(position, has_run=interruption is not None)
             self._pending_acks(queue_of(batch.descriptors[position])).returned.append(((batch, position), interruption))
 
-    # Saying
+    # Sending
 
     def piggyback(self) -> tuple[PinLaterJobAckRequest | None, OnReply]:
-        """Return acks to put on board of a dequeue, and what is to be told of its reply.
+        """Return acks to piggyback on a dequeue, and the function to call with its reply.
 
         One queue's acks can ride; all else is sent now, ahead of the dequeue.
         """
@@ -195,7 +195,7 @@ class AckBuffer:
         return acks.acks(), self._on_reply_to(acks)
 
     def flush(self) -> None:
-        """Say everything now."""
+        """Send everything now."""
         if not self._pending or self.retry_in_seconds or not self._pipeline.is_open:
             return
         pending, self._pending = self._pending, {}
@@ -241,7 +241,7 @@ class AckBuffer:
                 self._on_retry(failure.delay_ms)
 
     def _on_refused(self, queue_acks: QueueAcks, error: ServiceError) -> None:
-        """Try again later: the refusal may be meant for the dequeue that the acks rode on."""
+        """Try again later: the server may have rejected only the dequeue that carried the acks."""
         now = time.monotonic()
         if queue_acks.refused_since is None:
             queue_acks.refused_since = now
@@ -257,7 +257,7 @@ class AckBuffer:
         self._give_up(queue_acks)
 
     def _on_unsendable(self, queue_acks: QueueAcks, error: CallUnsendable | EnqueueRejected) -> None:
-        """Say of each job alone what cannot be said of all, since one of them has too large a body, for instance."""
+        """Send what cannot be sent together job by job: one of them may have too large a body, for instance."""
         if len(queue_acks) > 1:
             for part in queue_acks.parts():
                 self._send_acks(part)
@@ -271,13 +271,17 @@ class AckBuffer:
             self.flush()
             return
         for batch, position in queue_acks.jobs():
-            log.error("%s ends with its claim, since its end cannot be told: %s", batch.descriptors[position], error)
+            log.error(
+                "%s stays claimed until its lease expires, since its ack cannot be sent: %s",
+                batch.descriptors[position],
+                error,
+            )
         self._give_up(queue_acks)
 
     def _replace_return(
         self, batch: DequeuedBatch, position: int, interruption: Interruption, error: CallUnsendable | EnqueueRejected
     ) -> None:
-        """Fail a job that no server takes back with its body; one that nobody reads goes back without."""
+        """Fail a job whose new body no server takes; a job of an unknown class is released without the body."""
         if isinstance(interruption, ReleasedUnknown):
             self._pending_acks(queue_of(batch.descriptors[position])).returned.append(
                 ((batch, position), replace(interruption, body=None))
@@ -318,4 +322,4 @@ def _count_acks(queue_acks: QueueAcks) -> int:
 
 
 def _ignore(_: Any) -> None:
-    """Nothing rides."""
+    """Ignore the reply: nothing was piggybacked."""

@@ -10,7 +10,7 @@ from pinlater.worker.session.job_saves import JobSaves
 
 
 class DequeuedBatch:
-    """Jobs in the order in which they are to run.
+    """Holds the jobs of one dequeue in the order in which they are to run.
 
     Attributes:
         claim: the claim of them all.
@@ -26,7 +26,7 @@ class DequeuedBatch:
     __slots__ = ("_unsettled", "area", "bodies", "claim", "descriptors", "end", "metadata", "next", "saves")
 
     def __init__(self, reply: Any, area: BatchArea) -> None:
-        """Take the jobs of a reply, and put them on the board."""
+        """Read the jobs of a reply and write them to the claim table."""
         metadata = reply.jobMetadata
         self.descriptors: list[str] = list(reply.jobs)
         self.bodies: list[bytes] = list(reply.jobs.values())
@@ -45,15 +45,15 @@ class DequeuedBatch:
 
     @property
     def surplus(self) -> range:
-        """Positions of jobs that found no room on the board; they must go back."""
+        """Positions of jobs that did not fit into the claim table; they must be released."""
         return range(self.end, len(self.descriptors))
 
     def unstart(self, position: int, *, has_run: bool) -> None:
-        """Note that a job is to be given back; one that has run does so with a body of its own."""
+        """Mark a job for release; one that has run is released with a new body."""
         self.area.states[position] = RETURNING if has_run else HELD
 
     def finish(self, position: int) -> None:
-        """Note that the server no longer takes a job for ours."""
+        """Record that the server has confirmed the end or release of a job."""
         self.area.states[position] = GONE
         self._unsettled -= 1
         if not self._unsettled:
@@ -61,5 +61,5 @@ class DequeuedBatch:
 
 
 def queue_of(descriptor: str) -> str:
-    """Return the queue that a descriptor names."""
+    """Return the queue in a descriptor."""
     return descriptor[: descriptor.index(":")]

@@ -1,4 +1,4 @@
-"""Connections to whichever server works, tried again and again at growing intervals."""
+"""Connects to any available server, with growing delays between tries."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pinlater.worker.claim_table.contact import Contact
 
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 1.0
-"""On average: so a worker is back at work less than two seconds after its server, however long that was away."""
+"""Average of the longest delay: a worker is back within two seconds of its server, however long that was down."""
 CONNECT_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
 
 class Connector:
-    """Makes connections; says once when there is no server, and once when there is one again.
+    """Makes connections; logs once when no server is reachable and once when one is again.
 
     Args:
         servers: those that may be used.
@@ -41,7 +41,7 @@ class Connector:
         self._is_lost = False
 
     def connect(self) -> Connection:
-        """Connect to the first server that answers; each is tried once.
+        """Connect to the first server that answers, trying each once.
 
         Raises:
             ServerUnavailable: none does. ``delay_seconds`` says when to try again.
@@ -61,15 +61,15 @@ class Connector:
 
     @property
     def delay_seconds(self) -> float:
-        """How long to wait before the next try."""
+        """Seconds to wait before the next try."""
         grown = FIRST_DELAY_SECONDS * 2.0 ** min(max(self._failures - 1, 0), 30)
         return min(grown, LONGEST_DELAY_SECONDS) * (0.5 + self._chance())
 
     def log_loss(self, error: Exception) -> None:
-        """Say that a connection in use was lost."""
+        """Log that a connection in use was lost."""
         self._is_lost = True
         self.contact.record_failure()
-        log.warning("lost the server: %s", error)
+        log.warning("lost the connection to the server: %s", error)
 
     def _on_connected(self, connection: Connection) -> None:
         if self._failures or self._is_lost:

@@ -1,4 +1,4 @@
-"""Dequeues in flight, and the batches they brought."""
+"""Fetches jobs: sends dequeues and keeps the batches that they return."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from pinlater.worker.session.server_clock import ServerClock
 from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 
 _AHEAD = 2
-"""Batches fetched or asked for while one runs: with one only, the server would be idle while we run it."""
+"""Batches to prefetch while one runs; with only one, the server would be idle meanwhile."""
 _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
 _LONGEST_STORE_BACKOFF_SECONDS = 2.0
-"""Where the store is in trouble, which may end at any time; nobody shall wait for a job for longer than needed then."""
+"""After an error of the store, which may end at any time: jobs must not wait longer than needed then."""
 
 log = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """Asks for jobs: while short ones run, for the next; otherwise when there is nothing to do.
+    """Dequeues jobs: ahead while short ones run, otherwise when the process is idle.
 
     Attributes:
         pace: how many jobs to ask for.
@@ -91,27 +91,27 @@ class Fetcher:
 
     @property
     def retry_in_seconds(self) -> float:
-        """How long to wait before asking again, after a refusal."""
+        """Seconds until the next dequeue after a rejected one."""
         return max(self._backoff_until - time.monotonic(), 0.0)
 
     @property
     def waiting(self) -> int:
-        """Number of batches that were fetched and not begun."""
+        """Number of fetched batches that were not started."""
         return len(self._batches)
 
     @property
     def oldest_ns(self) -> int:
-        """When the oldest of them was fetched; there must be one."""
+        """When the oldest waiting batch was fetched; there must be one."""
         return self._batches[0].area.fetched_ns
 
     def next_batch(self) -> DequeuedBatch | None:
-        """Return the oldest batch that was fetched and not begun."""
+        """Pop the oldest waiting batch; None if there is none."""
         return self._batches.popleft() if self._batches else None
 
     # Asking
 
     def prefetch(self, most_jobs: int | None = None) -> None:
-        """Before jobs are run: ask for the next ones, if these are short and there seem to be more.
+        """Dequeue the next jobs before some are run, if jobs are short and there seem to be more.
 
         Such a dequeue does not wait for jobs: nobody would read its reply until these have run.
 
@@ -130,7 +130,7 @@ class Fetcher:
         return self._jobs_in_flight + sum(len(batch.unstarted) for batch in self._batches)
 
     def dequeue(self, wait_seconds: float, most_jobs: int | None = None) -> bool:
-        """Send a dequeue, with acks on board; return False if that is not possible now.
+        """Send a dequeue with piggybacked acks; return False if that is not possible now.
 
         Args:
             wait_seconds: how long the server may wait for a job.
@@ -206,12 +206,12 @@ class Fetcher:
     # Around it
 
     def release_all(self) -> None:
-        """Give back every job that was fetched and not started."""
+        """Release every job that was fetched and not started."""
         while (batch := self.next_batch()) is not None:
             self._ack_buffer.release(batch, batch.unstarted)
 
     def create_queues(self) -> None:
-        """Create the queues that the server does not have.
+        """Create the queues that are missing on the server.
 
         Raises:
             ServiceError, CallError: what the server said instead.
@@ -224,7 +224,7 @@ class Fetcher:
         self.lacks_queue = False
 
     def release_lost(self) -> None:
-        """Give back what the server claimed for dequeues whose reply was lost.
+        """Release the claims of dequeues whose reply was lost.
 
         Raises:
             ServiceError, CallError: what the server said instead.
@@ -241,13 +241,13 @@ class Fetcher:
 
     @property
     def has_lost(self) -> bool:
-        """Whether ``release_lost`` has something to do."""
+        """Whether the reply of a dequeue was lost and its claims are not released yet."""
         return bool(self._lost)
 
     def end_wait(self) -> None:
-        """Make the server answer a dequeue that waits: any further call on the connection does that."""
+        """End a parked dequeue: any further call on the connection makes the server answer it."""
         self._pipeline.send(self._calls.queue_names(), _ignore)
 
 
 def _ignore(_: Any) -> None:
-    """The reply says nothing new."""
+    """Ignore the reply."""

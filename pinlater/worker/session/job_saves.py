@@ -10,7 +10,7 @@ from pinlater.worker.session.pending_call import PendingCall
 
 
 class JobSaves:
-    """One save is on its way, at most, and one waits for its end: the latest.
+    """Queues one job's saves: at most one is in flight, and only the latest one waits.
 
     A body is encoded when it begins to wait, so it holds all that those before it held; they are not sent any more.
 
@@ -29,7 +29,7 @@ class JobSaves:
     # In the threads of the job
 
     def put(self, encode: Callable[[], PendingCall]) -> tuple[PendingCall, bool]:
-        """Add a save; return the one that waits now, and whether it can be sent at once.
+        """Add a save; return the waiting one and whether it can be sent at once.
 
         Args:
             encode: makes the save; called under the lock, so that a newer body is never made before an older one.
@@ -45,7 +45,7 @@ class JobSaves:
     # In the main thread
 
     def send(self, pending: PendingCall) -> bool:
-        """Note that a save is about to be sent; return False if it was, or if a newer one was instead."""
+        """Take the waiting save for sending; return False if it, or a newer one, was sent before."""
         with self._lock:
             if self._waiting is not pending:
                 return False
@@ -53,13 +53,13 @@ class JobSaves:
             return True
 
     def answered(self) -> PendingCall | None:
-        """Note that the server has answered the save on its way; return the one to send next."""
+        """Record the reply to the save in flight; return the one to send next."""
         with self._lock:
             self._on_its_way = False
             return self._waiting
 
     def failed(self, pending: PendingCall) -> PendingCall | None:
-        """Note that the server did not take the save on its way; return the one to send later: it, or a newer one.
+        """Record that the save in flight failed; return the one to send later: it or a newer one.
 
         None: the job has ended, and its outcome carries what it saved.
         """
@@ -74,7 +74,7 @@ class JobSaves:
             return self._waiting
 
     def end(self) -> PendingCall | None:
-        """Note that the job has ended; return the save that still waits."""
+        """Record that the job has ended; return the save that still waits."""
         with self._lock:
             self._is_over = True
             return self._waiting

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pinlater.worker.claim_table.snapshot import MAX_JOBS
 
 TARGET_SECONDS = 0.05
-"""Work to fetch at once: long enough to pay for the call, short enough that no job waits behind others for long."""
+"""Work per dequeue: long enough to pay for the call, short enough that no job waits behind others for long."""
 SHORT_SECONDS = 0.02
-"""Jobs shorter than this are fetched ahead; behind longer ones, another worker would have them sooner."""
+"""Jobs shorter than this are prefetched; other workers would start jobs sooner that wait behind longer ones."""
 _WEIGHT = 0.2
 _LEAST_SECONDS = 1e-6
 
 
 class Pace:
-    """Follows the run time of jobs: a longer one at once, shorter ones by and by.
+    """Estimates run times, rising at once and falling slowly, and from them the number of jobs to fetch.
 
     Args:
         places: how many jobs run at once.
@@ -30,11 +30,11 @@ class Pace:
 
     @property
     def is_short(self) -> bool:
-        """Whether jobs are so short that the next ones may be fetched while these run."""
+        """Whether jobs are short enough to prefetch the next ones."""
         return self.average_seconds is not None and self.average_seconds < SHORT_SECONDS
 
     def record(self, jobs: int, seconds: float) -> None:
-        """Take ``jobs`` that ran for ``seconds`` together into account."""
+        """Record that ``jobs`` ran for ``seconds`` together."""
         if jobs <= 0:
             return
         recent = max(seconds / jobs, _LEAST_SECONDS)

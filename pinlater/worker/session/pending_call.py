@@ -10,7 +10,7 @@ from pinlater.protocol.operations import Call
 
 
 class PendingCall:
-    """One call that has no reply yet.
+    """A call without a reply yet.
 
     Attributes:
         call: what to send.
@@ -28,7 +28,7 @@ class PendingCall:
         self.reply: Future[Any] = uncancellable()
 
     def replace(self, other: PendingCall) -> None:
-        """Stand in for an older save, which is not sent any more: who waits for that gets the reply of this one."""
+        """Replace an older save, which is not sent any more; those who wait for it get this one's reply."""
         self.deadline = max(self.deadline, other.deadline)
         self.retry_at = other.retry_at
         self.reply.add_done_callback(lambda reply: _pass_on(reply, other.reply))

@@ -1,4 +1,4 @@
-"""Calls in flight on one connection, each with what is to be done with its reply."""
+"""Pipelines calls on one connection, each with a callback for its reply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pinlater.worker.session.connector import Connector
 _T = TypeVar("_T")
 
 CALL_SECONDS = 10.0
-"""How long a reply may take, on top of the time that the server was asked to wait."""
+"""Longest wait for a reply, on top of the time that the server may park the call."""
 
 OnReply = Callable[[Any], None]
 """Takes a reply, or the error that came instead: a ``ServiceError``, or a ``CallError`` when nobody knows."""
@@ -28,7 +28,7 @@ class _ExpectedReply(NamedTuple):
 
 
 class Pipeline:
-    """Sends calls without waiting, and hands each reply to whom it is for, in the order of the calls.
+    """Sends calls without waiting, and passes each reply to its callback, in the order of the calls.
 
     When the connection is lost, all calls in flight hear of it. The next ``open`` makes a new one.
 
@@ -50,16 +50,16 @@ class Pipeline:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be sent, as far as we know."""
+        """Whether there is a connection, as far as known."""
         return self._connection is not None
 
     @property
     def has_reply(self) -> bool:
-        """Whether a reply has been read from the network already."""
+        """Whether a reply is already in the read buffer."""
         return self._connection is not None and self._connection.has_buffered_reply
 
     def fileno(self) -> int:
-        """Return the connection's descriptor, for those who wait for other things, too; there must be a call in flight.
+        """Return the connection's descriptor to poll along with others; there must be a call in flight.
 
         Look at ``has_reply`` first.
         """
@@ -68,11 +68,11 @@ class Pipeline:
 
     @property
     def remaining_seconds(self) -> float:
-        """How much longer the oldest call in flight may take; then ``receive`` gives it up."""
+        """Seconds that the oldest call in flight may still take; then ``receive`` fails it."""
         return max(self._expected[0].deadline - time.monotonic(), 0.0)
 
     def open(self) -> None:
-        """Connect, unless connected. One that the server closed while nothing was in flight is replaced.
+        """Connect unless connected; replace a connection that the server closed while idle.
 
         Raises:
             ServerUnavailable: no server can be reached now.
@@ -89,7 +89,7 @@ class Pipeline:
             self._connection = None
 
     def send(self, call: Call[Any], on_reply: OnReply) -> None:
-        """Send a call. Its ``on_reply`` is called in any case, with an error if the connection is lost, or not open.
+        """Send a call; ``on_reply`` is always called, with an error if the connection is lost or not open.
 
         Args:
             call: what to send.
@@ -107,7 +107,7 @@ class Pipeline:
             self._fail_all(error)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until a reply can be received; return False when something else ended the wait.
+        """Wait until a reply can be received; return False if something else ended the wait.
 
         Args:
             seconds: longest wait; None is as long as the oldest call may take.
@@ -125,7 +125,7 @@ class Pipeline:
         return not ready and (seconds is None or seconds >= remaining)  # too late: receive() says so
 
     def receive(self) -> None:
-        """Take the reply of the oldest call and hand it on; waits for it no longer than it may take."""
+        """Receive the reply of the oldest call and pass it on; wait until its deadline at most."""
         sent = self._expected[0]
         assert self._connection is not None
         try:
@@ -140,7 +140,7 @@ class Pipeline:
         sent.on_reply(reply)
 
     def call(self, call: Call[_T]) -> _T:
-        """Send a call, wait for its reply, and return what that means; replies before it are handed on.
+        """Send a call and return its converted reply; pass earlier replies on.
 
         Raises:
             ServiceError, CallError: what came instead.

@@ -1,4 +1,4 @@
-"""Says what a running job cannot go on without: its body for checkpoints and finished steps, and its follow-ups."""
+"""Sends the calls of a running job: checkpoints, finished steps and follow-up jobs."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from pinlater.worker.session.pipeline import Pipeline
 _T = TypeVar("_T")
 
 Encode = Callable[[], bytes]
-"""Returns a job's body as it is now."""
+"""Returns the current body of a job."""
 
 _QUICK_SAVE_SECONDS = 0.5
-"""How long a job is held up by a save that need not arrive, when a server hangs."""
+"""How long a job waits for the reply to an optional save when a server hangs."""
 _PAUSE_FACTOR = 10
-"""So many times as long as a connection was looked for in vain, no job is held up for another one."""
+"""After a failed connection attempt, no job waits for another one for this many times its duration."""
 
 log = logging.getLogger(__name__)
 
 
 class FollowUp(NamedTuple):
-    """A job that another one wants to be enqueued.
+    """A job that a running job enqueues.
 
     Attributes:
         queue: queue to go to.
@@ -84,7 +84,7 @@ class _QuickSave:
 
 
 class Saver:
-    """Sends checkpoints, and tries again for some time when there is no server.
+    """Sends checkpoints and follow-ups, and retries for some time if no server is reachable.
 
     Args:
         pipeline: to send them through.
@@ -144,7 +144,7 @@ class Saver:
         return self._is_saved(batch, position, partial(self._call_until_deadline, build, patience_seconds))
 
     def submit(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
-        """Do as ``save``, and return what it returned or raised: for those who can wait without blocking others."""
+        """Save like ``save``; return a future, for callers that can wait without blocking others."""
         return fulfilled(Future(), partial(self.save, batch, position, encode, patience_seconds))
 
     def _is_saved(self, batch: DequeuedBatch, position: int, call: Callable[[], object]) -> bool:
@@ -155,12 +155,12 @@ class Saver:
         except (EnqueueRejected, CallUnsendable) as error:
             raise BodyTooLarge(str(error)) from error
         except (CallError, ServerError) as error:
-            log.warning("a checkpoint could not be saved: %s", error)
+            log.warning("cannot save a checkpoint: %s", error)
             return False
         return True
 
     def enqueue(self, follow_up: FollowUp, patience_seconds: float) -> str:
-        """Store a job, once however often it is sent; return its descriptor.
+        """Enqueue a follow-up, once however often it is sent; return its descriptor.
 
         Raises:
             ClientError: it is refused.
@@ -178,7 +178,7 @@ class Saver:
             return self._retry_until(deadline, build())
 
     def _is_quick_save_done(self, place: tuple[DequeuedBatch, int]) -> bool:
-        """Tell whether another save can be offered: the answer to the one before is there. Raise what it says."""
+        """Tell whether the previous quick save is answered, so that another one can be sent. Raise its error."""
         quick_save = self._quick_save
         if quick_save is None:
             return time.monotonic() >= self._not_before
@@ -208,7 +208,7 @@ class Saver:
         return self._is_saved(*quick_save.place, quick_save.result)
 
     def _await_reply(self, quick_save: _QuickSave, seconds: float) -> None:
-        """Take replies until that to an offer is there, for so long at most."""
+        """Receive replies until the quick save is answered, for ``seconds`` at most."""
         until = time.monotonic() + seconds
         while not quick_save.is_answered and self._pipeline.wait(max(until - time.monotonic(), 0.0)):
             self._pipeline.receive()
@@ -253,7 +253,7 @@ class Saver:
             self._count(call.arguments.request.queueName, event, 1)
 
     def close(self) -> None:
-        """Let no thread call from here on, once a call that is under way has ended."""
+        """Reject calls from now on; wait for one in progress."""
         self.is_open = False
         with self._call_lock:
             pass
@@ -265,7 +265,7 @@ class Saver:
 
 
 def fulfilled(future: Future[_T], function: Callable[[], _T]) -> Future[_T]:
-    """Put what ``function`` returns or raises into a future."""
+    """Set a future to what ``function`` returns or raises."""
     try:
         future.set_result(function())
     except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for

@@ -1,4 +1,4 @@
-"""The server's time, by its answers: so a worker whose own clock is wrong plans no run for the wrong moment."""
+"""Estimates the server's time from its replies, so that a wrong local clock schedules no run at the wrong moment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from time import monotonic, time
 
 
 class ServerClock:
-    """Epoch seconds as the server has them; this machine's own until it has told the time.
+    """Epoch seconds of the server; of this machine until a reply has told the server's time.
 
     An answer was made between its request and its arrival, and may have lain unread meanwhile. So each one says how far
     the server can be ahead at least and at most; what was believed before holds as far as it is between.
@@ -24,15 +24,15 @@ class ServerClock:
 
     @property
     def is_known(self) -> bool:
-        """Whether a server has told the time."""
+        """Whether a reply has told the server's time."""
         return self._ahead is not None
 
     def sent(self) -> float:
-        """Return what to give to ``note`` when the answer to a request that is sent now has come."""
+        """Return the send time of a request that is sent now, for ``update``."""
         return self._elapsed()
 
     def update(self, server_ms: int | None, sent: float) -> None:
-        """Learn from an answer.
+        """Update the estimate from a reply.
 
         Args:
             server_ms: what it says, epoch milliseconds; None of a server that tells no time.

@@ -1,4 +1,4 @@
-"""Calls to the server for jobs that run beside the main thread, which alone talks to it."""
+"""Sends the calls of jobs that run in other threads, through the main thread, which owns the connection."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from pinlater.worker.session.job_saves import JobSaves
 from pinlater.worker.session.pending_call import PendingCall, uncancellable
 from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.saver import Encode, Saver, fulfilled
-from pinlater.worker.session.waker import Waker
+from pinlater.worker.session.waker import ThreadWaker
 
 
 class _QueuedCall(NamedTuple):
-    """A call to make; a save with the others of its job."""
+    """A queued call; for a save, with the other saves of its job."""
 
     pending: PendingCall
     saves: JobSaves | None
 
 
 class SharedSaver(Saver):
-    """Jobs hand their calls over, in any thread; the main thread makes them, in order.
+    """Takes calls from jobs in any thread; the main thread sends them in order.
 
     Args:
         pipeline, connector, calls, child: as of ``Saver``.
@@ -50,7 +50,7 @@ class SharedSaver(Saver):
         connector: Connector,
         calls: Calls,
         child: Child,
-        waker: Waker,
+        waker: ThreadWaker,
         *,
         is_on_loop: bool,
         count: CountEvent = ignore_event,
@@ -77,7 +77,7 @@ class SharedSaver(Saver):
         return True
 
     def submit(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> Future[bool]:
-        """Do as ``save``, without waiting for the end."""
+        """Save like ``save``, without waiting."""
         return self._saved_by(self._queue_save(batch, position, encode, patience_seconds), batch, position)
 
     def _call_until_deadline(self, build: Callable[[], Call[Any]], patience_seconds: float) -> Any:
@@ -86,7 +86,7 @@ class SharedSaver(Saver):
         return pending.call.convert(pending.reply.result())
 
     def _queue_save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> PendingCall:
-        """Let a save wait for its turn."""
+        """Queue a save."""
         if batch.area.states[position] != RUNNING:
             raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
 
@@ -136,7 +136,7 @@ class SharedSaver(Saver):
     # The main thread's side
 
     def send_queued(self) -> None:
-        """Make the calls that are wanted."""
+        """Send the queued calls, and retries that are due."""
         now = time.monotonic()
         due = [queued for queued in self._retries if queued.pending.retry_at <= now]
         if due:
@@ -147,13 +147,13 @@ class SharedSaver(Saver):
             self._call(*self._queued.popleft())
 
     def end(self, batch: DequeuedBatch) -> None:
-        """Note that a job has ended. What it still wants to save is said before its end is."""
+        """Record that a job has ended; send its last save before its ack."""
         if batch.saves is not None and (rest := batch.saves.end()) is not None:
             self._call(rest, batch.saves)
 
     @property
     def retry_in_seconds(self) -> float | None:
-        """How long to wait before a call is made again; None if none is."""
+        """Seconds until the next retry; None if there is none."""
         if not self._retries:
             return None
         return max(min(queued.pending.retry_at for queued in self._retries) - time.monotonic(), 0.0)

@@ -6,10 +6,10 @@ import os
 from contextlib import suppress
 
 
-class Waker:
-    """A pipe that becomes readable when it was rung.
+class ThreadWaker:
+    """A pipe that becomes readable when a thread calls ``wake``.
 
-    It keeps no note of having been rung: an exception for a job past its limit may break in between any two lines.
+    It has no other state: an exception for a job past its limit may be raised between any two lines.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class Waker:
         os.set_blocking(self._writer, False)
 
     def fileno(self) -> int:
-        """Return what is to be waited for."""
+        """Return the descriptor to poll."""
         return self._reader
 
     def wake(self) -> None:
@@ -27,11 +27,11 @@ class Waker:
             os.write(self._writer, b"\0")
 
     def clear(self) -> None:
-        """Be ready for the next ring; look for its reasons after that."""
+        """Clear the pipe; check for work after that."""
         with suppress(BlockingIOError):
             os.read(self._reader, 1 << 16)
 
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         os.close(self._reader)
         os.close(self._writer)

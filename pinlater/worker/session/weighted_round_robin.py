@@ -1,4 +1,4 @@
-"""Which queue a dequeue looks at first."""
+"""Chooses the queue that a dequeue polls first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 
 class WeightedRoundRobin:
-    """Smooth weighted round robin: of all turns, each queue has the share of its weight, evenly spread.
+    """Smooth weighted round robin: each queue comes first in proportion to its weight, evenly spread.
 
-    A queue whose turn it is not is still looked at, after the first; so none starves, and no process is idle while
+    The other queues are polled after the first one, so none starves, and no process is idle while
     one of them has jobs.
 
     Args:
@@ -21,7 +21,7 @@ class WeightedRoundRobin:
         self._credits = dict.fromkeys(self._weights, 0)
 
     def next(self) -> list[str]:
-        """Return all queues in the order to look at them."""
+        """Return all queues in the order to poll them."""
         due = self._credits
         for queue, weight in self._weights.items():
             due[queue] += weight

@@ -15,7 +15,7 @@ from pinlater.worker.processes.task_team import TaskTeam
 from pinlater.worker.processes.thread_team import ThreadTeam
 from pinlater.worker.running.runner import Runner
 from pinlater.worker.running.task_runner import TaskRunner
-from pinlater.worker.session.waker import Waker
+from pinlater.worker.session.waker import ThreadWaker
 from tests.unit.worker.fakes import batch_of
 
 DEADLINE_SECONDS = 20
@@ -191,7 +191,7 @@ class Bench:
     """Stands in for the main thread."""
 
     def __init__(self, places, make):
-        self.waker = Waker()
+        self.waker = ThreadWaker()
         self.wishes = []
         self.codec = JobCodec([Plain, PlainTimed, PlainStalled, Awaited, AwaitedTimed, AwaitedStalled, OnlyHard])
         self.team = make(self, places)

@@ -18,7 +18,7 @@ from pinlater.protocol.operations import Calls
 from pinlater.testing import LocalServer
 from pinlater.worker.claim_table.counters import TICK_FAILED
 from pinlater.worker.processes import periodic_scheduler as planter_module
-from pinlater.worker.processes.periodic_scheduler import PeriodicJobs, PeriodicScheduler
+from pinlater.worker.processes.periodic_scheduler import FirstPeriodicJobs, PeriodicScheduler
 from pinlater.worker.running.deadlines import Deadlines
 from pinlater.worker.running.limits import never_kill
 from pinlater.worker.running.runner import Runner
@@ -253,7 +253,7 @@ def test_awaited_jobs_have_ticks_as_well():
 
 
 def periodic_jobs(*kinds, queues=("tidy",), now_ms=TICK_MS):
-    return PeriodicJobs(kinds, queues).by_queue(now_ms)
+    return FirstPeriodicJobs(kinds, queues).by_queue(now_ms)
 
 
 def test_each_periodic_class_of_the_queues_is_planted_for_its_next_tick():
@@ -272,7 +272,7 @@ def test_a_class_that_cannot_be_made_is_a_matter_of_configuration():
             raise ValueError("no")
 
     with pytest.raises(ConfigError, match="Stubborn cannot be made without arguments: no"):
-        PeriodicJobs([Stubborn], ["tidy"])
+        FirstPeriodicJobs([Stubborn], ["tidy"])
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ def pipeline():
 def planter_of(pipeline, *kinds):
     clock = ServerClock()
     clock.update(int(time() * 1000), clock.sent())
-    return PeriodicScheduler(pipeline, Calls("worker:me", is_plain=True), PeriodicJobs(kinds, ["tidy"]), clock)
+    return PeriodicScheduler(pipeline, Calls("worker:me", is_plain=True), FirstPeriodicJobs(kinds, ["tidy"]), clock)
 
 
 def test_it_plants_at_the_start_and_from_time_to_time(pipeline, monkeypatch):
@@ -449,7 +449,7 @@ def test_awaited_jobs_begin_anew_as_well():
 def test_the_server_s_clock_says_when_the_first_run_is(pipeline):
     """This machine may be minutes ahead, and would leave out as many ticks."""
     scheduler = PeriodicScheduler(
-        pipeline, Calls("worker:me", is_plain=True), PeriodicJobs([Tidy], ["tidy"]), ServerClock()
+        pipeline, Calls("worker:me", is_plain=True), FirstPeriodicJobs([Tidy], ["tidy"]), ServerClock()
     )
     pipeline.answers = [PinLaterDequeueResponse(serverTimestampMillis=TICK_MS + 5), None]
     scheduler.enqueue_when_due()
@@ -464,7 +464,7 @@ def test_the_server_s_clock_says_when_the_first_run_is(pipeline):
 @pytest.mark.parametrize("answer", [PinLaterDequeueResponse(), EnqueueRejected("not now")])
 def test_where_a_server_tells_no_time_this_machine_does(pipeline, answer):
     scheduler = PeriodicScheduler(
-        pipeline, Calls("worker:me", is_plain=True), PeriodicJobs([Tidy], ["tidy"]), ServerClock()
+        pipeline, Calls("worker:me", is_plain=True), FirstPeriodicJobs([Tidy], ["tidy"]), ServerClock()
     )
     pipeline.answers = [answer, None]
     scheduler.enqueue_when_due()

@@ -13,7 +13,7 @@ from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.snapshot import RUNNING, SUCCEEDED
 from pinlater.worker.session.saver import FollowUp
 from pinlater.worker.session.shared_saver import SharedSaver
-from pinlater.worker.session.waker import Waker
+from pinlater.worker.session.waker import ThreadWaker
 from tests.unit.worker.fakes import FakeChild, FakePipeline, batch_of
 
 DEADLINE_SECONDS = 20
@@ -27,7 +27,7 @@ class Bench:
     def __init__(self, *, is_on_loop=False):
         self.pipeline = FakePipeline()
         self.child = FakeChild()
-        self.waker = Waker()
+        self.waker = ThreadWaker()
         self.counted = []
         self.saver = SharedSaver(
             *(self.pipeline, FakeConnector(), Calls("me", is_plain=True), self.child, self.waker),
