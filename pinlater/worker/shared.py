@@ -1,4 +1,4 @@
-"""What all processes of a worker have in common."""
+"""Memory and tokens shared by all processes of a worker."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pinlater.worker.process_event import ProcessEvent
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Made by the master before it forks.
+    """Holds what the processes share; the master creates it before it forks.
 
     Attributes:
         board: what each job process holds.
         notices: deaths that the keeper has not handled.
-        tally: what has become of jobs.
+        counters: counters of finished jobs.
         places: pool of job processes -> its part of the board; each pool counts its processes from 0.
         complaint: for the one process that says why none can start.
         banner: for the one that says what this worker does.
@@ -43,7 +43,7 @@ class Shared:
 
     @classmethod
     def for_pools(cls, pools: Iterable[JobPool], layout: Layout = SOLO_LAYOUT) -> Shared:
-        """Make room in each pool for its processes, for a second generation beside them, and for some more."""
+        """Allocate rows for each pool's processes, a second generation beside them, and some spare ones."""
         row_numbers: dict[str, range] = {}
         end = 0
         for pool in pools:
@@ -64,17 +64,17 @@ class Shared:
         return self.claim_table.row(row_numbers[number])
 
     def rows(self, pool: str) -> Iterator[ClaimRow]:
-        """Yield those of a pool's processes that are there now."""
+        """Yield the rows of a pool's current processes."""
         for number in self.claim_table.used(self.row_numbers[pool]):
             row = self.claim_table.row(number)
             if row.is_used:
                 yield row
 
     def process_counters(self, pool: str, number: int) -> ProcessCounters:
-        """Return the counts of a pool's process with that number."""
+        """Return the counters of a pool's process with that number."""
         return self.counters.of_process(self.row_numbers[pool][number])
 
     def restore_tokens(self) -> None:
-        """Let a new generation of processes speak."""
+        """Let a new generation log its banner and errors."""
         self.error_token.restore()
         self.banner_token.restore()

@@ -67,7 +67,7 @@ def test_a_job_that_is_deleted_while_it_runs_ends_and_is_no_success(client, fold
         )
         assert ("jobs_total", queue, kind, "succeeded") not in figures(worker)
     assert worker.stop() == 0
-    assert worker.log.count("no longer this worker's") == 2
+    assert worker.log.count("has lost its claim") == 2
 
 
 def test_a_worker_that_stood_still_learns_that_its_job_went_on_elsewhere(client, folder, start):
@@ -82,6 +82,6 @@ def test_a_worker_that_stood_still_learns_that_its_job_went_on_elsewhere(client,
     wait_for(lambda: ran(folder).count("Beats begin") == 2)
     for process in frozen:
         process.resume()
-    first.await_log("no longer this worker's", 60)
+    first.await_log("has lost its claim", 60)
     assert ran(folder).count("Beats cleanup") == 1
     assert client.lookup([job])[job].state is JobState.IN_PROGRESS

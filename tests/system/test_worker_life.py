@@ -82,7 +82,7 @@ def test_processes_are_replaced_after_some_jobs_and_none_is_lost(start, client, 
     assert worker.stop() == 0
     assert worker.log.count("jobs[0] pid") > 4
     assert worker.log.count("--max-jobs: ") > 2
-    told = [int(count) for count in re.findall(r"--max-jobs: (\d+) jobs were run", worker.log)]
+    told = [int(count) for count in re.findall(r"--max-jobs: ran (\d+) jobs", worker.log)]
     assert all(270 <= count <= 300 for count in told), "a tenth fewer at most, and none more"
 
 

@@ -345,7 +345,7 @@ def test_a_job_that_blocks_the_loop_is_named_once(team, client):
     job = put(client, "Blocks", "holds", seconds=2.5)
     worker = team(TASKS)
     await_state(client, job, JobState.SUCCEEDED)
-    assert worker.log.count("the event loop has been blocked for 1.") == 1, worker.log
+    assert worker.log.count("the event loop and all its jobs have been blocked for 1.") == 1, worker.log
     assert job in worker.log.split("blocked for")[1].splitlines()[0]
     assert "time.sleep(self.seconds)" in worker.log
     drained(worker)

@@ -1,4 +1,4 @@
-"""Counts what became of jobs, by queue and class, in memory shared with the master.
+"""Counters of finished jobs by queue and class, in memory shared with the master.
 
 Each process has a sheet of its own, so nobody waits for a lock. A sheet has a row for each class in each queue::
 
@@ -34,14 +34,14 @@ ENDINGS = (
     "tick_failed",
     "unknown",
 )
-"""How a run can end; their positions are the numbers in a row."""
+"""Possible endings of a run; their positions are the words of a row."""
 DISCARDED = "discarded"
 UNREADABLE = "unreadable"
-"""Of a body that fits no class, in the end."""
+"""Ending of a job whose body fits no class, once it is given up."""
 TICK_FAILED = "tick_failed"
-"""Of a periodic job whose last attempt at a tick has failed; it goes on with the next tick."""
+"""Ending of a periodic job whose last attempt at a tick has failed; it continues with the next tick."""
 UNKNOWN = "unknown"
-"""Of a job that went back, for a worker that knows its class."""
+"""Ending of a job that was released for a worker that knows its class."""
 _CODES = {name: code for code, name in enumerate(ENDINGS)}
 
 EVENTS = (SAVED, UNSAVED, RETURNED, UNACKED) = ("saved", "unsaved", "returned", "untold")
@@ -50,18 +50,18 @@ were started; and jobs that ended, which no server could be told."""
 _EVENT_CODES = {name: code for code, name in enumerate(EVENTS)}
 
 CountEvent = Callable[[str, str, int], object]
-"""Takes a queue, one of ``EVENTS``, and how often."""
+"""Called with a queue, one of ``EVENTS``, and its number."""
 
 
 def ignore_event(_queue: str, _event: str, _number: int) -> None:
-    """Be a ``CountEvent`` where nobody asks."""
+    """Ignore an event; a ``CountEvent``."""
 
 
 Key = tuple[str, str]
-"""Queue and class; no class: of the queue alone."""
+"""Queue and class; an empty class stands for events of the queue."""
 
 MOST_ROWS = 128
-"""Of one process; queues and classes after these share the last one."""
+"""Rows of one process; further queues and classes share the last one."""
 _OVERFLOW_KEY: Key = ("(other)", "(other)")
 _ROW_WORDS, _ROW_SHIFT = 128, 7
 _TIME, _BUCKETS, _OTHER_BUCKETS, _NUMBERS = 16, 17, 48, 79
@@ -76,7 +76,7 @@ def bucket_seconds(bucket: int) -> float:
 
 @dataclass(slots=True)
 class RunCounts:
-    """What is counted of one class in one queue, or of a queue alone.
+    """Counts of one class in one queue, or events of a queue.
 
     Attributes:
         numbers: endings, time and buckets, as in a row.
@@ -85,29 +85,29 @@ class RunCounts:
     numbers: list[int] = field(default_factory=lambda: [0] * _NUMBERS)
 
     def add(self, numbers: Iterable[int]) -> None:
-        """Add those of another row."""
+        """Add the numbers of another row."""
         self.numbers = [mine + theirs for mine, theirs in zip(self.numbers, numbers, strict=True)]
 
     @property
     def buckets(self) -> list[int]:
-        """How many runs took so long."""
+        """Number of runs by duration."""
         return [sum(both) for both in zip(self._successes, self.numbers[_OTHER_BUCKETS:], strict=True)]
 
     @property
     def seconds(self) -> float:
-        """Time of all runs together."""
+        """Total duration of all runs."""
         return self.numbers[_TIME] / 1e9
 
     @property
     def endings(self) -> dict[str, int]:
-        """How many runs ended in each way."""
+        """Number of runs by ending."""
         found = dict(zip(ENDINGS, self.numbers, strict=False))
         found["succeeded"] = sum(self._successes)
         return found
 
     @property
     def events(self) -> dict[str, int]:
-        """Of a queue alone: how often each came about."""
+        """Number of events by name, of a queue."""
         return dict(zip(EVENTS, self.numbers, strict=False))
 
     @property
@@ -116,7 +116,7 @@ class RunCounts:
 
 
 class ProcessCounters:
-    """The counts of one process; only one writes it at a time.
+    """Counters of one process; only one process writes them at a time.
 
     Args:
         memory: ``Sheets`` hands it out.
@@ -130,11 +130,11 @@ class ProcessCounters:
         self._rows: dict[Key, int] = {}
 
     def register(self, names: Iterable[str]) -> None:
-        """Say which classes the positions mean."""
+        """Register the class names that positions refer to."""
         self._names = list(names)
 
     def count_success(self, queue: str, kind: int, nanoseconds: int) -> None:
-        """Count a run that succeeded.
+        """Count a successful run.
 
         Args:
             queue: of the job.
@@ -154,7 +154,7 @@ class ProcessCounters:
         self.count_ending_of(queue, self._names[kind], ending, nanoseconds)
 
     def count_ending_of(self, queue: str, name: str, ending: str, nanoseconds: int) -> None:
-        """Count one of a class that was not introduced: the keeper learns of them as they die."""
+        """Count a run by the name of its class, for the keeper and unknown classes."""
         start = self._row_of((queue, name)) << _ROW_SHIFT
         for place, number in (
             (_CODES[ending], 1),
@@ -164,7 +164,7 @@ class ProcessCounters:
             self._words[start + place] += number
 
     def count_event(self, queue: str, event: str, number: int) -> None:
-        """Count what came about in a queue; a ``CountEvent``."""
+        """Count an event of a queue; a ``CountEvent``."""
         row = self._row_of((queue, ""))
         if self._is_overflow(row):
             return  # that row has classes
@@ -190,7 +190,7 @@ class ProcessCounters:
         return row == MOST_ROWS - 1
 
     def load_rows(self) -> None:
-        """Learn the rows that a predecessor has left."""
+        """Load the rows of an earlier process."""
         self._rows = {key: row for row, (key, _) in enumerate(self.rows())}
 
     def rows(self) -> Iterator[tuple[Key, list[int]]]:
@@ -206,18 +206,18 @@ class ProcessCounters:
 
     @property
     def ended_runs(self) -> int:
-        """How many runs have ended, however they did."""
+        """Number of finished runs, whatever their ending."""
         return sum(sum(RunCounts(numbers).endings.values()) for (_, name), numbers in self.rows() if name)
 
     def clear(self) -> None:
-        """Begin anew, for another process."""
+        """Clear the counters for another process."""
         used = sum(1 for _ in self.rows())
         self._memory[: 8 * _ROW_WORDS * used] = bytes(8 * _ROW_WORDS * used)
         self._rows, self._starts = {}, {}
 
 
 class SharedCounters:
-    """All sheets, and what those of ended processes had; made by the master before it forks.
+    """Counters of all processes, living and ended; the master creates them before it forks.
 
     Memory is taken only for rows in use.
 
@@ -241,13 +241,13 @@ class SharedCounters:
         return self.of_process(number)
 
     def retire(self, number: int) -> None:
-        """Keep what an ended process has counted, so that nothing is counted down; called in the master."""
+        """Add the counts of an ended process to the totals, so that they never fall; called in the master."""
         counters = self.of_process(number)
         _add(self._retired, counters)
         counters.clear()
 
     def counts(self, numbers: Iterable[int]) -> dict[Key, RunCounts]:
-        """Return all that was counted; called in the master.
+        """Return the totals; called in the master.
 
         Args:
             numbers: of the slots to be looked at.

@@ -1,4 +1,4 @@
-"""What jobs have started, when the worker was killed the hard way: the kernel kills its processes, but not theirs."""
+"""Kills processes that jobs started, after the master was killed: the kernel kills only the worker's own."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 MARK = "PINLATER_WORKER"
-"""Environment variable of job processes, which programs that they start inherit: the id of their worker."""
+"""Environment variable with the worker's id, inherited by programs that job processes start."""
 
 
 def mark_environment(worker: str) -> None:
-    """Mark what this process will start."""
+    """Set the variable for programs that this process will start."""
     os.environ[MARK] = worker
 
 
 def end_leftovers(worker: str, pids: Iterable[int]) -> None:
-    """Kill what the job processes of a worker have left: in their process groups, and what carries its mark.
+    """Kill leftovers of a worker's job processes: their process groups, and processes with its mark.
 
     Args:
         worker: its id.

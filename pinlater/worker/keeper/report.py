@@ -1,4 +1,4 @@
-"""What a worker tells of itself: gathered from shared memory, so that no job process is asked."""
+"""Builds worker reports from shared memory, without asking the job processes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.shared import Shared
 
 MOST_JOBS_BYTES = 80_000
-"""Of running jobs in a report, of which a server takes 256 KiB; those that have run for longest are told."""
+"""Size of the running jobs in a report, of at most 256 KiB; the longest-running jobs are reported."""
 MOST_QUEUES_BYTES = 80_000
-"""Of names of queues; of longer lists the beginnings are told."""
+"""Size of the queue names; longer lists are cut."""
 _MOST_POOL_CHARACTERS = 100
 _JOB_OVERHEAD_BYTES, _QUEUE_OVERHEAD_BYTES = 20, 4
 
 
 def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = ()) -> WorkerReport:
-    """Return what there is to say now of a worker and its job processes; those that still load code are not among them.
+    """Build the report of a worker and its job processes, without those that are still starting.
 
     Args:
         shared: what the processes have in common.
@@ -76,7 +76,7 @@ def _process(pool: str, row: ClaimRow, ended: int) -> WorkerProcess:
 
 
 def _bounded(processes: Sequence[WorkerProcess]) -> list[WorkerProcess]:
-    """Leave out what would make a report larger than a server takes: thousands of jobs, or of queues."""
+    """Cut what would make a report too large for the server: thousands of jobs or queues."""
     jobs = sorted((job for process in processes for job in process.jobs), key=lambda job: job.since_ms)
     told = set(jobs[: _fitting((len(job.descriptor) + _JOB_OVERHEAD_BYTES for job in jobs), MOST_JOBS_BYTES)])
     room = MOST_QUEUES_BYTES // max(len(processes), 1)
@@ -90,5 +90,5 @@ def _bounded(processes: Sequence[WorkerProcess]) -> list[WorkerProcess]:
 
 
 def _fitting(sizes: Iterable[int], room: int) -> int:
-    """Return how many of the first ones fit."""
+    """Return how many of the first items fit."""
     return sum(size <= room for size in accumulate(sizes))

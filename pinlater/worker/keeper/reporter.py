@@ -1,4 +1,4 @@
-"""Tells a server, every few seconds, what the worker is and does, so that also idle ones are seen."""
+"""Reports the worker to a server every few seconds, so that idle workers are seen, too."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from pinlater.worker.process_event import ProcessEvent
 from pinlater.worker.shared import Shared
 
 REPORT_SECONDS = 5.0
-"""Between two reports, if no process comes or goes meanwhile."""
+"""Interval of reports, unless a process starts or ends."""
 KEEP_SECONDS = 30.0
-"""How long servers keep a report; a worker that was killed is seen that much longer."""
+"""How long servers keep a report; a killed worker is listed that much longer."""
 ASK_AGAIN_SECONDS = 300.0
-"""After a server has not known the call, or there was an error of ours."""
+"""Pause after a server did not know the call, or after an internal error."""
 _CHECK_SECONDS = 1.0
 _CONNECT_SECONDS = 1.0
 _CALL_SECONDS = 2.0
 _CLOSE_SECONDS = 1.0
-"""What the last report may take: the worker's end waits for it."""
+"""Longest duration of the last report, which the worker's end waits for."""
 
 log = logging.getLogger(__name__)
 
 
 class WorkerReporter:
-    """Reports while it is entered, and takes the worker's name off the list if it was left since the worker stops.
+    """Reports while it is entered; on exit, removes the worker from the list if the worker is stopping.
 
     In a thread and on a connection of its own: claims have to be renewed in time, and nothing here is that important.
 
@@ -81,28 +81,28 @@ class WorkerReporter:
             try:
                 self._report_if_due()
             except Exception:  # what was read amid a change of processes may make no sense
-                log.exception("the worker cannot report itself; it tries again in %.0f s", ASK_AGAIN_SECONDS)
+                log.exception("cannot report this worker; retrying in %.0f s", ASK_AGAIN_SECONDS)
                 self._wait(ASK_AGAIN_SECONDS)
             else:
                 seconds = min(_CHECK_SECONDS, max(self._due_at - time.monotonic(), 0.0))
                 self._wait(seconds, *([] if self._seen[1] else [self._shared.stopping]))
 
     def _report_if_due(self) -> None:
-        """Report, if that is due, or something has changed."""
+        """Report if that is due or processes have changed."""
         now = time.monotonic()
         known, self._seen = self._seen, (pids_of(self._shared), self._shared.stopping.is_set)
         if now >= self._due_at or (self._is_listed and self._seen != known):
             self._due_at = now + self._send_report(self._keep_seconds, _CALL_SECONDS)
 
     def _wait(self, seconds: float, *news: ProcessEvent) -> None:
-        """Wait for so long; no longer than until this is closed, or there is news."""
+        """Wait ``seconds``, or until closed or an event is set."""
         poll = select.poll()
         for event in (self._closing, *news):
             poll.register(event, select.POLLIN)
         poll.poll(1000 * seconds)
 
     def _send_report(self, keep_seconds: float, patience_seconds: float) -> float:
-        """Send a report; return after how many seconds the next one is due."""
+        """Send a report; return the seconds until the next one."""
         call = self._calls.report_worker(build_report(self._shared, self._unknown.recent()), keep_seconds)
         try:
             self._connected().call(call.method, call.arguments, patience_seconds)

@@ -1,4 +1,4 @@
-"""Which jobs the worker gave back of late since it does not know them, by what its processes count."""
+"""Tracks recently released jobs of unknown classes, by the counters of the worker's processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_REPORTED = 32
 
 
 class UnknownWatch:
-    """Notes when the counts of unknown jobs rise.
+    """Records when the counts of unknown jobs rise.
 
     Args:
         shared: what the processes of the worker have in common.
@@ -28,7 +28,7 @@ class UnknownWatch:
         self._found: dict[Key, UnknownJobs] = {}
 
     def recent(self) -> list[UnknownJobs]:
-        """Return what was given back within the last minutes, the latest first."""
+        """Return the classes released within the last minutes, the latest first."""
         now_ms = int(time.time() * 1000)
         counted = Counter[Key]()
         for key, number in self._counts():

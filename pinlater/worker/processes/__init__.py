@@ -1,1 +1,1 @@
-"""Job processes: one job after the other, or several at once."""
+"""Job processes, which run one job at a time or several."""

@@ -1,4 +1,4 @@
-"""Notices that one job blocks the event loop of all, and says where."""
+"""Detects jobs that block the event loop, and logs where."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class TimedSelector(selectors.DefaultSelector):
-    """The loop's; it knows since when the loop has been busy.
+    """A selector that records since when its loop has been busy.
 
     Attributes:
         busy_since: monotonic seconds; 0 while the loop waits.
@@ -34,7 +34,7 @@ class TimedSelector(selectors.DefaultSelector):
 
 
 class LoopWatch:
-    """Looks at the loop, from another thread.
+    """Checks the loop from another thread.
 
     Args:
         selector: the loop's.
@@ -47,7 +47,7 @@ class LoopWatch:
         self._reported_ns = 0.0
 
     def check(self, thread: int) -> float:
-        """Say so if the loop is blocked, once; return after how many seconds to look again."""
+        """Log once if the loop is blocked; return the seconds until the next check."""
         busy_since = self._selector.busy_since
         if not busy_since or busy_since == self._reported_ns:
             return BLOCKED_SECONDS
@@ -57,7 +57,7 @@ class LoopWatch:
         self._reported_ns = busy_since
         stack = _stack_of(sys._current_frames().get(thread))  # noqa: SLF001 - documented, for debugging
         log.warning(
-            "the event loop has been blocked for %.1f s, and all jobs with it, by %s:\n%s",
+            "the event loop and all its jobs have been blocked for %.1f s by %s:\n%s",
             *(BLOCKED_SECONDS - remaining, self._current_job(), stack),
         )
         return BLOCKED_SECONDS

@@ -1,4 +1,4 @@
-"""Plants the jobs of periodic classes: one of each, however many workers there are."""
+"""Enqueues the jobs of periodic classes: one of each, however many workers there are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pinlater.worker.session.pipeline import Pipeline
 from pinlater.worker.session.server_clock import ServerClock
 
 _REPEAT_SECONDS = 60.0
-"""A job that somebody deleted, or that a worker of an older deployment ended, is back after this time."""
+"""Interval: a job that somebody deleted, or a worker of an older deployment ended, is back after this time."""
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class FirstPeriodicJobs:
         return self._jobs[0].job_options.queue
 
     def by_queue(self, now_ms: int) -> dict[str, list[PinLaterJob]]:
-        """Return what to enqueue; where it is there already, the server does nothing.
+        """Return the jobs to enqueue by queue; the server ignores those that exist.
 
         Args:
             now_ms: epoch milliseconds; the first run is at the first tick after that.
@@ -66,7 +66,7 @@ def _create(kind: type[Job]) -> Job:
     try:
         return kind()
     except Exception as error:
-        raise ConfigError(f"the periodic job {kind.__name__} cannot be made without arguments: {error}") from error
+        raise ConfigError(f"periodic job {kind.__name__} cannot be created without arguments: {error}") from error
 
 
 def _first_run(job: Job, now_ms: int) -> PinLaterJob:
@@ -80,7 +80,7 @@ def _first_run(job: Job, now_ms: int) -> PinLaterJob:
 
 
 class PeriodicScheduler:
-    """Plants seeds over a worker's connection, at the start and from time to time.
+    """Enqueues periodic jobs over a worker's connection, at the start and once a minute.
 
     Args:
         pipeline: to send them through.
@@ -97,7 +97,7 @@ class PeriodicScheduler:
         self._due_at = 0.0 if periodic_jobs else float("inf")
 
     def enqueue_when_due(self) -> None:
-        """Plant, unless it was done a short while ago.
+        """Enqueue the jobs, unless that was done within the last minute.
 
         Raises:
             CallError: no answer came. A refusal is only logged, since other jobs need not suffer for it.
@@ -110,20 +110,20 @@ class PeriodicScheduler:
             try:
                 self._pipeline.call(self._calls.enqueue_structs(queue, jobs))
             except ServiceError as error:
-                log.error("the periodic jobs of queue %s cannot be planted: %s", queue, error)  # noqa: TRY400
+                log.error("cannot enqueue the periodic jobs of queue %s: %s", queue, error)  # noqa: TRY400
         self._due_at = time.monotonic() + _REPEAT_SECONDS
 
     def _fetch_time(self) -> None:
-        """Ask for the time: the answer of a dequeue has it, also of one that takes nothing."""
+        """Get the server's time from a dry-run dequeue."""
         sent = self._clock.sent()
         try:
             server_ms = self._pipeline.call(self._calls.server_time(self._periodic_jobs.queue))
         except ServiceError as error:
-            log.warning("the server does not tell its time, so this machine's is taken: %s", error)
+            log.warning("the server does not tell its time; using this machine's: %s", error)
         else:
             self._clock.update(server_ms, sent)
 
     def reset(self) -> None:
-        """Plant at the next opportunity: what was planted is gone with its queue."""
+        """Enqueue the jobs again at the next opportunity: they are gone with their queue."""
         if self._periodic_jobs:
             self._due_at = 0.0

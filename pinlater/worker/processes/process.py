@@ -1,4 +1,4 @@
-"""A job process: fetches, runs, settles; one connection, and one thread that talks on it.
+"""A job process: fetches, runs and acks jobs over one connection, which one thread uses.
 
 How the jobs are run is told in ``solo`` and ``team_process``.
 """
@@ -37,11 +37,11 @@ from pinlater.worker.session.weighted_round_robin import WeightedRoundRobin
 from pinlater.worker.shared import Shared
 
 POLL_SECONDS = 10.0
-"""How long the server may keep a dequeue until there is a job."""
+"""How long the server may park a dequeue until there is a job."""
 HOLD_NS = 200_000_000
-"""Jobs that were fetched and not started after this time go back, for others to run."""
+"""Fetched jobs that were not started after this time are released, for others to run."""
 _STOP_SECONDS = 5.0
-"""How long a process that stops looks for a server; what it cannot settle then is left to the keeper."""
+"""How long a stopping process tries to reach a server; the keeper recovers what is left."""
 _RETRY_SLACK_MS = 5
 _MOST_UNKNOWN_NAMES = 16
 _SHORTEST_BURST_WAIT_SECONDS = 0.05
@@ -51,12 +51,12 @@ log = logging.getLogger(__name__)
 
 
 def _with_jitter(max_jobs: int | None) -> int | None:
-    """Shorten a number of jobs by up to a tenth, so that processes are not all replaced at once."""
+    """Reduce a number of jobs by up to a tenth, so that processes are not all replaced at once."""
     return None if max_jobs is None else max(1, round(max_jobs * (1 - 0.1 * random.random())))  # noqa: S311 - no secret
 
 
 class JobProcess(ABC):
-    """1. Asks for jobs, acks on board. 2. Runs them. 3. When told to stop, leaves nothing behind.
+    """Dequeues jobs with piggybacked acks, runs them, and acks or releases all of them before it stops.
 
     Args:
         child: the process.
@@ -120,11 +120,11 @@ class JobProcess(ABC):
 
     @abstractmethod
     def work(self) -> None:
-        """Work until told to stop, or until there is nothing left to do in a burst."""
+        """Run jobs until told to stop, or until the burst is over."""
 
     @abstractmethod
     def _close(self) -> None:
-        """End what jobs left behind."""
+        """Close what jobs have used."""
 
     @property
     def _is_done(self) -> bool:
@@ -138,13 +138,13 @@ class JobProcess(ABC):
 
     @property
     def _jobs_left(self) -> int | None:
-        """How many more jobs the process may run; None: any number."""
+        """Number of jobs that the process may still run; None: no limit."""
         return None if self._most_jobs is None else max(self._most_jobs - self._jobs_done, 0)
 
     # Fetching
 
     def _ensure_connected(self) -> float:
-        """Be connected; what a lost connection left behind comes first. Return 0, or after how long to try again."""
+        """Connect, and recover from a lost connection; return 0, or the seconds until the next try."""
         try:
             self._pipeline.open()
             self._fetcher.release_lost()
@@ -161,7 +161,7 @@ class JobProcess(ABC):
         return 0.0
 
     def _poll_wait_seconds(self, burst: Burst) -> float:
-        """Note that a dequeue of a burst is about to be sent; return how long it may wait for a job."""
+        """Record that a dequeue of a burst is about to be sent; return how long it may wait for a job."""
         if not self._ack_buffer.is_empty:
             return 0.0
         burst.record_poll()
@@ -174,7 +174,7 @@ class JobProcess(ABC):
         self._row.record_retry_due(monotonic_ns() // 1_000_000 + delay_ms + _RETRY_SLACK_MS)
 
     def _pause(self, seconds: float) -> None:
-        """Sleep, but not through a request to stop."""
+        """Sleep until the time is over or a stop is requested."""
         poll = select.poll()
         poll.register(self._child.wakeup_fd, select.POLLIN)
         poll.poll(seconds * 1000)
@@ -207,7 +207,7 @@ class JobProcess(ABC):
             self._ack_buffer.flush()  # if this process died now, the job would be due at once, not when it asked for
 
     def _unknown_name(self, name: str) -> str:
-        """Return the name by which an unknown class is counted: whoever enqueues may invent any number of them."""
+        """Return the name under which an unknown class is counted; the number of names is limited."""
         if len(self._unknown_names) < _MOST_UNKNOWN_NAMES:
             self._unknown_names.add(name)
         return name if name in self._unknown_names else f"({UNREADABLE})"
@@ -215,9 +215,9 @@ class JobProcess(ABC):
     # Stopping
 
     def _shut_down(self) -> None:
-        """Give back what was not started and settle the rest; what fails is left to the keeper."""
+        """Release unstarted jobs and ack the rest; the keeper recovers what fails."""
         if self._has_run_enough:
-            log.info("--max-jobs: %d jobs were run; a new process follows", self._jobs_done)
+            log.info("--max-jobs: ran %d jobs; a new process replaces this one", self._jobs_done)
         self._fetcher.release_all()
         deadline = time.monotonic() + _STOP_SECONDS
         while not (self._is_all_acked or self._child.stopping_now or time.monotonic() >= deadline):

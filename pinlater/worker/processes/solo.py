@@ -1,4 +1,4 @@
-"""A job process that runs one job after the other, in its only thread."""
+"""A job process that runs one job at a time, in its only thread."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pinlater.worker.shared import Shared
 from pinlater.worker.terminal import relay_interrupts
 
 _FLUSH_NS = 100_000_000
-"""Acks wait no longer than this for the dequeue to ride on."""
+"""Longest wait of acks for a dequeue to be piggybacked on."""
 
 
 class SoloProcess(JobProcess):
-    """While a job runs, nothing else happens here: the keeper sees to its claim, and the master to its limits."""
+    """Runs jobs in the main thread; meanwhile the keeper renews its claims and the master enforces its limits."""
 
     def __init__(self, child: Child, options: WorkerOptions, pool: JobPool, codec: JobCodec, shared: Shared) -> None:
         super().__init__(child, options, pool, codec, shared)
@@ -40,7 +40,7 @@ class SoloProcess(JobProcess):
         )
 
     def work(self) -> None:
-        """Work until told to stop, or until there is nothing left to do in a burst."""
+        """Run jobs until told to stop, or until the burst is over."""
         while not (self._child.draining or self._is_done):
             self._child.beat()
             batch = self._fetcher.next_batch()
@@ -58,7 +58,7 @@ class SoloProcess(JobProcess):
         self._runner.close()
 
     def _fetch(self) -> None:
-        """Keep a dequeue waiting, and take the next reply to anything."""
+        """Keep a dequeue parked, and receive the next reply."""
         held = self._fetcher.retry_in_seconds
         if held or not (self._fetcher.in_flight or self._request_jobs()):
             # Nothing takes the acks along; and what they wait for may be the room that their own jobs still have.
@@ -77,7 +77,7 @@ class SoloProcess(JobProcess):
         )
 
     def _run(self, batch: DequeuedBatch) -> None:
-        """Run a batch, as far as nothing speaks against it; what is left goes back."""
+        """Run a batch until it is revoked, the process drains or time is up; release the rest."""
         states, area, run, child = batch.area.states, batch.area, self._runner.run, self._child
         saver = self._saver
         began = now = monotonic_ns()

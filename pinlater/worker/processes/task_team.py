@@ -23,7 +23,7 @@ _JOIN_SECONDS = 1.0
 
 
 class TaskTeam(Team):
-    """Has one thread, for the loop; it is started with the first job.
+    """Runs jobs on an event loop in one thread, which starts with the first job.
 
     Args:
         places: how many jobs may run at once.
@@ -58,7 +58,7 @@ class TaskTeam(Team):
             self._loop.call_soon_threadsafe(self._start_all)
 
     def check(self) -> float | None:
-        """See whether a job blocks the others."""
+        """Check whether a job blocks the others."""
         if not self._busy or self._thread is None:
             return None
         return self._watch.check(self._thread.ident or 0)
@@ -68,7 +68,7 @@ class TaskTeam(Team):
         for leader, found in list(self._tasks.items()):
             if task is leader or (found.tasks is not None and task in found.tasks):
                 return found.job
-        return "what is no task of a job"
+        return "something that is not a job's task"
 
     def close(self) -> None:
         """Stop the loop, unless it is busy."""
@@ -106,7 +106,7 @@ class TaskTeam(Team):
             self._loop.call_later(CHECK_SECONDS, self._cancel_lost)
 
     def _cancel_lost(self) -> None:
-        """Cancel, once, the jobs that are no longer ours."""
+        """Cancel, once, the jobs whose claim was lost."""
         for task in [task for task, batch in self._batches.items() if batch.area.is_lost(0)]:
             del self._batches[task]
             task.cancel()

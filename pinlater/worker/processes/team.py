@@ -1,4 +1,4 @@
-"""What runs several jobs at once beside the main thread."""
+"""Runs several jobs at once outside the main thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EndedJob(NamedTuple):
 
 
 class Team(ABC):
-    """Its methods are for the main thread. Each batch is one job, at position 0.
+    """Runs batches of one job each; its methods are for the main thread.
 
     Args:
         places: how many jobs may run at once.
@@ -43,16 +43,16 @@ class Team(ABC):
 
     @property
     def free(self) -> int:
-        """How many more jobs can be started."""
+        """Number of jobs that can be started."""
         return self._capacity - self._busy
 
     @property
     def busy(self) -> int:
-        """How many run, or have ended and were not asked for yet."""
+        """Number of jobs that run, or have ended and were not collected yet."""
         return self._busy
 
     def start(self, batch: DequeuedBatch) -> None:
-        """Start a job; there must be a free place."""
+        """Start a job; ``free`` must not be 0."""
         self._busy += 1
         self._start_job(batch)
 
@@ -70,11 +70,11 @@ class Team(ABC):
 
     @abstractmethod
     def check(self) -> float | None:
-        """Do what the clock says is due; return the seconds until this is to be called again, None for never."""
+        """Run checks that are due; return the seconds until the next call, None for never."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is idle; what is busy is left to end with the process."""
+        """Stop idle threads; busy ones end with the process."""
 
     @abstractmethod
     def _start_job(self, batch: DequeuedBatch) -> None:

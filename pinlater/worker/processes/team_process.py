@@ -1,4 +1,4 @@
-"""A job process that runs several jobs at once, beside its main thread."""
+"""A job process that runs several jobs at once, outside its main thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOST_SECONDS = 0.05
 
 
 class TeamProcess(JobProcess):
-    """The main thread alone talks to the server. It waits in one place, for a reply, a signal, and the bell.
+    """Only the main thread talks to the server. It waits in one poll for replies, signals and ended jobs.
 
     No job is fetched that cannot be started at once, unless jobs are short: then some are fetched ahead, and go back
     if they are not started soon.
@@ -73,7 +73,7 @@ class TeamProcess(JobProcess):
         return ThreadTeam(options.capacity, self._waker, for_thread, self._child.kill_at)
 
     def work(self) -> None:
-        """Work until told to stop and all jobs have ended, or until there is nothing left to do in a burst."""
+        """Run jobs until told to stop and all have ended, or until the burst is over."""
         while not self._is_finished:
             self._child.beat()
             self._run_once()
@@ -107,7 +107,7 @@ class TeamProcess(JobProcess):
     # Running
 
     def _start(self) -> None:
-        """Start what was fetched; give back what waits for long."""
+        """Start fetched jobs; release those that wait too long."""
         fetcher, team = self._fetcher, self._team
         while team.free and (batch := fetcher.next_batch()) is not None:
             batch.area.states[0] = RUNNING
@@ -139,7 +139,7 @@ class TeamProcess(JobProcess):
     # Talking
 
     def _connect(self) -> float:
-        """Be connected; return 0, or after how many seconds to try again."""
+        """Connect; return 0, or the seconds until the next try."""
         remaining = self._try_at - monotonic()
         if remaining > 0:
             return remaining
@@ -148,7 +148,7 @@ class TeamProcess(JobProcess):
         return delay
 
     def _send_pending(self) -> float | None:
-        """Say what is to be said, and ask for jobs; return how long to wait before another try, if one is needed."""
+        """Send acks and dequeues; return the seconds until the next try, if one is needed."""
         held = self._fetcher.retry_in_seconds
         if not (held or self._is_closing or self._fetcher.in_flight):
             self._request_jobs()
@@ -159,7 +159,7 @@ class TeamProcess(JobProcess):
         return held or (self._ack_buffer.retry_in_seconds if self._ack_buffer.has_pending else 0.0) or None
 
     def _flush_now(self) -> None:
-        """Send what cannot ride soon; that also makes the server answer a dequeue that waits for jobs."""
+        """Send acks that no dequeue will carry soon; that also ends a parked dequeue."""
         if self._fetcher.in_flight and not self._is_parked:
             return  # the next one takes it along
         if self._ack_buffer.has_pending:
@@ -168,7 +168,7 @@ class TeamProcess(JobProcess):
             self._fetcher.end_wait()
 
     def _request_jobs(self) -> None:
-        """Ask for as many jobs as can be started, or soon be started."""
+        """Dequeue as many jobs as can be started now or soon."""
         fetcher, most = self._fetcher, self._team.free - self._fetcher.waiting
         is_ahead = fetcher.pace.is_short and fetcher.has_backlog
         if is_ahead:

@@ -18,13 +18,13 @@ from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.waker import ThreadWaker
 
 NewRunner = Callable[[logs.CurrentJob, ThreadLimits, LimitedCoroutines], Runner]
-"""Makes the runner of one thread."""
+"""Creates the runner of a thread."""
 
 _JOIN_SECONDS = 1.0
 
 
 class ThreadTeam(Team):
-    """Starts a thread when a job finds none idle; they are kept as long as the process.
+    """Runs each job in an idle thread, or a new one; threads live as long as the process.
 
     Args:
         places: how many threads there may be.
@@ -49,7 +49,7 @@ class ThreadTeam(Team):
         self._waiting.put(batch)
 
     def check(self) -> float | None:
-        """See to the soft limits."""
+        """Check the soft limits."""
         return self._alarms.check()
 
     def close(self) -> None:

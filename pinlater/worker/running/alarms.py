@@ -1,4 +1,4 @@
-"""Soft limits of jobs in threads: an exception that Python raises in another thread."""
+"""Soft limits of jobs in threads, raised as an exception in the thread of the job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pinlater.worker.running.run_limits import LimitExceeded, RunLimits
 
 
 class Alarms:
-    """The limits of at most one job a thread. The main thread looks whether one is due.
+    """Holds the limits of at most one job per thread; the main thread checks whether one is due.
 
     It strikes when the thread runs Python code next: a call that blocks is not cut short.
 
@@ -28,13 +28,13 @@ class Alarms:
         self._struck: set[int] = set()
 
     def arm(self, run_limits: RunLimits) -> None:
-        """Have ``JobTimeout`` raised in this thread when a limit has come."""
+        """Have ``JobTimeout`` raised in this thread when a limit is exceeded."""
         with self._lock:
             self._armed[get_ident()] = run_limits
         self._wake()
 
     def disarm(self) -> None:
-        """Make sure that nothing more will be raised in this thread.
+        """Make sure that nothing more is raised in this thread.
 
         Raises:
             JobTimeout: it was about to be.
@@ -53,7 +53,7 @@ class Alarms:
                 self._struck.discard(thread)
 
     def check(self) -> float | None:
-        """Raise what is due; return the seconds until there will be more, None if nobody knows of any."""
+        """Raise exceeded limits; return the seconds until the next check, None if no limit is set."""
         now = monotonic()
         with self._lock:
             for thread, run_limits in self._armed.items():
@@ -66,7 +66,7 @@ class Alarms:
 
 
 def _raise_in(thread: int, error: type[JobTimeout] | None) -> None:
-    """Raise an exception in a thread; None takes back one that was not raised yet."""
+    """Raise an exception in a thread; None cancels one that was not raised yet."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
     )
@@ -74,7 +74,7 @@ def _raise_in(thread: int, error: type[JobTimeout] | None) -> None:
 
 @cache
 def _class_of(exceeded: LimitExceeded) -> type[JobTimeout]:
-    """Return a class, since nothing else can be raised in another thread; its instances know the limit."""
+    """Return an exception class for a limit: only classes can be raised in another thread."""
 
     class Overdue(exceeded.kind):  # type: ignore[name-defined,misc] # not known before
         def __init__(self) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 _LEFTOVER_SECONDS = 5.0
 
 CHECK_SECONDS = 1.0
-"""How often somebody looks whether the jobs that wait are still ours."""
+"""Interval of the check whether waiting jobs have lost their claim."""
 
 log = logging.getLogger(__name__)
 
 
 def never_over() -> bool:
-    """Be asked by nobody in earnest."""
+    """Return False."""
     return False
 
 
@@ -55,7 +55,7 @@ class Coroutines:
         return self._runner
 
     def _cancel_if_over(self) -> None:
-        """Cancel what is over. The loop, which is that of all jobs, has one timer for it: short jobs pay nothing."""
+        """Cancel the coroutine if it is over. One timer serves all jobs of the loop, so short jobs pay nothing."""
         assert self._runner is not None  # whose loop calls us
         if self._task is not None and self._is_over():
             self._task.cancel()
@@ -85,9 +85,9 @@ class Coroutines:
 
 
 async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
-    """Cancel what a job left running, and wait for its end, but not for ever."""
+    """Cancel tasks that a job left running, and wait for their end for some seconds."""
     for task in tasks:
         task.cancel()
     _, remaining = await asyncio.wait(tasks, timeout=_LEFTOVER_SECONDS)
     if remaining:
-        log.warning("%d tasks that a job left running do not let themselves be cancelled", len(remaining))
+        log.warning("%d tasks that a job left running ignore their cancellation", len(remaining))

@@ -1,4 +1,4 @@
-"""The hard limits of jobs that run at once: their process is killed at the earliest."""
+"""Hard limits of concurrent jobs: their process is killed at the earliest deadline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_DEAD = 64
 
 
 class Deadlines:
-    """Tells the master of the earliest one; may be used by any thread.
+    """Passes the earliest deadline to the master; safe to use from any thread.
 
     Args:
         kill_at: takes it.
@@ -34,13 +34,13 @@ class Deadlines:
             return number
 
     def move(self, number: int, moment: float) -> None:
-        """Put a deadline off."""
+        """Move a deadline."""
         with self._lock:
             if number in self._live:
                 self._set(number, moment)
 
     def remove(self, number: int) -> None:
-        """Lift a deadline."""
+        """Remove a deadline."""
         with self._lock:
             self._live.pop(number, None)
             self._forget_dead()

@@ -1,4 +1,4 @@
-"""Ends jobs that run for longer than their class allows.
+"""Enforces the time limits of jobs.
 
 A soft limit is an exception in the job, raised by a timer's signal. A job that does not heed it, or that keeps the
 interpreter busy, meets the hard limit: the master kills the process, and the keeper reports the job.
@@ -20,24 +20,24 @@ from pinlater.worker.running.timer import Timer, new_timer
 from pinlater.worker.session.saver import Saver
 
 KillAt = Callable[[float | None], object]
-"""Asks for this process to be killed at a monotonic time, which may be inf; None takes that back."""
+"""Asks the master to kill this process at a monotonic time, which may be inf; None cancels that."""
 
 _AFTER_SAVING_SECONDS = 0.01
 
 
 def never_kill(_: float | None) -> None:
-    """Stand in for the master where there is none."""
+    """Ignore the time, where there is no master."""
 
 
 class Limits(Protocol):
     """Runs jobs within limits."""
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
-        """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
+        """Call ``call``. Raises what it raises; ``JobTimeout`` is raised while it runs."""
 
 
 class NoLimits:
-    """Runs jobs for as long as they take: somebody looks at them in a debugger."""
+    """Runs jobs without limits, for a debugger."""
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:  # noqa: ARG002 - of Limits
         """Call ``call``."""
@@ -63,7 +63,7 @@ class TimeLimits:
         self._timer: Timer | None = None
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
-        """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
+        """Call ``call``. Raises what it raises; ``JobTimeout`` is raised while it runs."""
         self._kill_at(run_limits.kill_at)
         run_limits.begin(self._kill_at)
         try:
@@ -115,7 +115,7 @@ class TimeLimits:
 
 
 async def within(coroutine: Coroutine[Any, Any, Any], run_limits: RunLimits) -> None:
-    """Await ``coroutine``, which is cancelled when a limit has come, and then raises ``JobTimeout``."""
+    """Await ``coroutine``; cancel it and raise ``JobTimeout`` when a limit is exceeded."""
     alarm = _LoopAlarm(run_limits)
     try:
         async with alarm.timeout:
@@ -131,7 +131,7 @@ async def within(coroutine: Coroutine[Any, Any, Any], run_limits: RunLimits) -> 
 
 
 class _LoopAlarm:
-    """A timer of an event loop, set anew as long as no limit has come.
+    """A timer of an event loop, set again until a limit is exceeded.
 
     Attributes:
         timeout: that of the coroutine.
@@ -146,7 +146,7 @@ class _LoopAlarm:
         self._timer: asyncio.TimerHandle | None = None
 
     def check(self) -> None:
-        """Look at the limits, now and as long as there will be some."""
+        """Check the limits now, and again while there are any."""
         now = monotonic()
         self.exceeded = self._run_limits.due(now)
         if self.exceeded is not None:
@@ -155,6 +155,6 @@ class _LoopAlarm:
             self._timer = self._loop.call_later(seconds, self.check)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""What a running job can ask of its worker: the real ``JobContext``."""
+"""The ``JobContext`` of a job that runs in a worker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from pinlater.worker.session.pipeline import CALL_SECONDS
 from pinlater.worker.session.saver import Encode, FollowUp, Saver
 
 _RETRY_SECONDS = 1.0
-"""After a checkpoint that no server took."""
+"""Delay after a checkpoint that no server saved."""
 
 _AT_ONCE = nullcontext()
 
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 
 
 class _JobLog(logging.LoggerAdapter[logging.Logger]):
-    """Its lines carry the job because all lines do while a job runs; here it is put into ``extra``, too."""
+    """Adds the job's fields to ``extra``; the formatter adds the job to all lines anyway."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
@@ -59,7 +59,7 @@ class _JobLog(logging.LoggerAdapter[logging.Logger]):
 
 
 class RunContext(InterruptibleContext):
-    """One attempt of one job; made anew for each.
+    """Context of one attempt of one job.
 
     Args:
         job: the record, as it was decoded.
@@ -119,7 +119,7 @@ class RunContext(InterruptibleContext):
 
     @property
     def log_fields(self) -> dict[str, object]:
-        """Return what a log line can say of the job."""
+        """Return the job's fields for log lines."""
         return {
             "descriptor": self.descriptor,
             "queue": self.queue,
@@ -136,12 +136,12 @@ class RunContext(InterruptibleContext):
 
     @property
     def previous_trace_context(self) -> Mapping[str, str]:
-        """Return that of the run before; see ``JobContext.previous_trace_context``."""
+        """Return the trace context of the run before; see ``JobContext.previous_trace_context``."""
         return read_trace_context(self._metadata.previous) if self.may_have_metadata else {}
 
     @property
     def is_draining(self) -> bool:
-        """Whether the worker wants to stop."""
+        """Whether the worker is stopping."""
         return self._saver.is_draining
 
     def checkpoint(self, *, flush: bool = False) -> None:
@@ -174,11 +174,11 @@ class RunContext(InterruptibleContext):
         return self._steps.run(name, function, args, kwargs)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
-        """Go through items from the cursor on; see ``JobContext.iterate``."""
+        """Iterate from the cursor on; see ``JobContext.iterate``."""
         return iterate(self._job, items, cursor, self.go_on, self.checkpoint)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Say how far the job is; see ``JobContext.progress``."""
+        """Report progress; see ``JobContext.progress``."""
         self._refuse_raw("progress")
         self._metadata.progress = Progress(done, total, note)
         now = time.monotonic()
@@ -191,11 +191,11 @@ class RunContext(InterruptibleContext):
             self._send(self._encoded_progress, 0.0)  # the record may be amid a change
 
     def sleep_for(self, seconds: float, *, name: str) -> None:
-        """Go on later; see ``JobContext.sleep_for``."""
+        """Sleep without a process; see ``JobContext.sleep_for``."""
         self.sleep_until(moment_after(seconds), name=name)
 
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
-        """Go on at a moment; see ``JobContext.sleep_until``."""
+        """Sleep until a moment; see ``JobContext.sleep_until``."""
         self._refuse_raw("sleeps")
         sleep_until(self, self._metadata.sleeps, self._sleep_names.next(name), moment, self._save_surely)
 
@@ -233,13 +233,13 @@ class RunContext(InterruptibleContext):
         return UntracedEnqueue(self.trace_context) if self.run_trace is None else self.run_trace.trace_enqueue(queue)
 
     def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
-        """Run again; see ``JobContext.reschedule``."""
+        """Schedule the next run; see ``JobContext.reschedule``."""
         self._refuse_raw("its next run")
         self.next_run = NextRun.of(after, at)
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """Return what this run was planned for; see ``JobContext.scheduled_for``."""
+        """Return the moment that this run was scheduled for; see ``JobContext.scheduled_for``."""
         again, schedule = self._metadata.recurrence, self._job.job_options.schedule
         zone = UTC if schedule is None else schedule.zone
         return None if again is None else datetime.fromtimestamp(again.due_ms / 1000, zone)
@@ -266,7 +266,7 @@ class RunContext(InterruptibleContext):
 
     @cached_property
     def expires_ms(self) -> float:
-        """Epoch milliseconds at which the job's ``give_up_after`` is over; inf if that is not limited, or not known."""
+        """Epoch milliseconds when the job's ``give_up_after`` ends; inf if not limited or not known."""
         seconds = self.options.give_up_after
         if seconds is None:
             return inf
@@ -276,7 +276,7 @@ class RunContext(InterruptibleContext):
 
     @property
     def is_periodic(self) -> bool:
-        """Whether a schedule has planted the job."""
+        """Whether the job is periodic."""
         return self._again is not None and bool(self._again.schedule)
 
     @cached_property
@@ -284,35 +284,35 @@ class RunContext(InterruptibleContext):
         return read_recurrence(self._batch.bodies[self._position]) if self.may_have_metadata else None
 
     def expired(self, what: str) -> JobExpired:
-        """Return an error that says ``what`` of the end of ``give_up_after``."""
+        """Return an error for the end of ``give_up_after``, which begins with ``what``."""
         return JobExpired(f"{what} its give_up_after of {self.options.give_up_after:g} s is over")
 
     @property
     def is_lost(self) -> bool:
-        """Whether the job is no longer ours, as far as the server was asked."""
+        """Whether the claim was lost, as far as known."""
         return self._batch.area.is_lost(self._position)
 
     def go_on(self) -> None:
-        """Return, unless the attempt was ended before, or the job is no longer ours."""
+        """Return, unless the attempt was ended before or the claim was lost."""
         self.check_claim()
         super().go_on()
 
     def check_claim(self) -> bool:
-        """End the attempt if the job is no longer ours; return whether that is news."""
+        """End the attempt if the claim was lost; return whether it ended it now."""
         is_news = self.is_lost and not isinstance(self.interruption, ClaimLost)
         if is_news:
-            why = "the job is no longer this worker's: its claim has ended, or it was deleted"
+            why = "the worker has lost its claim: the lease has expired, or the job was deleted"
             self.note_interruption(ClaimLost(why))
         return is_news
 
     def note_interruption(self, why: JobInterrupted) -> None:
-        """Note that the attempt ends, and with which record."""
+        """Record that the attempt ends, and with which body."""
         if self.interruption is None:
             self._body_when_interrupted = self._last_body
         super().note_interruption(why)
 
     def body(self) -> bytes:
-        """Return the job as it is now.
+        """Encode the job as it is now.
 
         Raises:
             BodyInvalid: it holds something that JSON cannot carry.
@@ -320,7 +320,7 @@ class RunContext(InterruptibleContext):
         return encode_body(self._job, self._metadata)
 
     def body_after(self, why: JobInterrupted) -> bytes:
-        """Return what an interrupted job goes on from.
+        """Return the body that an interrupted job resumes from.
 
         If it swallowed the interruption, this is the record of then: what it wrote since may say that all is done.
 
@@ -333,7 +333,7 @@ class RunContext(InterruptibleContext):
         return body if isinstance(self._job, RawJob) else replace_metadata(body, self._metadata)
 
     def body_of_next_run(self, due_ms: int) -> bytes:
-        """Return what the next run begins with, at epoch milliseconds ``due_ms``.
+        """Return the body of the next run, which is due at epoch milliseconds ``due_ms``.
 
         Raises:
             BodyInvalid: the job holds something that JSON cannot carry.
@@ -341,7 +341,7 @@ class RunContext(InterruptibleContext):
         return encode_body(self._job, self._for_next_run(due_ms))
 
     def body_of_next_run_after_failure(self, due_ms: int, *, is_failure: bool) -> bytes:
-        """Return the same after a run that did not succeed: with the record that another attempt would have begun with.
+        """Return the body of the next run after a failed one, with the fields that another attempt would have had.
 
         Args:
             due_ms: epoch milliseconds.
@@ -357,7 +357,7 @@ class RunContext(InterruptibleContext):
         return self._save(self._patience_seconds)
 
     async def _save_awaited(self) -> bool:
-        """Save from a coroutine, whose event loop goes on meanwhile where others run on it."""
+        """Save from a coroutine without blocking its event loop, if other jobs run on it."""
         self._sent_at = time.monotonic()
         with self._while_calling(self._patience_seconds):
             saved = self._saver.submit(self._batch, self._position, self._encoded, self._patience_seconds)
@@ -386,5 +386,5 @@ class RunContext(InterruptibleContext):
         return self._last_body if progress is None else with_progress(self._last_body, progress)
 
     def _while_calling(self, patience_seconds: float) -> AbstractContextManager[None]:
-        """Surround a call to the server, for which a job has to wait while there is none."""
+        """Return a context for a call to the server: the job does not stall while it waits."""
         return _AT_ONCE if self.run_limits is None else self.run_limits.calling(patience_seconds + CALL_SECONDS)

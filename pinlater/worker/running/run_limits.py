@@ -1,4 +1,4 @@
-"""How long one run may go on, and whether it still gets on."""
+"""Time limits of one run, including its progress."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pinlater.errors import JobExpired, JobStalled, JobTimeout
 from pinlater.jobs.options import KILL_SLACK_SECONDS, JobOptions
 
 _MOVE_SECONDS = 1.0
-"""The moment of the kill follows the signs of progress in steps of so many; its slack is longer."""
+"""The kill time follows progress in steps of this length, which is shorter than its slack."""
 _GRACE_SECONDS = 1.0
-"""So long after one limit has struck no other one does: the job has its hands full."""
+"""After an exceeded limit no other one is raised for this time, so that the job can clean up."""
 
 
 class LimitExceeded(NamedTuple):
-    """Why a run is stopped.
+    """Says why a run is stopped.
 
     Attributes:
         kind: of the exception that the job gets.
@@ -36,7 +36,7 @@ class LimitExceeded(NamedTuple):
 
 
 class RunLimits:
-    """The limits of one run. Moments are in seconds on the monotonic clock.
+    """Tracks the limits of one run. Moments are in seconds on the monotonic clock.
 
     Args:
         options: of the job.
@@ -70,25 +70,25 @@ class RunLimits:
     # The hard limit
 
     def begin(self, move_kill: Callable[[float], object]) -> None:
-        """Say whom to tell from now on when the kill is put off."""
+        """Start the run; call ``move_kill`` when the kill time moves."""
         self._move_kill, self._is_over = move_kill, False
 
     def end(self) -> None:
-        """Put nothing off from now on, whatever threads of the job are left."""
+        """End the run: leftover threads of the job move the kill time no more."""
         with self._lock:
             self._is_over = True
 
     # Signs of progress
 
     def record_progress(self, now: float) -> None:
-        """Note a sign of progress; done at every checkpoint."""
+        """Record progress; called at every checkpoint."""
         self._progress_at = now
         if now >= self._move_at:
             self._move_kill_now(now)
 
     @contextmanager
     def calling(self, most_seconds: float) -> Iterator[None]:
-        """Note that the job waits for a server: so long, at most, it is not the job that stands still."""
+        """Count the wait for a server, up to ``most_seconds``, as progress."""
         self.record_progress(monotonic() + most_seconds)
         try:
             yield
@@ -111,11 +111,11 @@ class RunLimits:
 
     @property
     def is_soft(self) -> bool:
-        """Whether there is more than a hard limit."""
+        """Whether there is a soft limit."""
         return min(self._timeout_at, self._expires_at, self._stall_seconds) < inf
 
     def due(self, now: float) -> LimitExceeded | None:
-        """Return why the run is to be stopped now. It is said once; of a standstill, once after each sign of life."""
+        """Return the limit that is exceeded now. Each is returned once; a stall once after each progress."""
         if now < self._quiet_until:
             return None
         if now >= self._expires_at:
@@ -134,7 +134,7 @@ class RunLimits:
         return exceeded
 
     def next_check_in(self, now: float) -> float | None:
-        """Return the seconds until something may be due; None if nothing will be."""
+        """Return the seconds until a limit may be exceeded; None for never."""
         moment = min(self._timeout_at, self._expires_at)
         if self._stall_seconds < inf:
             moment = min(moment, self._stalls_at, now + self._stall_seconds)  # a sign may come, or be taken back
@@ -147,4 +147,4 @@ class RunLimits:
 
 
 def _ignore_move(_: float) -> None:
-    """Stand in for whoever will be told."""
+    """Ignore the kill time."""

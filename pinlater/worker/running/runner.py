@@ -1,4 +1,4 @@
-"""Runs jobs and finds out how they ended."""
+"""Runs jobs and determines their outcomes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class Runner:
-    """Runs one job after the other. Whatever a job does, short of killing the process, is an outcome.
+    """Runs one job at a time. Whatever a job does, short of killing the process, is an outcome.
 
     Args:
         codec: decodes bodies.
@@ -128,14 +128,14 @@ class Runner:
         return outcome if tick is None else tick.after(outcome)
 
     def _resets_body(self, batch: DequeuedBatch, position: int) -> bool:
-        """Give a periodic job that cannot be read a body that can; return whether it is one."""
+        """Reset the body of an unreadable periodic job to its defaults; return whether it is one."""
         body = reset_body(self._codec, batch.bodies[position])
         if body is not None:
             batch.bodies[position] = body
         return body is not None
 
     def _tick_of(self, job: Job, context: RunContext, body: bytes) -> Tick | None:
-        """Return the tick that a job was claimed for; None unless a schedule has planted it."""
+        """Return the tick of a periodic job; None for other jobs."""
         again = read_recurrence(body)
         return Tick(job, context, again, self._now) if again is not None and again.schedule else None
 
@@ -164,7 +164,7 @@ class Runner:
         return self._ended(job, context, None, now_ns)
 
     def _ended(self, job: Job, context: RunContext, error: BaseException | None, started_ns: int) -> Outcome | None:
-        """Return what becomes of a run that has raised ``error``; None: it has returned.
+        """Return the outcome of a run that has raised ``error``, or returned if that is None.
 
         What the context has raised to end it comes first, whatever the job has made of it.
         """
@@ -193,11 +193,11 @@ class Runner:
             self._call(job, context)
 
     def close(self) -> None:
-        """End what jobs left behind."""
+        """Close the event loop that jobs have used."""
         self._coroutines.close()
 
     def _record_start(self, job: Job, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int) -> None:
-        """Show on the board what runs, and what is to happen should the process die of it."""
+        """Record the start in the claim table, with what recovery needs if the process dies."""
         key = (type(job), context.attempt)
         record = self._start_records.get(key)
         if record is None or record[2] is not context.options:
@@ -210,7 +210,7 @@ class Runner:
     def _new_run_limits(
         self, context: RunContext, batch: DequeuedBatch, position: int, now_ns: int
     ) -> RunLimits | None:
-        """Return the limits of a run that begins at monotonic ``now_ns``; None if it is not to begin any more."""
+        """Return the limits of a run that starts at monotonic ``now_ns``; None if its ``give_up_after`` is over."""
         began = now_ns / 1e9
         remaining_seconds = context.expires_ms / 1000 - self._now()
         if remaining_seconds <= 0:
@@ -226,7 +226,7 @@ class Runner:
     def _outcome_of(self, job: Job, context: RunContext, error: BaseException, started_ns: int) -> Outcome:
         seconds = (monotonic_ns() - started_ns) / 1e9
         if isinstance(error, ClaimLost):
-            log.warning("%s ends here, and nothing of it counts: %s", job.job_options.name, error)
+            log.warning("%s stopped; its result is dropped: %s", job.job_options.name, error)
             return LostClaim()
         if isinstance(error, JobSleeps) and error.until_ms >= context.expires_ms:
             cause = error.__cause__  # of a step that was to be tried again
@@ -262,7 +262,7 @@ class Runner:
         if isinstance(why, JobSleeps):
             log.info("%s %s", job.job_options.name, why)
             return Interruption(body, why.until_ms)
-        log.info("%s interrupted; it goes on later", job.job_options.name)
+        log.info("%s interrupted; it will resume later", job.job_options.name)
         return Interruption(body)
 
     def _rescheduled(self, job: Job, context: RunContext, next_run: NextRunPlan, started_ns: int) -> Outcome:
@@ -283,7 +283,7 @@ def _failure_status(context: RunContext, error: BaseException, seconds: float, *
 
 
 def _given_up(job: Job, context: RunContext, error: BaseException, seconds: float, verdict: str = "") -> Failure:
-    """Return the end of a job that no further attempt would help, or come in time for."""
+    """Return the failure of a job that gets no further attempt."""
     has_traceback = error.__traceback__ is not None and not isinstance(error, Retry)
     trace = error if has_traceback else None
     log.error("%s given up: %s%s", job.job_options.name, describe_error(error), verdict, exc_info=trace)
@@ -296,13 +296,13 @@ def _too_late(context: RunContext) -> str:
 
 
 def leave_fork(error: BaseException | None) -> NoReturn:
-    """End a process that a job forked and that came back from the job: it must not go on as a second worker."""
+    """Exit a process that a job forked and that returned from the job: it must not continue as a second worker."""
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     else:
         code = int(error is not None)
     if code and not isinstance(error, SystemExit):
-        log.error("a process that a job forked died", exc_info=error)
+        log.error("a process forked by a job failed", exc_info=error)
     with suppress(OSError, ValueError, AttributeError):  # the job may have closed it
         sys.stdout.flush()
     os._exit(code & 0xFF)

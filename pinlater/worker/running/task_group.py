@@ -1,4 +1,4 @@
-"""Which job an asyncio task belongs to, however deep: what a job leaves running ends with it."""
+"""Tracks which job an asyncio task belongs to, so that leftover tasks end with their job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 
 class TaskGroup:
-    """One job's tasks.
+    """Holds the tasks of one job.
 
     Attributes:
         job: whose.
@@ -24,12 +24,12 @@ class TaskGroup:
         self.tasks: WeakSet[asyncio.Task[Any]] | None = None  # few jobs make any
 
     def unfinished(self) -> set[asyncio.Task[Any]]:
-        """Return those that still run."""
+        """Return the tasks that still run."""
         return {task for task in self.tasks if not task.done()} if self.tasks else set()
 
 
 family: ContextVar[TaskGroup | None] = ContextVar("family", default=None)
-"""That of the running job: its tasks inherit it."""
+"""Task group of the running job; its tasks inherit it."""
 
 
 def new_task(
@@ -37,7 +37,7 @@ def new_task(
     coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
     **options: Any,
 ) -> asyncio.Task[Any]:
-    """Make a task as the loop would, and note it with its family."""
+    """Create a task as the loop would, and add it to its job's group."""
     task = asyncio.Task(coroutine, loop=loop, **options)
     found = family.get()
     if found is not None:

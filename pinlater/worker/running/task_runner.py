@@ -1,4 +1,4 @@
-"""Runs ``async def`` jobs beside each other on one event loop."""
+"""Runs ``async def`` jobs concurrently on one event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pinlater.worker.session.saver import Saver
 
 
 class TaskRunner(Runner):
-    """As ``Runner``, for jobs that are awaited.
+    """A ``Runner`` for jobs that are awaited.
 
     Args:
         codec, names, saver, patience_seconds, now, middleware, unknown_seconds: as of ``Runner``.
@@ -110,6 +110,6 @@ class TaskRunner(Runner):
 
 def _blocking_error(job: Job) -> BodyInvalid:
     return BodyInvalid(
-        f"{job.job_options.name} has a plain run, which would block the other jobs of a worker with "
+        f"{job.job_options.name} has a blocking run, which would stop the other jobs of a worker with "
         "--concurrency; enqueue it to a queue that another worker serves"
     )

@@ -1,4 +1,4 @@
-"""Ends a job that runs in a thread beside others, when it runs for longer than its class allows."""
+"""Enforces the time limits of jobs that run in threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pinlater.worker.running.run_limits import RunLimits
 
 
 class ThreadLimits:
-    """Runs one job at a time within limits, in a thread of several.
+    """Runs one job at a time within limits, in one of several threads.
 
     Args:
         deadlines: hard limits of all threads.
@@ -52,7 +52,7 @@ class ThreadLimits:
             self._alarms.disarm()
 
     def limit_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-        """Put the alarm of the job that runs into its coroutine: it must not break into the event loop's own code."""
+        """Enforce the soft limit inside the coroutine: it must not be raised in the event loop's own code."""
         if self._soft is None:
             return coroutine
         self._alarms.disarm()
@@ -60,7 +60,7 @@ class ThreadLimits:
 
 
 class LimitedCoroutines(Coroutines):
-    """Those of one thread.
+    """Runs coroutines of one thread within limits.
 
     Args:
         limits: of the thread.

@@ -1,4 +1,4 @@
-"""The runs of a periodic job: which of them are carried out, and that there is always a next one."""
+"""Ticks of a periodic job: which ones run, and that there is always a next one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.outcome import Failure, Interruption, Outcome
 
 SPARE_ATTEMPTS = 16
-"""The server is told of so many more attempts than a tick has. So a last attempt whose process or machine died leaves
-the job pending, and whoever claims it next can send it on to the next tick."""
+"""Attempts that the server is given on top of a tick's own. So a last attempt whose process or machine died leaves
+the job pending, and the next worker can move it to the next tick."""
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +39,12 @@ def reset_body(codec: JobCodec, body: bytes) -> bytes | None:
     anew = encode_body(kind(), BodyMetadata(recurrence=again))
     if anew == body:
         return None
-    log.warning("%s begins anew with the defaults of its class, whose fields have changed", kind.job_options.name)
+    log.warning("%s is reset to the defaults of its class, whose fields have changed", kind.job_options.name)
     return anew
 
 
 class _TickAfter:
-    """The plan of a job that is not to miss a tick twice, nor to run for one twice."""
+    """Schedules the next tick after the last one, so that none runs twice."""
 
     def __init__(self, schedule: Schedule, due_ms: int) -> None:
         self._schedule = schedule
@@ -56,7 +56,7 @@ class _TickAfter:
 
 
 class Tick:
-    """One tick of a periodic job, or what is left of it after an attempt that failed.
+    """One tick of a periodic job, or the rest of it after a failed attempt.
 
     Args:
         job: the record.
@@ -75,24 +75,24 @@ class Tick:
         self._job, self._context, self._now = job, context, now
         self.is_over, self.outcome = True, None
         if schedule is None or schedule.text != again.schedule:
-            log.info("%s with the schedule %r of another deployment ends", options.name, again.schedule)
+            log.info("%s ended: its schedule %r is from another deployment", options.name, again.schedule)
             return
         if context.queue != options.queue:  # there is another one where the class is now
-            log.info("%s ends in queue %s: its class belongs to %s now", options.name, context.queue, options.queue)
+            log.info("%s ended in queue %s: its class uses queue %s now", options.name, context.queue, options.queue)
             return
         if claims > options.attempts + SPARE_ATTEMPTS // 2:
-            log.error("%s has lost too many claims, or was retried by hand; it ends, and is planted anew", options.name)
+            log.error("%s lost too many claims, or was retried by hand; it is ended and enqueued again", options.name)
             return
         context.attempts_allowed = options.attempts
         self._next = context.next_run = _TickAfter(schedule, again.due_ms)
         self.is_over = claims > options.attempts
         if self.is_over:
-            log.error("%s is not run: the attempts of this tick are spent; it goes on with the next", options.name)
+            log.error("%s is not run: this tick has no attempts left; it continues with the next tick", options.name)
             here = format_origin(socket.gethostname(), os.getpid(), now())
-            self.outcome = self._give_up(f"[{here}] not run: the attempts of this tick are spent\n")
+            self.outcome = self._give_up(f"[{here}] not run: this tick has no attempts left\n")
 
     def after(self, outcome: Outcome | None) -> Outcome | None:
-        """Return what is to follow an attempt that ended so; one that succeeded was rescheduled already."""
+        """Return the outcome for the job after an attempt; a successful one was rescheduled already."""
         if isinstance(outcome, Failure) and (outcome.delay_ms is None or self._context.is_last_attempt):
             return self._give_up(outcome.status, outcome.ending)
         if isinstance(outcome, Interruption) and outcome.attempts is not None:
@@ -104,7 +104,7 @@ class Tick:
         return self._job.job_options.attempts + SPARE_ATTEMPTS
 
     def _give_up(self, status: str, ending: str = TICK_FAILED) -> Interruption:
-        """Leave this tick without a success; the error stays in the status, and the next tick comes.
+        """Give up this tick: keep the error in the status and schedule the next tick.
 
         A tick that the job itself has discarded is no failure.
         """

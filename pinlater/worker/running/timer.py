@@ -1,4 +1,4 @@
-"""A timer of this process that no job has: jobs use ``signal.alarm`` and ``setitimer``, of which there is one each."""
+"""A timer apart from those that jobs may use: a process has one ``signal.alarm`` and one ``setitimer``."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ TimerHandler = Callable[[int, FrameType | None], object]
 
 
 class Timer(Protocol):
-    """Rings once, as a signal to the main thread."""
+    """Sends a signal to the main thread once."""
 
     def open(self, handler: TimerHandler) -> None:
-        """Let ``handler`` be called from now on, whatever a job has made of the signal meanwhile."""
+        """Install ``handler``, whatever a job did to the signal."""
 
     def set(self, seconds: float | None) -> None:
-        """Ring after so many seconds instead of before; None: not at all."""
+        """Set the timer to ``seconds`` from now; None: off."""
 
     def close(self) -> None:
-        """Ring no more."""
+        """Turn the timer off."""
 
 
 class _Expiration(ctypes.Structure):
@@ -49,10 +49,10 @@ class _Event(ctypes.Structure):
 
 
 class OwnTimer:
-    """One of the kernel's timers for everybody, by a signal that nobody uses.
+    """A POSIX timer with a signal that nothing else uses.
 
     Raises:
-        OSError: there is none here.
+        OSError: the system has no such timers.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class OwnTimer:
 
 
 class SharedTimer:
-    """The one that jobs have, too, for systems that have no other."""
+    """The timer that jobs may use, too, for systems without other timers."""
 
     def __init__(self) -> None:
         self._usual: Any = None
@@ -97,7 +97,7 @@ class SharedTimer:
 
 
 def new_timer() -> Timer:
-    """Return the best timer that there is here."""
+    """Return the best timer of this system."""
     if sys.platform != "linux":  # elsewhere the structures are others
         return SharedTimer()
     try:

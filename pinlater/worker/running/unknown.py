@@ -1,4 +1,4 @@
-"""Jobs that this worker cannot read: they go back to their queue, no attempt spent, until a worker knows them.
+"""Releases jobs that this worker cannot read, no attempt spent, until a worker knows them.
 
 While a new version is rolled out, workers of the old one get jobs of classes that they have not heard of. So nothing is
 wrong with such a job for as long as days, and then it has failed. Since when nobody reads it is kept in its body, since
@@ -25,7 +25,7 @@ from pinlater.worker.session.batch import DequeuedBatch, queue_of
 from pinlater.worker.session.outcome import Failure, ReleasedUnknown, describe_failure
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 300.0
-"""Until the next worker may get it."""
+"""Delay before another worker may get the job."""
 _MOST_BODY_BYTES = 64 * 1024
 """Larger bodies are left as they are: to write them again and again would cost more than it tells."""
 _MOST_NAME_CHARACTERS = 100
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class UnknownJobPolicy:
-    """Decides what becomes of jobs that cannot be read.
+    """Decides between the release and the failure of jobs that cannot be read.
 
     Args:
         give_up_seconds: for how long one is given back; None: never, each try is a failed attempt.
@@ -52,7 +52,7 @@ class UnknownJobPolicy:
     def outcome(
         self, batch: DequeuedBatch, position: int, error: BodyInvalid, now_ms: int
     ) -> Failure | ReleasedUnknown:
-        """Return what becomes of one.
+        """Return the outcome of an unreadable job.
 
         Args:
             batch: where it came from.
@@ -82,7 +82,7 @@ class UnknownJobPolicy:
         return ReleasedUnknown(marked, unread.until_ms, status=status, name=label_of(body))
 
     def _log_release(self, descriptor: str, name: str, error: BodyInvalid) -> None:
-        """Log why a job goes back; once a minute for each class of a queue, since there may be thousands of jobs."""
+        """Log why a job is released, at most once a minute for each class of a queue."""
         key = (queue_of(descriptor), name)
         now = monotonic()
         if now < self._log_at.get(key, 0.0):
@@ -90,17 +90,17 @@ class UnknownJobPolicy:
         if len(self._log_at) >= _MOST_NAMES:
             self._log_at.clear()
         self._log_at[key] = now + _LOG_SECONDS
-        log.warning("%s goes back unspent, for a worker that knows it: %s", descriptor, error)
+        log.warning("%s released for a worker that knows its class, no attempt spent: %s", descriptor, error)
 
 
 def label_of(body: bytes) -> str:
-    """Return the name of the class that a body says it is for, if that can be shown; otherwise what stands for none."""
+    """Return the class name in a body, if it is printable and short; otherwise a placeholder."""
     name = name_in(body)
     return name if name and len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() else f"({UNREADABLE})"
 
 
 def _known_since(batch: DequeuedBatch, position: int) -> int | None:
-    """Return since when nobody reads a job, in epoch milliseconds; None if this is the first time.
+    """Return when a job was first found unreadable, in epoch milliseconds; None if that is now.
 
     What its body says counts if it has become due at the moment that it says, too: otherwise somebody has run or
     retried it since. Of a body that has no room for that, the time counts from its enqueue.

@@ -272,7 +272,7 @@ class AckBuffer:
             return
         for batch, position in queue_acks.jobs():
             log.error(
-                "%s stays claimed until its lease expires, since its ack cannot be sent: %s",
+                "%s cannot be acked; it returns when its lease expires: %s",
                 batch.descriptors[position],
                 error,
             )

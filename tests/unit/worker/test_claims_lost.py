@@ -124,7 +124,7 @@ def test_the_next_call_raises_and_nothing_of_the_attempt_counts(runner, caplog, 
     assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     assert trail == ["began", "first"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "no longer this worker's" in caplog.text
+    assert "has lost its claim" in caplog.text
 
 
 def test_a_job_that_was_lost_before_it_began_is_not_begun(runner):

@@ -271,7 +271,7 @@ def test_a_class_that_cannot_be_made_is_a_matter_of_configuration():
         def __post_init__(self):
             raise ValueError("no")
 
-    with pytest.raises(ConfigError, match="Stubborn cannot be made without arguments: no"):
+    with pytest.raises(ConfigError, match="Stubborn cannot be created without arguments: no"):
         FirstPeriodicJobs([Stubborn], ["tidy"])
 
 

@@ -87,7 +87,7 @@ def test_what_a_job_leaves_running_ends_with_it_and_nothing_else_does(tasks):
 
 def test_a_plain_job_that_comes_to_an_event_loop_is_not_run(tasks):
     [outcome] = tasks.run(Plain(how="wait"))
-    assert "BodyInvalid: Plain has a plain run, which would block" in outcome.status
+    assert "BodyInvalid: Plain has a blocking run, which would stop" in outcome.status
     assert seen == []
 
 

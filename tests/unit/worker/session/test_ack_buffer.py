@@ -203,7 +203,7 @@ def test_one_end_that_cannot_be_told_does_not_keep_the_others_from_being_told(be
     bench.pipeline.answer()
     bench.pipeline.answer(CallUnsendable("a half"))
     assert bench.ack_buffer.is_empty
-    assert "mail:s1:p1:2 ends with its claim" in caplog.text
+    assert "mail:s1:p1:2 cannot be acked" in caplog.text
     assert bench.counted == [("mail", "untold", 1)]
     assert list(batch.area.states[:3]) == [GONE, GONE, GONE]
 
