@@ -13,7 +13,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class Waker(Protocol):
+class DequeueWaker(Protocol):
     """Wakes dequeues that wait for jobs."""
 
     @property
@@ -28,7 +28,7 @@ class Waker(Protocol):
 
 def makes_claimable(
     verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, _T]], count: Callable[[_T], int]
-) -> Callable[Concatenate[Waker, _P], Coroutine[Any, Any, _T]]:
+) -> Callable[Concatenate[DequeueWaker, _P], Coroutine[Any, Any, _T]]:
     """Call a verb of the store, then wake dequeues of its queue for the jobs that it made claimable.
 
     Args:
@@ -38,7 +38,7 @@ def makes_claimable(
     name, bind = verb.__name__, inspect.signature(verb).bind
 
     @wraps(verb)
-    async def call(broker: Waker, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    async def call(broker: DequeueWaker, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         given = bind(None, *args, **kwargs).arguments
         change: Coroutine[Any, Any, _T] = getattr(broker.backend, name)(*args, **kwargs)
         return await broker.make_claimable(given["queue"], change, count, given.get("run_after_ms"))
