@@ -1,4 +1,4 @@
-"""What a running job can ask of its worker."""
+"""The interface between a running job and its worker."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 KEPT_MS = 86_400_000
-"""So long a server is asked to know a follow-up again, however soon that one ends: attempts may be hours apart."""
+"""How long a server is asked to remember a follow-up, since attempts may be hours apart."""
 
 _MOST_CHARACTERS = 200
 _MOST_TIME = 2**48 - 1
@@ -29,7 +29,7 @@ def follow_up_key(descriptor: str, run: int, use: str) -> str:
 
 
 def idempotency_key(key: str, created_at_ms: int | None) -> bytes:
-    """Return what a server knows a follow-up by also when that one has ended.
+    """Return the idempotency key of a follow-up, which identifies it even after it has ended.
 
     Args:
         key: of ``follow_up_key``.

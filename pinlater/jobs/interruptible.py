@@ -1,4 +1,4 @@
-"""A context whose word is final: what it has raised to end the attempt holds, whatever the job makes of it."""
+"""A context whose interruption is final, even if the job swallows the exception."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _lock = Lock()
 
 
 class InterruptibleContext(JobContext):
-    """A context that remembers how it has ended the attempt, and raises that again at every later call.
+    """A context that remembers its interruption, and raises it again at every later call.
 
     A job may swallow it: ``gather(..., return_exceptions=True)``, ``suppress(BaseException)``, ``return`` in a
     ``finally``, a pool whose futures nobody asks.
@@ -26,29 +26,29 @@ class InterruptibleContext(JobContext):
 
     thread: int
     _unattributed = 0
-    """How often it raised in a thread of the job's own, outside of any step as far as anybody knows."""
+    """Number of interruptions raised in other threads of the job, outside of any known step."""
 
     def interrupt(self, why: JobInterrupted) -> JobInterrupted:
-        """End the attempt, and return ``why``, which is to be raised; something like it will be by every later call."""
+        """End the attempt and return ``why`` to raise; later calls raise it again."""
         self.note_interruption(why)
         self._mark_steps_cut()
         return why
 
     def note_interruption(self, why: JobInterrupted) -> None:
-        """Note that the attempt ends; of several sleeps the longest counts."""
+        """Record that the attempt ends; of several sleeps the longest counts."""
         with _lock:
             if self.interruption is None or why.weight > self.interruption.weight:
                 self.interruption = why
 
     def go_on(self) -> None:
-        """Return, unless the attempt was ended before."""
+        """Raise the interruption again if there is one."""
         found = self.interruption
         if found is not None:
             self._mark_steps_cut()
             raise found.again() from found.__cause__
 
     def _mark_steps_cut(self) -> None:
-        """Note of the steps that surround this call that their functions cannot come to their end."""
+        """Mark the steps around this call as cut off."""
         run = StepRun.current(self)
         if run is None and get_ident() != self.thread:
             self._unattributed += 1  # of a pool, which may be one that a step has started
@@ -57,7 +57,7 @@ class InterruptibleContext(JobContext):
 
 
 class StepRun:
-    """A step whose function runs; to be entered around that.
+    """A running step, entered around its function.
 
     A step whose function was cut off by an interruption is not finished, even if the function returns as if nothing
     had been, or raises something else: then the interruption is raised again.
@@ -105,7 +105,7 @@ _running: ContextVar[StepRun | None] = ContextVar("step that runs", default=None
 
 
 def swallowed_interruption(context: JobContext, error: BaseException | None) -> JobInterrupted | None:
-    """Return the interruption that a job has swallowed, if it has.
+    """Return the interruption that a job has swallowed; None if it has not.
 
     Args:
         context: of the attempt.

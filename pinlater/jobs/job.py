@@ -67,12 +67,12 @@ class _JobType(msgspec.StructMeta):  # its instances are Job and all subclasses
             _check_run(kind)
             kind.job_options = _options_of(getattr(kind, "job_options", None), options)
             if kind.job_options.schedule is not None:
-                _check_plantable(kind)
+                _check_has_defaults(kind)
         return kind
 
 
 def _check_names(kind_name: str, header: Mapping[str, Any]) -> None:
-    """Return if msgspec knows what is left of a class header.
+    """Check the remaining options of a class header.
 
     Raises:
         TypeError: it has an option that nobody knows.
@@ -97,7 +97,7 @@ def _options_of(inherited: JobOptions | None, options: dict[str, Any]) -> JobOpt
 
 
 def _check_fields(kind_name: str, namespace: Mapping[str, Any]) -> None:
-    """Return if what a class body assigns is a field, a method, or clearly meant to be neither.
+    """Check that what a class body assigns is a field, a method or a constant.
 
     Raises:
         TypeError: a field is called as what says the class of a body, or a value has no annotation and would be lost.
@@ -121,7 +121,7 @@ def _refuse(kind_name: str, options: Iterable[str]) -> None:
 
 
 def _check_body(kind: Any) -> None:
-    """Return if the body of a class has the form and the names that workers count on.
+    """Check that workers can read bodies of a class.
 
     Raises:
         TypeError: it has not, by an option of a class that it inherits from, or by the name of a field.
@@ -134,7 +134,7 @@ def _check_body(kind: Any) -> None:
 
 
 def _check_run(kind: Any) -> None:
-    """Return if ``run`` of a class can be called with a context, and does its work then.
+    """Check that ``run`` of a class can be called with a context.
 
     Raises:
         TypeError: it takes other arguments; or it is a generator, of which a call does nothing at all.
@@ -152,8 +152,8 @@ def _check_run(kind: Any) -> None:
         ) from None
 
 
-def _check_plantable(kind: Any) -> None:
-    """Return if workers can make the job of a periodic class by themselves.
+def _check_has_defaults(kind: Any) -> None:
+    """Check that workers can create the job of a periodic class without arguments.
 
     Raises:
         TypeError: they would not know what to put into its fields, or where to keep its schedule.

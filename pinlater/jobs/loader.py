@@ -1,4 +1,4 @@
-"""Loading the modules that a worker, or the tool, was given, and finding job classes and middleware in them."""
+"""Loads modules, and finds the job classes, middleware and hooks in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 class ModulesInvalid(ConfigError):
-    """Modules cannot be loaded; ``problems`` has a line for each reason."""
+    """Modules cannot be loaded; ``problems`` has one line per reason."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -53,7 +53,7 @@ def load_job_classes(names: Sequence[str]) -> list[type[Job]]:
 
 
 def _nothing_in(names: Sequence[str], loaded: Iterable[ModuleType]) -> str:
-    """Say that there is no job class, and why that may be."""
+    """Return a message that no job class was found, with a likely reason."""
     here = {module.__name__ for module in loaded}
     bare = [
         kind.__name__
@@ -68,7 +68,7 @@ def _nothing_in(names: Sequence[str], loaded: Iterable[ModuleType]) -> str:
 
 
 def _shadowing_module(module: ModuleType) -> str:
-    """Say that another module was found than the file of its name in the current folder; "" if it was not so."""
+    """Return a hint if another module hides the file of its name in the current folder; otherwise empty."""
     own = Path.cwd() / f"{module.__name__}.py"
     found = getattr(module, "__file__", None)
     if not own.is_file() or found == str(own):
@@ -77,7 +77,7 @@ def _shadowing_module(module: ModuleType) -> str:
 
 
 def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:
-    """Return the codec of some classes.
+    """Create the codec of some job classes.
 
     Any queue may hold jobs of a typed class, since ``enqueue(job, queue=…)`` and ``pinlater move-jobs`` put them there.
 
@@ -95,21 +95,21 @@ def make_codec(kinds: Sequence[type[Job]], queues: Sequence[str]) -> JobCodec:
 
 
 def unnamed_queues(codec: JobCodec, queues: Iterable[str]) -> list[str]:
-    """Return those of some queues that no class names as its own."""
+    """Return the queues that no class has as its own."""
     return [queue for queue in queues if queue not in codec.queues]
 
 
 def refuse_blocking(kinds: Iterable[type[Job]], queues: Container[str]) -> None:
-    """Refuse classes that a worker with ``--concurrency`` would serve, though their ``run`` cannot be awaited.
+    """Reject classes with a blocking ``run`` in the queues of a worker with ``--concurrency``.
 
     Raises:
-        ConfigError: there are some.
+        ConfigError: names the classes.
     """
     options = (kind.job_options for kind in kinds if not inspect.iscoroutinefunction(kind.run))
     plain = [f"{found.name} (queue {found.queue})" for found in options if found.queue in queues]
     if plain:
         raise ConfigError(
-            f"with --concurrency, all jobs share a thread, which a plain run would block: {', '.join(plain)}; "
+            f"with --concurrency all jobs share one thread, which a blocking run would stop: {', '.join(plain)}; "
             "write async def run, use --threads instead, or start another worker for those queues (--queue)"
         )
 
@@ -148,7 +148,7 @@ def _add_current_folder() -> None:
 
 
 def _named(option: str, text: str, what: str, problems: list[str]) -> Callable[..., object] | None:
-    """Return what ``MODULE:NAME`` names, which has to be callable, but no job class; or note what is wrong."""
+    """Return the callable that ``MODULE:NAME`` names; otherwise add to ``problems``."""
     place, _, name = text.rpartition(":")
     if not (place and name.isidentifier()):
         problems.append(f"{option} {text}: write MODULE:NAME, such as my_project.surroundings:in_transaction")
@@ -160,7 +160,7 @@ def _named(option: str, text: str, what: str, problems: list[str]) -> Callable[.
     if value is None:
         problems.append(f"{option} {text}: {place} has no {name}; check its spelling")
     elif not callable(value) or (isinstance(value, type) and issubclass(value, Job)):
-        problems.append(f"{option} {text}: this is no {option[2:]}, but {_kind_of(value)}; it has to be {what}")
+        problems.append(f"{option} {text}: {name} is {_kind_of(value)}; it must be {what}")
     else:
         found: Callable[..., object] = value
         return found
@@ -193,19 +193,19 @@ def _import(name: str, problems: list[str]) -> ModuleType | None:
 
 def _import_name(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ImportError("this is no name of a module; write one such as my_project.jobs, or the path of a .py file")
+        raise ImportError("not a module name; write one such as my_project.jobs, or the path of a .py file")
     return importlib.import_module(name)
 
 
 def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError("there is no such file")
+        raise FileNotFoundError("no such file")
     loaded = sys.modules.get(path.stem)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path.resolve()):
         return loaded
     if loaded is not None:
-        raise ImportError(f"there is a module {path.stem} already; give the file another name")
+        raise ImportError(f"a module {path.stem} is loaded already; rename the file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
@@ -213,7 +213,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _problem(name: str, error: BaseException) -> str:
-    """Return one line: where, what, and what to do if that is known."""
+    """Return one line: where, what, and a hint if there is one."""
     text = " ".join(str(error).split())
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}:{error.lineno}"
@@ -226,7 +226,7 @@ def _problem(name: str, error: BaseException) -> str:
 
 
 def _advice(name: str) -> str:
-    """Say what may have been meant by the name of a module that is not there."""
+    """Return a hint for the name of a missing module."""
     parent, _, last = name.rpartition(".")
     if isinstance(getattr(sys.modules.get(parent), last, None), type):
         return f"; name the module alone: {parent}"

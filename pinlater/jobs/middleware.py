@@ -1,4 +1,4 @@
-"""What surrounds the run of every job: one extension point, for logs, figures, connections, tenants.
+"""Middleware around the run of every job: an extension point for logs, metrics, connections, tenants.
 
 A middleware is called with the job and its context, and returns a context manager. A generator with
 ``contextlib.contextmanager`` is the shortest way to write one::
@@ -47,7 +47,7 @@ Middleware = Callable[[Job, JobContext], AbstractContextManager[object]]
 
 @contextmanager
 def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> Iterator[None]:
-    """Be inside of all ``middleware``, the first of which is the outermost.
+    """Enter all ``middleware``, the first of which is the outermost.
 
     Raises:
         TypeError: one of them returned no context manager.
@@ -68,7 +68,7 @@ def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> I
 
 @contextmanager
 def _raising_swallowed(context: JobContext) -> Iterator[None]:
-    """Raise what the job has swallowed of its context, so that no middleware takes the job for done."""
+    """Raise an interruption that the job has swallowed, so that middleware does not count it as a success."""
     try:
         yield
     except BaseException as error:
@@ -80,7 +80,7 @@ def _raising_swallowed(context: JobContext) -> Iterator[None]:
 
 
 async def run_within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> None:
-    """Run an ``async def`` job inside of all ``middleware``, in one task."""
+    """Run an ``async def`` job inside all ``middleware``, in one task."""
     with within(middleware, job, context):
         await job.run(context)
 
@@ -90,6 +90,6 @@ def _checked(middleware: Middleware, made: object) -> AbstractContextManager[obj
         return made
     name = getattr(middleware, "__qualname__", repr(middleware))
     raise TypeError(
-        f"middleware {name} returned {type(made).__name__}, which is no context manager; "
+        f"middleware {name} returned {type(made).__name__}, not a context manager; "
         "decorate it with contextlib.contextmanager, and let it yield once"
     )

@@ -1,4 +1,4 @@
-"""Tells the uses of one name apart: of steps and sleeps in loops."""
+"""Numbers repeated uses of a name, for steps and sleeps in loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a periodic job runs: at the ticks of a cron expression, or every so many seconds."""
+"""Schedules of periodic jobs: cron expressions and fixed periods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEVER_MS = 10**14
 
 
 class Schedule(ABC):
-    """An endless row of moments, the same for whoever asks.
+    """An endless series of ticks, the same for every process.
 
     Attributes:
         text: of the schedule; a job that was planted with another one is not of this schedule.
@@ -34,7 +34,7 @@ class Schedule(ABC):
 
 
 class Every(Schedule):
-    """The whole multiples of a period since the epoch, so that nobody has to remember when it began."""
+    """Ticks at the multiples of a period since the epoch, which need no start time."""
 
     def __init__(self, seconds: float) -> None:
         if not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
@@ -78,7 +78,7 @@ class Cron(Schedule):
             return _NEVER_MS
 
     def _ticks(self, local: int) -> CronSim:
-        """Return the times after one, all as seconds on the wall clock."""
+        """Return the ticks after a time, as wall clock times."""
         return CronSim(self._expression, _EPOCH + timedelta(seconds=local))
 
     def _next_of_day(self, after: int) -> int:
@@ -111,7 +111,7 @@ class Cron(Schedule):
                 offset = self._offset(after)
 
     def _offset(self, moment: int) -> int:
-        """Return how many seconds the wall clock is ahead of UTC."""
+        """Return the UTC offset of the wall clock in seconds."""
         shift = datetime.fromtimestamp(moment, self.zone).utcoffset()
         return 0 if shift is None else round(shift.total_seconds())
 

@@ -1,4 +1,4 @@
-"""Sleeps that occupy no process: the job goes back to its queue, and goes on when it is woken."""
+"""Sleeps that occupy no process: the job returns to its queue until it is due."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sleep_until(
     moment: datetime | float,
     save: Callable[[], object],
 ) -> None:
-    """Return if that sleep is over; see ``JobContext.sleep_until``.
+    """Return if the sleep is over, otherwise begin it; see ``JobContext.sleep_until``.
 
     Args:
         context: of the attempt.

@@ -1,4 +1,4 @@
-"""The steps of a workflow: each runs once, and what it returned is kept with the job."""
+"""The steps of a workflow: each runs once, and its result is saved with the job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pinlater.model.body_metadata import BodyMetadata
 
 
 class Steps:
-    """The steps of one attempt.
+    """Runs the steps of one attempt.
 
     Args:
         context: of the attempt.
@@ -55,7 +55,7 @@ class Steps:
         self._one_ended = asyncio.Event()
 
     def run(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Take a step; see ``JobContext.step``. For a coroutine function, return what is to be awaited."""
+        """Run a step; see ``JobContext.step``. Return an awaitable for a coroutine function."""
         key = self._names.next(name)  # now: several awaited at once end in any order, but they are named in one
         if _is_async(function):
             return self._run_awaited(key, function, args, kwargs)
@@ -121,7 +121,7 @@ class Steps:
         raise self._context.interrupt(JobSleeps(self._longest_wake_ms)) from failure
 
     def _failed(self, key: str, step: Retrying[..., Any], error: Exception) -> int | None:
-        """Count a failed attempt of a step; return when it is tried again, or None if it is not."""
+        """Count a failed attempt of a step; return when it is retried, None for never."""
         attempt, failures = self._metadata.tries.pop(key, (0, 0))
         spent = failures + 1 if attempt == self._context.attempt else 1
         if spent >= step.attempts or isinstance(error, JobTimeout) or self._options().gives_up_on(error):
@@ -137,7 +137,7 @@ class Steps:
         return int(time.time() * 1000) + wait_ms
 
     def _gave_up(self, key: str, step: Retrying[..., Any]) -> None:
-        """Note that a step's last attempt has failed, for the rest of this attempt of the job.
+        """Record that a step's last attempt has failed, for the rest of this attempt of the job.
 
         Only now, when the count was saved without it: a job that fails of it begins anew, also when its attempts are
         counted from somewhere else because a person retries it.
@@ -155,7 +155,7 @@ class Steps:
 
     @contextmanager
     def _recording_cancellation(self, why: JobInterrupted) -> Iterator[None]:
-        """See to it that the attempt ends also if the job cancels a step that is about to end it."""
+        """Record the interruption if the job cancels a step that is about to raise it."""
         try:
             yield
         except asyncio.CancelledError:
@@ -163,7 +163,7 @@ class Steps:
             raise
 
     def _finished(self, key: str, result: Any) -> Any:
-        """Keep a result, and return it as a later attempt will get it, so that the first one sees the same types."""
+        """Store a result and return it as a later attempt will get it, with the same types."""
         if inspect.iscoroutine(result):
             result.close()
             raise BodyInvalid(
@@ -187,7 +187,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def as_json(key: str, result: Any) -> Any:
-    """Return a result as a later attempt will get it.
+    """Return a result after a round trip through JSON.
 
     Raises:
         BodyInvalid: JSON cannot carry it.

@@ -1,4 +1,4 @@
-"""Runs attempts of jobs with the worker's own runner, but in the calling thread and without a worker around it."""
+"""Runs attempts of jobs with the worker's runner, in the calling thread and without a worker."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pinlater.worker.session.outcome import Outcome as RunnersOutcome
 from pinlater.worker.session.saver import Encode, FollowUp, Saver
 
 MOST_RUNS = 1000
-"""A test that has more attempts than this is taken for one that never ends."""
+"""Most attempts of a test; more are taken for an endless loop."""
 
 _OF_A_JOB = (Exception, JobInterrupted, SystemExit, asyncio.CancelledError)
 """Other exceptions, such as Ctrl-C and ``pytest.fail``, are meant for the test and go through."""
 
 SaveBody = Callable[[ClaimedJob, bytes], object]
-"""Keeps the body of a job that runs."""
+"""Saves the body of a running job."""
 
 EnqueueJob = Callable[[str, PinLaterJob], str]
 """Enqueues a follow-up; returns its descriptor."""
@@ -89,7 +89,7 @@ class Outcome:
 
 
 class Attempts:
-    """Stands in for a job process.
+    """Runs attempts like a job process.
 
     Attributes:
         codec: decodes bodies of the classes.
@@ -175,7 +175,7 @@ def _ending_of(ended: Interruption, error: BaseException | None) -> Ending:
 
 
 class _WatchedCodec(JobCodec):
-    """Remembers what it decoded last."""
+    """Records the last decoded job or error."""
 
     job: Job | None = None
     error: Exception | None = None
@@ -191,7 +191,7 @@ class _WatchedCodec(JobCodec):
 
 
 class _WatchedRunner(Runner):
-    """Remembers what the job raised last, and the context that it had."""
+    """Records the job's last error and context."""
 
     error: BaseException | None = None
     context: RunContext | None = None
@@ -215,7 +215,7 @@ class _WatchedRunner(Runner):
 
 
 class _DirectSaver(Saver):
-    """Hands bodies to whoever keeps them, without a connection of its own; never drains."""
+    """Passes bodies to a function instead of a server; never drains."""
 
     keep: Callable[[bytes], object]
 

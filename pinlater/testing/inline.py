@@ -1,4 +1,4 @@
-"""A client that runs jobs at once, instead of enqueueing them."""
+"""A client that runs jobs immediately instead of enqueueing them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run_inline(
 
 @dataclass(slots=True)
 class _InlineJob:
-    """A job, as a server would have it."""
+    """A job as a server would store it."""
 
     descriptor: str
     body: bytes
@@ -188,7 +188,7 @@ class InlineClient(Client):
         return enqueue_reply([job.descriptor for job in stored])
 
     def _duplicate(self, queue: str, job: PinLaterJob) -> _InlineJob | None:
-        """Return the job that is not finished and has the same key."""
+        """Return the unfinished job with the same unique key."""
         keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
         return None if keyed is None or keyed.state.is_final else keyed
 

@@ -1,4 +1,4 @@
-"""Runs jobs again and again, each time killed at another point, to show that they come to the same end."""
+"""Kills jobs at one point after another, to test that they always reach the same result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def killed_everywhere(*kinds: type[Job]) -> Iterator[DoomedClient]:
 
 
 class _Killed(BaseException):
-    """Stands for SIGKILL."""
+    """Simulates SIGKILL."""
 
 
 class DoomedClient(InlineClient):

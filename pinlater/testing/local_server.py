@@ -1,4 +1,4 @@
-"""A real server within the test's process, on a clock that can be moved, and a worker in the test's thread."""
+"""A real server in the test's process, on a movable clock, and a worker in the test's thread."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class LocalServer:
 
 
 class _ClientInTime(Client):
-    """Makes its calls in the time of a server whose clock was moved."""
+    """A client whose delays follow the movable clock of the server."""
 
     def __init__(self, address: str, clock: MovableClock) -> None:
         super().__init__(address, tls=TlsFiles())
@@ -138,16 +138,16 @@ class _ClientInTime(Client):
         self._calls = _CallsInTime(clock)
 
     def enqueue_struct(self, queue: str, job: PinLaterJob) -> str:
-        """Enqueue what a job wants to follow it."""
+        """Enqueue a follow-up job."""
         return self._execute(self._calls.enqueue_structs(queue, [job]))[0]
 
     def enqueue_periodic(self, periodic_jobs: FirstPeriodicJobs) -> None:
-        """Plant periodic jobs in the server's time."""
+        """Enqueue periodic jobs by the server's clock."""
         for queue, jobs in periodic_jobs.by_queue(self._clock.now_ms()).items():
             self._execute(Calls(self.source).enqueue_structs(queue, jobs))
 
     def save(self, job: ClaimedJob, body: bytes) -> None:
-        """Save what a job's checkpoint says."""
+        """Save the body of a checkpoint."""
         self.checkpoint(_queue_of(job), [Checkpoint(job.descriptor, job.claim, body)])
 
 
@@ -164,7 +164,7 @@ class _CallsInTime(Calls):
 
 
 def _report(client: Client, job: ClaimedJob, outcome: Outcome, ahead_ms: int) -> None:
-    """Tell the server, whose clock is ahead of ours, how an attempt ended, as a worker would."""
+    """Report the outcome of an attempt to the server, whose clock is ahead, as a worker would."""
     queue, ending = _queue_of(job), outcome.ending
     if outcome.next_attempts is not None:
         again = Checkpoint(

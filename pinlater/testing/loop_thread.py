@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 T = TypeVar("T")
 
 _PATIENCE_SECONDS = 30.0
-"""Whatever a test asks of the loop takes moments; one that hangs should say so."""
+"""Longest duration of one piece of work, so that a hanging test fails."""
 
 
 class LoopThread:

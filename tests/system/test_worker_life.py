@@ -201,7 +201,7 @@ def test_all_that_cannot_be_loaded_is_said_once(start, folder):
         f"pinlater-worker: cannot load missing: {folder}/missing.py:2: ModuleNotFoundError: {MISSING}",
         f"pinlater-worker: cannot load broken: {folder}/broken.py:1: SyntaxError: invalid syntax",
         f"pinlater-worker: cannot load leaves: {folder}/leaves.py:1: SystemExit: 0",
-        "pinlater-worker: cannot load no/such.py: FileNotFoundError: there is no such file",
+        "pinlater-worker: cannot load no/such.py: FileNotFoundError: no such file",
     ]
     assert "Traceback" not in worker.log
 

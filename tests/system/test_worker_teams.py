@@ -363,7 +363,7 @@ def test_plain_classes_are_refused_by_an_event_loop(team):
     worker = team(("threads.py", "--concurrency", 10), "--queue", "touch,overdue")
     assert worker.wait() == 78
     assert (
-        "a plain run would block: Touch (queue touch), Overdue (queue overdue), Stalls (queue overdue); write"
+        "a blocking run would stop: Touch (queue touch), Overdue (queue overdue), Stalls (queue overdue); write"
         in worker.log
     )
     assert worker.log.count("use --threads") == 1

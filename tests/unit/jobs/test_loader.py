@@ -95,7 +95,7 @@ def test_all_that_is_wrong_is_said_with_its_place(project, tmp_path):
         "cannot load wk_absent: ModuleNotFoundError: No module named 'wk_absent'; "
         f"it is neither in {tmp_path} nor installed"
     )
-    assert file == "cannot load nowhere.py: FileNotFoundError: there is no such file"
+    assert file == "cannot load nowhere.py: FileNotFoundError: no such file"
 
 
 def test_the_place_is_where_the_user_can_do_something(project, tmp_path):
@@ -125,8 +125,8 @@ def test_a_header_that_makes_no_sense_is_blamed_on_its_line(project, tmp_path, o
     [
         ("wk_recipts", "No module named 'wk_recipts'; did you mean wk_receipts?"),
         ("wk_receipts.SendReceipt", "'wk_receipts' is not a package; name the module alone: wk_receipts"),
-        ("./", "this is no name of a module; write one such as my_project.jobs, or the path of a .py file"),
-        ("wk-receipts", "this is no name of a module"),
+        ("./", "not a module name; write one such as my_project.jobs, or the path of a .py file"),
+        ("wk-receipts", "not a module name"),
     ],
 )
 def test_a_wrong_name_of_a_module_is_met_with_advice(project, name, advice):
@@ -146,7 +146,7 @@ def test_a_module_that_a_good_one_lacks_is_not_taken_for_a_wrong_name(project, t
 
 def test_a_file_may_not_take_the_name_of_a_module(project):
     project(json=job("Json"))
-    with pytest.raises(ModulesInvalid, match="there is a module json already; give the file another name"):
+    with pytest.raises(ModulesInvalid, match="a module json is loaded already; rename the file"):
         load("json.py")
 
 
@@ -218,8 +218,8 @@ def test_middleware_is_found_in_modules_and_files_also_those_of_jobs(project):
         ("wk_wrong:", "write MODULE:NAME"),
         ("wk_nowhere:around", "cannot load wk_nowhere: ModuleNotFoundError"),
         ("wk_wrong:aruond", "wk_wrong has no aruond; check its spelling"),
-        ("wk_wrong:number", "this is no middleware, but of type int"),
-        ("wk_wrong:Wrong", "this is no middleware, but a job class"),
+        ("wk_wrong:number", "number is of type int"),
+        ("wk_wrong:Wrong", "Wrong is a job class"),
     ],
 )
 def test_middleware_that_cannot_be_had(project, text, why):

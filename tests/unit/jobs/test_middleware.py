@@ -172,7 +172,7 @@ def not_yielding(job, context):
         (broken_before, "RuntimeError: no connection", False),
         (broken_after, "RuntimeError: no commit", True),
         (not_yielding, "generator didn't yield", False),
-        (lambda job, context: None, "returned NoneType, which is no context manager; decorate it", False),
+        (lambda job, context: None, "returned NoneType, not a context manager; decorate it", False),
         (lambda job: None, "TypeError", False),
     ],
 )
