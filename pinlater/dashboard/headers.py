@@ -20,8 +20,8 @@ CONTENT_SECURITY_POLICY = (
 
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "X-Content-Type-DashboardOptions": "nosniff",
-    "X-Frame-DashboardOptions": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     # Not no-referrer: browsers would also hide the origin of the dashboard's own forms, which is checked.
