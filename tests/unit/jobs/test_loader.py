@@ -197,7 +197,7 @@ def test_an_event_loop_takes_no_plain_classes_of_its_queues(project):
     project(wk_mixed=later + job("Mail") + job("Post", ", queue='letters'"))
     kinds = load_job_classes(["wk_mixed"])
     refuse_blocking(kinds, ["later"])
-    with pytest.raises(ConfigError, match=r"would block: Mail \(queue mail\), Post \(queue letters\); .* --threads"):
+    with pytest.raises(ConfigError, match=r"would stop: Mail \(queue mail\), Post \(queue letters\); .* --threads"):
         refuse_blocking(kinds, ["later", "mail", "letters"])
 
 

@@ -12,8 +12,8 @@ from pinlater.worker.session.batch import DequeuedBatch
 class FakeChild:
     """A process under no supervisor."""
 
-    def __init__(self, row=0):
-        self.row = row
+    def __init__(self, slot=0):
+        self.slot = slot
         self.pid = os.getpid()
         self.draining = False
         self.stopping_now = False

@@ -193,7 +193,7 @@ def test_a_job_may_say_when_it_runs_next():
 def test_a_tick_whose_last_attempt_was_lost_is_given_up_without_a_run(attempt):
     outcome, _ = run(planted(), attempt)
     assert (outcome.run_after_ms, outcome.attempts) == (TICK_MS + MINUTE_MS, 3 + SPARE_ATTEMPTS)
-    assert "spent" in outcome.status
+    assert "no attempts left" in outcome.status
     assert seen == []
 
 

@@ -130,7 +130,7 @@ def test_acks_do_not_wait_for_the_end_of_a_long_job(process, pipeline, monkeypat
 
     run_really = process._run
     monkeypatch.setattr(process, "_run", run)
-    monkeypatch.setattr(process, "_leave", lambda: None)
+    monkeypatch.setattr(process, "_shut_down", lambda: None)
     for name in names(2):
         assert fetcher.dequeue(0.0, 2)
         pipeline.answer(reply(name, bodies=[BODY]))

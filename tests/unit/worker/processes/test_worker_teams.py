@@ -100,7 +100,7 @@ def test_unreadable_bodies_are_failures(tasks, threads):
 @pytest.mark.parametrize("make", [thread_team, task_team])
 def test_what_goes_wrong_outside_of_jobs_ends_the_process(teams, make, monkeypatch):
     bench = teams(make)
-    monkeypatch.setattr(Runner, "_note", lambda *_: 1 / 0)
+    monkeypatch.setattr(Runner, "_record_start", lambda *_: 1 / 0)
     bench.start(Awaited(how="gate"))
     with pytest.raises(ZeroDivisionError):
         bench.outcomes(1)
