@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -148,10 +148,6 @@ class Service:
         finally:
             self._metrics.call_seconds.observe(method, time.perf_counter() - started)
 
-    def _idempotency_key(self, arguments: Any) -> IdempotencyKey | None:
-        """Return the idempotency key of a call; None if it has none."""
-        return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
-
     # Queues
 
     async def _create_queue(self, arguments: Any, _: Caller) -> CallReply:
@@ -191,9 +187,9 @@ class Service:
         rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
         jobs = await offload(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
-        once = self._idempotency_key(arguments)
+        once = rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
         self._load_shedder.check_enqueue()
-        descriptors = await self._with_queue(queue, lambda: self._broker.enqueue(queue, jobs, once=once))
+        descriptors = await self._store_jobs(self._broker.enqueue, queue, jobs, once)
         if jobs:
             self._metrics.jobs_enqueued.add(queue, len(jobs))
             self._metrics.job_body_bytes.observe(queue, len(jobs[0].body), len(jobs))
@@ -205,22 +201,24 @@ class Service:
         rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
         jobs = await offload(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
-        once = self._idempotency_key(arguments)
-        descriptors = await self._with_queue(queue, lambda: self._broker.import_jobs(queue, jobs, once=once))
+        once = rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
+        descriptors = await self._store_jobs(self._broker.import_jobs, queue, jobs, once)
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))
         return CallReply(enqueue_reply(descriptors))
 
-    async def _with_queue(self, queue: str, store: Callable[[], Awaitable[list[str]]]) -> list[str]:
+    async def _store_jobs(
+        self, store: Callable[..., Awaitable[list[str]]], queue: str, jobs: Sequence[Any], once: IdempotencyKey | None
+    ) -> list[str]:
         """Store jobs; create the queue for its first jobs, unless the settings forbid it."""
         try:
-            return await store()
+            return await store(queue, jobs, once=once)
         except QueueNotFound:
             if not self._settings.queue_auto_create:
                 raise
         await self._backend.create_queue(queue)
         log.info("queue %s was created for its first jobs", queue)
-        return await store()
+        return await store(queue, jobs, once=once)
 
     async def _checkpoint(self, arguments: Any, _: Caller) -> CallReply:
         request = arguments.request
@@ -249,7 +247,9 @@ class Service:
         self, change: Callable[[Any, IdempotencyKey | None], Awaitable[int]], arguments: Any, _: Caller
     ) -> CallReply:
         """Carry out a manual change of jobs, once even if the call is repeated."""
-        return CallReply(await change(arguments, self._idempotency_key(arguments)))
+        return CallReply(
+            await change(arguments, rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds))
+        )
 
 
 def _without_undo(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[CallReply]]:
