@@ -42,15 +42,15 @@ def process(server):
 
 
 def test_a_connection_that_is_lost_while_something_is_said_is_soon_made_anew(process, monkeypatch):
-    """No reply, signal or bell would end a wait then."""
+    """No reply, signal or waker would end a wait then."""
 
-    def lose(method, arguments, on_reply, wait_seconds=0.0):
+    def lose(call, on_reply, wait_seconds=0.0):
         process._pipeline.close()
         on_reply(ServerUnavailable("broken pipe"))
 
     assert process._connect() == 0.0
     monkeypatch.setattr(process._pipeline, "send", lose)
-    seconds = process._talk()
+    seconds = process._send_pending()
     assert seconds is not None
     began = time.monotonic()
     process._wait(seconds)
