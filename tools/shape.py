@@ -47,6 +47,7 @@ CONTRACT = (
     "pinlater/server/backends/sharded/store.py",
     # The methods of the clients; the blocking ones are generated. What an enqueue may say.
     "pinlater/client/async_verbs.py",
+    "pinlater/jobs/enqueue_options.py",
     "pinlater/client/jobs.py",
 )
 """Files in which calls, their fields and their options are spelled out by hand; patterns may match nothing."""
