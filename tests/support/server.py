@@ -1,5 +1,6 @@
 """A real ``pinlater-server`` for tests of the service: its own processes, folder, ports and settings."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -116,7 +117,7 @@ class ServerProcess:
 
     def children(self, title="pinlater-server"):
         """Return the processes with that title; the admin process has another one."""
-        return [one for one in psutil.Process(self.process.pid).children() if _title(one) == title]
+        return [one for one in children_of(self.process.pid) if _title(one) == title]
 
     def child(self, title="pinlater-server"):
         """Return the only process with that title."""
@@ -154,10 +155,27 @@ def _title(process):
         return ""
 
 
-def wait_for(condition, seconds=60.0):
-    """Wait until a condition holds; return its value."""
-    deadline = time.monotonic() + seconds
+def children_of(pid):
+    """Return the children of a process; psutil would read about every process of the machine for that."""
+    try:
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:  # no such process
+        return []
+    found = []
+    for child in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(int(child)))
+    return found
+
+
+def wait_for(condition, seconds=60.0, what=lambda: "it did not happen in time"):
+    """Wait until a condition holds, fail with ``what()`` if that takes too long; return its value.
+
+    The longer it takes, the less often the condition is looked at: what waits must not eat the time of what works.
+    """
+    deadline, pause = time.monotonic() + seconds, 0.01
     while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+        assert time.monotonic() < deadline, what()
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.1)
     return found

@@ -16,7 +16,9 @@ from pinlater.client import Ack, NewJob
 from tests.support.server import ServerProcess, wait_for
 from tests.support.stores import SHARED_STORES
 
-RELOADS = 10
+RELOADS = 5
+PAUSE_SECONDS = 0.05
+"""Between the calls of one lane: each reload meets many calls, and the test does not eat the machine."""
 LANES = 2
 TIMEOUT_SECONDS = 60
 """Of a call; a machine that is busy takes its time to start a server."""
@@ -56,7 +58,7 @@ class Callers:
                 for texts in rounds:
                     self.stored += texts
                     self.rounds[lane] += 1
-                    if self._stop.is_set():
+                    if self._stop.wait(PAUSE_SECONDS):
                         return
         except BaseException as failure:
             self.failures.append(failure)
@@ -70,8 +72,8 @@ class Callers:
 
     def _enqueue_many(self, lane):
         for number in itertools.count():
-            texts = [f"{lane}.{number}.{at}" for at in range(100)]
-            self._client.enqueue_many((Note(text=text) for text in texts), batch_size=20)
+            texts = [f"{lane}.{number}.{at}" for at in range(20)]
+            self._client.enqueue_many((Note(text=text) for text in texts), batch_size=10)
             yield texts
 
     def _enqueue_in_tasks(self, lane):
@@ -81,8 +83,8 @@ class Callers:
                 texts = [f"{lane}.{number}.{at}" for at in range(8)]
                 runner.run(_all(client.enqueue(Note(text=text)) for text in texts))
                 yield texts
-                texts = [f"{lane}.{number}.many.{at}" for at in range(100)]
-                runner.run(client.enqueue_many([Note(text=text) for text in texts], batch_size=20))
+                texts = [f"{lane}.{number}.many.{at}" for at in range(20)]
+                runner.run(client.enqueue_many([Note(text=text) for text in texts], batch_size=10))
                 yield texts
 
     def _work(self, lane):

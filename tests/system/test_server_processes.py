@@ -244,7 +244,7 @@ class Callers:
             thread.join(20)
 
     def _run(self):
-        while not self._is_over.is_set():
+        while not self._is_over.wait(0.002):
             try:
                 socket.create_connection(("127.0.0.1", self._server.port), timeout=20).close()
                 self.calls += 1

@@ -9,7 +9,7 @@ import time
 import psutil
 
 from pinlater.client import NewJob
-from tests.support.server import environment
+from tests.support.server import children_of, environment, wait_for
 
 JOBS = """
 import asyncio, ctypes, itertools, os, pathlib, signal, sys, time, warnings
@@ -253,11 +253,7 @@ class Worker:
 
     def children(self, title):
         """Return the living processes whose title has ``title``."""
-        try:
-            found = psutil.Process(self.process.pid).children()
-        except psutil.NoSuchProcess:
-            return []
-        return [child for child in found if title in _title(child)]
+        return [child for child in children_of(self.process.pid) if title in _title(child)]
 
     def end(self):
         if self.process.poll() is None:
@@ -270,14 +266,6 @@ def _title(process):
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
-
-
-def wait_for(condition, seconds=60, what=lambda: ""):
-    """Wait until ``condition()`` holds; fail with ``what()`` if that takes too long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
 
 
 def put(client, kind, queue, **fields):

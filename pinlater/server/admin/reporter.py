@@ -60,10 +60,10 @@ class ReportServer:
     async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Copied here and encoded in a thread: with many queues that takes too long for the event loop.
         snapshot, reason, shards = self._metrics.snapshot(), self._not_ready_reason(), self._shards()
-        with contextlib.closing(writer.transport):
+        # Cancelled when the process ends, which asyncio of Python 3.11 would log as an error.
+        with contextlib.closing(writer.transport), contextlib.suppress(OSError, asyncio.CancelledError):
             writer.write(await asyncio.to_thread(self._report, reason, snapshot, shards))
-            with contextlib.suppress(OSError):
-                await writer.drain()
+            await writer.drain()
 
     def _report(self, reason: str | None, snapshot: Sequence[Snapshot], shards: Sequence[ShardState]) -> bytes:
         pid = os.getpid()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import threading
 
 import pytest
 
@@ -134,6 +135,29 @@ def fork():
     yield start, end
     for pid in list(children):
         end(pid)
+
+
+def test_a_process_that_ends_while_it_reports_logs_nothing(tmp_path, monkeypatch, caplog):
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def report(*_):
+        begun.set()
+        goes_on.wait(60)
+        return b""
+
+    async def ask_and_end():
+        reporter = ReportServer(tmp_path, Metrics(), lambda: None)
+        monkeypatch.setattr(reporter, "_report", report)
+        await reporter.start()
+        [path] = tmp_path.iterdir()
+        _, writer = await asyncio.open_unix_connection(path)
+        await asyncio.to_thread(begun.wait, 60)
+        asyncio.get_running_loop().call_later(0.1, goes_on.set)  # the loop waits for its threads
+        writer.close()
+        await reporter.close()
+
+    asyncio.run(ask_and_end())
+    assert caplog.text == ""
 
 
 def test_counts_of_a_killed_process_stay_and_its_gauges_go(tmp_path, fork):
