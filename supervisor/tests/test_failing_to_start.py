@@ -164,6 +164,8 @@ def test_a_pool_that_awaits_a_reload_may_begin_broken(start):
         + PATIENT
     )
     master.expect_log("waiting for the next reload")
+    for _ in range(2):
+        master.expect("exit jobs")
     master.path.with_name("program.py.broken").unlink()
     master.send(signal.SIGHUP)
     assert master.expect("ready jobs")[4] == "1"

@@ -3,7 +3,6 @@
 ``HYPOTHESIS_PROFILE=thorough`` runs many more of them.
 """
 
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, Bench, ack_of, new_job
+from tests.support.examples import examples
 
-PROFILES = {
-    "default": settings(max_examples=100, stateful_step_count=30),
-    "thorough": settings(max_examples=2000, stateful_step_count=50),
-}
-SETTINGS = settings(
-    PROFILES[os.environ.get("HYPOTHESIS_PROFILE", "default")],
-    deadline=None,
-    derandomize="HYPOTHESIS_PROFILE" not in os.environ,
-    suppress_health_check=list(HealthCheck),
-)
+SETTINGS = settings(examples(40), stateful_step_count=30, suppress_health_check=list(HealthCheck))
 
 SOURCES = ("worker", "worker:2", "")
 LEASES_MS = (500, 10_000, 1)

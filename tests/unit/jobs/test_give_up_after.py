@@ -70,7 +70,7 @@ ways = {
     "retry in 50": retry(50),
     "retry in 150": retry(150),
     "discard": discard,
-    "nap": lambda context: context.sleep_for(100, name="nap"),
+    "nap": lambda context: context.sleep_for(90, name="nap"),
     "sleep": lambda context: context.sleep_for(1000, name="sleep"),
     "step": lambda context: context.step("ask", retrying(refuse, attempts=3, backoff=Constant(1000))),
     "spin": lambda context: time.sleep(20),

@@ -1,10 +1,11 @@
 """Backoff: arithmetic, with chance passed in."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.model.backoff import Constant, Exponential, Linear
+from tests.support.examples import examples
 
 NEVER, ALWAYS = (lambda: 0.0), (lambda: 1.0)
 
@@ -42,7 +43,7 @@ def test_thousands_of_attempts_do_not_overflow():
     assert Exponential(first=1, cap=3600, jitter=0).delay(10**6) == 3600
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(100)
 @given(st.floats(0, 100), st.floats(0, 10_000), st.floats(0, 10), st.integers(1, 200))
 def test_delays_stay_between_zero_and_the_cap(first, cap, factor, spent):
     assert 0 <= Exponential(first, cap, factor, jitter=0).delay(spent) <= cap

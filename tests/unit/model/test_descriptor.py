@@ -1,11 +1,12 @@
 """Job descriptors: one text for each job."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
+from tests.support.examples import examples
 
 descriptors = st.builds(
     JobDescriptor,
@@ -16,7 +17,7 @@ descriptors = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(100)
 @given(descriptors)
 def test_there_and_back(descriptor):
     assert JobDescriptor.parse(str(descriptor)) == descriptor
@@ -43,7 +44,7 @@ def test_anything_else_is_refused_by_name(text):
     assert len(str(caught.value)) < 1000
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@examples(150)
 @given(st.text(max_size=30))
 def test_no_text_has_another_effect(text):
     try:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater import Job
@@ -17,6 +17,7 @@ from pinlater.model.status import (
 )
 from pinlater.testing import LocalServer
 from pinlater.worker.session.outcome import describe_failure
+from tests.support.examples import examples
 
 AT = 1_700_000_000
 WHERE = format_origin("web1", 77, AT)
@@ -105,7 +106,7 @@ def test_frames_are_kept_whole_and_the_innermost_first():
     assert [line for line in lines if "File" in line] == ["  File 6", "  File 7", "  File 8"]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(100)
 @given(st.text(max_size=300), st.integers(1, 60), st.integers(1, 60), st.text(max_size=50))
 def test_any_error_is_read_back(error, attempt, more, before):
     allowed = attempt + more - 1

@@ -3,10 +3,11 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.protocol.framing import FrameSplitter, FrameTooLarge, frame_length, with_header
+from tests.support.examples import examples
 
 payloads = st.lists(st.binary(max_size=300), max_size=8)
 
@@ -17,7 +18,7 @@ def _cut(stream, places):
     return [stream[start:end] for start, end in pairwise(bounds)]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(100)
 @given(payloads, st.lists(st.integers(0, 10**6), max_size=20), st.binary(max_size=6))
 def test_frames_come_out_whole_however_the_stream_is_cut(frames, places, rest):
     started = with_header(b"x" * 1000)[: len(rest)]

@@ -6,13 +6,14 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pinlater.protocol import messages as wire
 from pinlater.protocol.codec import MANY_ELEMENTS, CallTooLarge, Codec, DecodedCall, SlowToDecode
 from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, check_message
 from pinlater.protocol.messages import METHODS, arguments_of
+from tests.support.examples import examples
 
 VOID, BOOL, BYTE, DOUBLE, I16, I32, I64, STRING, STRUCT, MAP, SET, LIST = 1, 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15
 HUGE = 2**31 - 1
@@ -208,19 +209,19 @@ GOOD_FRAMES = [
 CODEC = Codec()
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@examples(200)
 @given(st.binary(max_size=200))
 def test_random_bytes(frame):
     _decode(CODEC, frame)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@examples(300)
 @given(st.sampled_from([*sorted(METHODS), "nope", "__can__finagle__trace__v3__"]), st.binary(max_size=100))
 def test_random_arguments(method, data):
     _decode(CODEC, head(method) + data)
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@examples(400)
 @given(
     st.sampled_from(GOOD_FRAMES),
     st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(["set", "cut", "double", "insert"]), st.integers(0, 255)), max_size=4),
@@ -274,14 +275,14 @@ def headers(draw):
     return b"".join(pieces)
 
 
-@settings(max_examples=800, deadline=None, derandomize=True)
+@examples(200)
 @given(st.sampled_from([NAMES, LOOKUP, ENQUEUE, DEQUEUE, head("nope")]), headers())
 @example(NAMES, field(LIST) + items(VOID, HUGE))
 def test_hostile_headers(start, data):
     _decode(CODEC, start + data)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@examples(300)
 @given(st.sampled_from([NAMES, LOOKUP, ENQUEUE, DEQUEUE]), headers())
 def test_what_is_decoded_is_what_the_guard_would_have_let_pass(start, data):
     """The fast way must not take what the careful way refuses."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import thriftpy2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from thriftpy2.thrift import TType
 
@@ -14,6 +14,7 @@ from pinlater.model.state import JobState
 from pinlater.protocol import messages
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.messages import METHODS, STATE_NAMES, arguments_of, result_of
+from tests.support.examples import examples
 
 idl = thriftpy2.load(str(Path(messages.__file__).with_name("pinlater.thrift")), module_name="as_parsed_thrift")
 STRUCTS = {
@@ -179,7 +180,7 @@ def _with_defaults(struct):
 def test_calls_come_back_as_they_were(method):
     codec = Codec()
 
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @examples(20)
     @given(structs(arguments_of(method)), st.integers(-(2**31), 2**31 - 1))
     def check(arguments, sequence_id):
         frame = codec.encode_call(method, sequence_id, arguments)
@@ -197,7 +198,7 @@ def test_replies_come_back_as_they_were(method):
     success = result_of(method).thrift_spec.get(0)
     values = st.none() if success is None else _values(success[0], success[2] if len(success) == 4 else None)
 
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @examples(20)
     @given(values, st.integers(-(2**31), 2**31 - 1))
     def check(value, sequence_id):
         frame = codec.encode_reply(method, sequence_id, value)
