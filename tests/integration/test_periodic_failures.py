@@ -86,7 +86,7 @@ def test_the_tool_lists_them(server):
     assert [line.split()[:2] for line in lines] == [["QUEUE", "JOB"], ["bills", "Bill"], ["polls", "Poll"]]
     assert "no rate for EUR" in lines[1]
     assert len(run_tool(server, "periodic", "--failed").stdout.splitlines()) == 2
-    assert "no periodic job has failed" in run_tool(server, "periodic", "polls", "--failed").stderr
+    assert "no periodic job failed in its last run" in run_tool(server, "periodic", "polls", "--failed").stderr
     [bill] = json.loads(run_tool(server, "periodic", "--failed", "--json").stdout)
     assert (bill["name"], bill["failures"], bill["last_failure"]["error"]) == ("Bill", 2, "ValueError: no rate for EUR")
 

@@ -145,4 +145,4 @@ def test_interrupting_ends_the_worker_after_a_job_that_ignored_it(debug, client)
 def test_without_a_terminal_it_says_so(folder, start):
     worker = start("--debug")
     assert worker.wait() == 78
-    assert "standard input is none" in worker.log
+    assert "--debug needs a terminal as standard input" in worker.log
