@@ -116,7 +116,7 @@ def test_chosen_jobs_are_retried_and_deleted(client):
     assert set(client.lookup(names)) == set(names[1:3])
     client.create_queue("others")
     for call in (client.retry_these, lambda *given: client.delete_these(*given, JobState.FAILED)):
-        with pytest.raises(UnknownError, match="is not of queue others"):
+        with pytest.raises(UnknownError, match="does not belong to queue others"):
             call("others", names[1:2])
 
 

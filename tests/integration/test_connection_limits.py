@@ -115,7 +115,9 @@ def test_connections_of_one_address_leave_room_for_others(fair_server):
         for sock in (*greedy[:3], other):
             sock.sendall(names_call(1))
             assert decode_answer("getQueueNames", read_frame(sock))[0] == 1
-    assert "connection from 127.0.0.2 refused: it has too many (MAX_CONNECTIONS_PER_ADDRESS)" in fair_server.log
+    assert (
+        "connection from 127.0.0.2 refused: this address has too many (MAX_CONNECTIONS_PER_ADDRESS)" in fair_server.log
+    )
 
 
 def test_calls_of_one_address_are_all_answered_one_after_the_other(fair_server):

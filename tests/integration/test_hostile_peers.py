@@ -76,7 +76,7 @@ def test_an_absurd_length_closes_the_connection_at_once(peer, client, queue, len
 def test_a_call_of_too_many_parts_is_told_so_and_its_connection_stays(peer, frame):
     method = frame[8 : 8 + int.from_bytes(frame[4:8], "big")].decode()
     peer.sendall(framed(frame) + names_call(8))
-    with pytest.raises(TApplicationException, match="at most 250000 jobs, acks or other parts; send several calls"):
+    with pytest.raises(TApplicationException, match="at most 250000 jobs, acks or other elements; split it"):
         decode_answer(method, read_frame(peer))
     assert decode_answer("getQueueNames", read_frame(peer))[0] == 8
 

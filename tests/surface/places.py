@@ -8,6 +8,7 @@ import functools
 import importlib
 import io
 import re
+import threading
 from pathlib import Path
 
 import thriftpy2
@@ -27,6 +28,9 @@ def plain_idl():
     """Load it without defaults: what was read with it shows which fields were sent."""
     text = re.sub(r"^( +\d+: optional .*?\w) = .*,$", r"\1,", _idl_text(), flags=re.MULTILINE)
     return thriftpy2.load_fp(io.StringIO(text), "surface_plain_thrift")
+
+
+_PARSING = threading.Lock()
 
 
 def _idl_text():
@@ -90,9 +94,14 @@ def _definitions():
     return {module: set(_defined_in(tree)) for module, tree in trees().items()}
 
 
-@functools.cache
 def trees():
-    """Return the syntax of all modules, by name."""
+    """Return the syntax of all modules, by name. One thread parses: CPython 3.11 fails if two do so at once."""
+    with _PARSING:
+        return _trees()
+
+
+@functools.cache
+def _trees():
     found = {}
     for package, folder in SOURCES.items():
         for path in sorted(folder.rglob("*.py")):

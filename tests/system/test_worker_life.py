@@ -243,7 +243,7 @@ def test_where_logs_are_json_the_reason_is_a_line_of_json(start, folder):
     assert reasons[0].startswith("no job class in mine.py; define one")
     worker = start("--log-format", "json", "--queue", "a:b", modules=("jobs",))
     assert worker.wait() == 78
-    assert "the weight of a is a number" in json.loads(worker.log.splitlines()[-1])["message"]
+    assert "the weight of a must be a number" in json.loads(worker.log.splitlines()[-1])["message"]
 
 
 def test_a_burst_without_a_server_ends_with_69(folder):

@@ -76,7 +76,7 @@ def test_retry_says_when_and_why(after, reason, text):
 
 
 def test_a_negative_delay_is_refused():
-    with pytest.raises(ValueError, match="seconds and cannot be negative"):
+    with pytest.raises(ValueError, match="in seconds cannot be negative"):
         Retry(after=-0.1)
 
 
@@ -85,5 +85,7 @@ def test_discard_keeps_its_reason():
 
 
 def test_a_reason_in_the_place_of_a_delay_is_told_its_own():
-    with pytest.raises(TypeError, match=r"after is a number of seconds; of a reason, write Retry\(reason='busy'\)"):
+    with pytest.raises(
+        TypeError, match=r"after is a number of seconds; to give a reason, write Retry\(reason='busy'\)"
+    ):
         Retry("busy")

@@ -204,7 +204,7 @@ def test_the_last_line_of_a_traceback_says_what_to_do():
         client.queue_names()
     assert str(caught.value) == (
         f"cannot reach {address}: connection refused; is pinlater-server running? "
-        'choose another with Client("host:port") or PINLATER_SERVERS'
+        'name another server with Client("host:port") or PINLATER_SERVERS'
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
