@@ -242,7 +242,7 @@ def test_retries_by_hand_and_collection_walk_along_different_indexes(deadlocks):
             await failed_jobs(servers[0], 100)
             clock.advance(10)
             await asyncio.gather(
-                *(server.retry_failed_jobs(QUEUE, 1, 1, None, 10) for server in servers),
+                servers[0].retry_failed_jobs(QUEUE, 1, 1, None, 10),
                 *(server.collect_finished(1, 1, 10) for server in servers),
             )
 
