@@ -102,13 +102,21 @@ class Load:
         self.acked |= set(done)
 
 
+def looked_up(client, names):
+    """Return the jobs; None while a shard is not back, for a connection may have been cut a moment ago."""
+    try:
+        return client.lookupJobs(jobDescriptors=names, includeBody=True)
+    except DeclaredError:
+        return None
+
+
 def check(server, load):
     assert load.faults == []
     names = list(load.enqueued)
     with server.client() as client:
         for start in range(0, len(names), 1000):
             some = names[start : start + 1000]
-            found = client.lookupJobs(jobDescriptors=some, includeBody=True)
+            found = wait_for(lambda some=some: looked_up(client, some))
             for name in some:
                 assert name in found, f"job {load.enqueued[name]} was lost"
                 assert found[name]["body"] == body(load.enqueued[name])
