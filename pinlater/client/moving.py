@@ -13,6 +13,7 @@ from pinlater.client.chunks import LookupSizer, split_into_chunks, with_unique_k
 from pinlater.errors import CallError, PinLaterError, ServerError
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
+from pinlater.protocol.operation import always, never
 from pinlater.protocol.operations import Call, Calls
 
 T = TypeVar("T")
@@ -123,7 +124,7 @@ class Move:
         if new:
             call = calls.import_jobs(self.to, map(self._copy, new))
             is_keyed = self.state_there is JobState.PENDING
-            stored = yield replace(call, safe_to_repeat=is_keyed)
+            stored = yield replace(call, is_repeatable=always if is_keyed else never)
             copies |= {job.descriptor: name for job, name in zip(new, stored, strict=True)}
             if is_keyed:
                 there = yield calls.lookup(copies.values())

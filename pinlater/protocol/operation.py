@@ -27,15 +27,20 @@ class Call(Generic[T]):
         method: name of the wire contract.
         arguments: its argument struct.
         convert: makes the result of the reply.
-        safe_to_repeat: whether it may be sent again when nobody knows if it was carried out, to any server.
+        is_repeatable: tells of its arguments whether it may be sent again when nobody knows if it was carried out.
         wait: seconds that the server may park it, on top of the usual time-out.
     """
 
     method: str
     arguments: Any
     convert: Callable[[Any], T]
-    safe_to_repeat: bool
+    is_repeatable: Callable[[Any], bool]
     wait: float = 0.0
+
+    @property
+    def safe_to_repeat(self) -> bool:
+        """Whether it may be sent again, to any server, when nobody knows if it was carried out."""
+        return self.is_repeatable(self.arguments)
 
     @property
     def has_key(self) -> bool:
@@ -125,7 +130,7 @@ class Operation(Generic[C, P, T]):
         """Build a call in the name of ``calls``."""
         arguments = arguments_of(self.method)(calls.context(has_key=self.has_key), *self.build(calls, *args, **kwargs))
         wait = (arguments.request.waitMillis or 0) / 1000 if self.may_wait else 0.0
-        return Call(self.method, arguments, self.read, self.is_repeatable(arguments), wait)
+        return Call(self.method, arguments, self.read, self.is_repeatable, wait)
 
 
 OPERATIONS: dict[str, Operation[Any, ..., Any]] = {}

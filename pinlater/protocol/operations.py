@@ -150,7 +150,7 @@ class Calls(CallSource):
     def server_time(self, queue: str) -> Call[int | None]:
         """Ask when it is on the server, in epoch milliseconds: the answer of a dequeue that claims nothing has it."""
         call = self.dequeue(queue, 1, dry_run=True)
-        return Call(call.method, call.arguments, job_conversion.server_time_ms, call.safe_to_repeat)
+        return Call(call.method, call.arguments, job_conversion.server_time_ms, call.is_repeatable)
 
     @operation("ackDequeuedJobs", nothing, repeatable=_all_acks_fenced)
     def ack_structs(self, acks: messages.PinLaterJobAckRequest) -> tuple[messages.PinLaterJobAckRequest]:
