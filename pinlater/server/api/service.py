@@ -187,7 +187,7 @@ class Service:
         rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
         jobs = await offload(len(request.jobs), rules.new_jobs, request.jobs, levels, max_body_bytes)
-        once = rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
+        once = self._key(arguments)
         self._load_shedder.check_enqueue()
         descriptors = await self._store_jobs(self._broker.enqueue, queue, jobs, once)
         if jobs:
@@ -201,7 +201,7 @@ class Service:
         rules.check_queue_name(queue)
         levels, max_body_bytes = self._settings.priority_levels, self._settings.max_body_bytes
         jobs = await offload(len(request.jobs), rules.imported_jobs, request.jobs, levels, max_body_bytes)
-        once = rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
+        once = self._key(arguments)
         descriptors = await self._store_jobs(self._broker.import_jobs, queue, jobs, once)
         if jobs:
             self._metrics.jobs_imported.add(queue, len(jobs))
@@ -247,9 +247,11 @@ class Service:
         self, change: Callable[[Any, IdempotencyKey | None], Awaitable[int]], arguments: Any, _: Caller
     ) -> CallReply:
         """Carry out a manual change of jobs, once even if the call is repeated."""
-        return CallReply(
-            await change(arguments, rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds))
-        )
+        return CallReply(await change(arguments, self._key(arguments)))
+
+    def _key(self, arguments: Any) -> IdempotencyKey | None:
+        """Return by which key the store knows the call again, and for how long; None for a call without one."""
+        return rules.idempotency_key(arguments.context, self._settings.idempotency_ttl_seconds)
 
 
 def _without_undo(handler: Callable[[Any], Awaitable[Any]]) -> Callable[[Any, Caller], Awaitable[CallReply]]:
