@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TypeVar
 
 from pinlater.model.queues import QueueSettings
 from pinlater.server.backends.records import Collected, Expired
+
+OfQueue = TypeVar("OfQueue", Expired, Collected)
 
 _UNLIMITED = QueueSettings()
 
@@ -50,19 +53,16 @@ def earliest_by_queue(by_priority: Mapping[str, Sequence[int | None]]) -> dict[s
 
 def expired(answers: Iterable[Sequence[Expired]]) -> list[Expired]:
     """Add up expired claims by queue."""
-    retried: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for one in (one for answer in answers for one in answer):
-        retried[one.queue] += one.retried
-        failed[one.queue] += one.failed
-    return [Expired(queue, retried[queue], failed[queue]) for queue in retried]
+    return _by_queue(answers, lambda a, b: Expired(a.queue, a.retried + b.retried, a.failed + b.failed))
 
 
 def collected(answers: Iterable[Sequence[Collected]]) -> list[Collected]:
     """Add up deleted jobs by queue."""
-    succeeded: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for one in (one for answer in answers for one in answer):
-        succeeded[one.queue] += one.succeeded
-        failed[one.queue] += one.failed
-    return [Collected(queue, succeeded[queue], failed[queue]) for queue in succeeded]
+    return _by_queue(answers, lambda a, b: Collected(a.queue, a.succeeded + b.succeeded, a.failed + b.failed))
+
+
+def _by_queue(answers: Iterable[Iterable[OfQueue]], add: Callable[[OfQueue, OfQueue], OfQueue]) -> list[OfQueue]:
+    found: dict[str, OfQueue] = {}
+    for one in chain.from_iterable(answers):
+        found[one.queue] = add(found[one.queue], one) if one.queue in found else one
+    return list(found.values())
