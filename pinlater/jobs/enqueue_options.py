@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from pinlater.jobs.job import Job
@@ -61,7 +61,7 @@ class EnqueueManyOptions(_CommonOptions, total=False):
     status: str
 
 
-def check_names(options: object) -> None:
+def check_names(options: Mapping[str, object]) -> None:
     """Refuse options that do not exist; the message suggests the nearest name.
 
     Raises:
@@ -69,8 +69,8 @@ def check_names(options: object) -> None:
     """
     from difflib import get_close_matches
 
-    known = sorted(EnqueueOptions.__annotations__ | _CommonOptions.__annotations__)
-    for name in options if isinstance(options, dict) else ():
+    known = sorted(EnqueueOptions.__annotations__)
+    for name in options:
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"

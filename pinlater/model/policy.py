@@ -12,6 +12,9 @@ from pinlater.model.backoff import Backoff, Constant, Exponential, Linear
 LONGEST_LIMIT_SECONDS = 366 * 86400.0
 """The longest time limit that a job can have: about a year."""
 
+LIMITS = ("timeout", "stall_after", "give_up_after")
+"""The fields of a ``Policy`` that are time limits."""
+
 POLICY_FIELD = "$policy"
 _FIELD_NAME = f'"{POLICY_FIELD}"'.encode()
 
@@ -43,8 +46,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def limits(self) -> dict[str, float]:
         """The time limits that are set, in seconds."""
-        fields = msgspec.structs.asdict(self)
-        return {name: value for name, value in fields.items() if name != "backoff" and value is not None}
+        return {name: seconds for name in LIMITS if (seconds := getattr(self, name)) is not None}
 
 
 class PolicyOptions(TypedDict, total=False):
