@@ -24,13 +24,13 @@ class JobContext(ABC):
 
     Attributes:
         descriptor: the job's address, ``queue:s1:p1:42``; the same for all its attempts.
-        queue: queue that it came from.
+        queue: the queue that the job came from.
         attempt: number of this attempt, 1 for the first.
         attempts_allowed: attempts in all.
-        log: a logger that puts job, queue and attempt on every line.
-        run_trace: the trace of this run, which ``pinlater.tracing`` sets; None: nobody traces it.
+        log: a logger that adds job, queue and attempt to every line.
+        run_trace: the trace of this run, set by ``pinlater.tracing``; None if the run is not traced.
         interruption: the ``JobInterrupted``, ``JobSleeps`` or ``ClaimLost`` that this context has raised to end the
-            attempt. It holds whatever the job makes of it: the attempt is no success, and each later call raises again.
+            attempt. Catching it changes nothing: the attempt is no success, and each later call raises it again.
     """
 
     descriptor: str
@@ -53,7 +53,7 @@ class JobContext(ABC):
 
     @property
     def previous_trace_context(self) -> Mapping[str, str]:
-        """Return the trace context of the run before, of a job that was rescheduled; empty if none is known."""
+        """Return the trace context of the previous run of a rescheduled job; empty if none is known."""
         return {}
 
     @property
@@ -63,19 +63,20 @@ class JobContext(ABC):
 
     @abstractmethod
     def checkpoint(self, *, flush: bool = False) -> None:
-        """Save the job's record, so that a later attempt goes on from here.
+        """Save the job's record; a later attempt continues from here.
 
-        Cheap: it is really sent at most once per ``heartbeat`` seconds of the class, or with ``flush``. While the
-        server hangs, a job is held up for half a second at most, and what it saves later goes when the server answers.
+        Cheap: the record is sent at most once per ``heartbeat`` seconds of the class, or with ``flush``. If the server
+        does not answer, the job waits for half a second at most; the latest record is sent when the server answers.
 
-        In a worker with ``--threads`` or ``--concurrency`` it is handed over and does not wait for the server, so
-        ``BodyTooLarge`` is raised by the next one. With ``flush`` it waits, until the lease is over if there is no
-        server; with ``--concurrency`` the event loop waits, and all jobs with it.
+        With ``--threads`` or ``--concurrency`` the call does not wait for the server, so ``BodyTooLarge`` is raised by
+        the next checkpoint. With ``flush`` it waits for the server, at most until the lease expires; with
+        ``--concurrency`` that blocks the event loop, and so all its jobs.
 
         Raises:
-            JobInterrupted: the worker drains; the record is saved and the job goes on elsewhere, no attempt spent.
-            BodyInvalid: a field holds something that JSON cannot carry.
-            BodyTooLarge: the record is larger than the server takes.
+            JobInterrupted: the worker drains; the record is saved, and the job continues elsewhere without spending an
+                attempt.
+            BodyInvalid: the value of a field cannot be written as JSON.
+            BodyTooLarge: the record is larger than the server allows.
         """
 
     @overload
@@ -87,7 +88,7 @@ class JobContext(ABC):
     def step(self, name: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T: ...
 
     def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run one step of a workflow, once: its result is saved, and later attempts get it without a run.
+        """Run a step of a workflow and save its result; later attempts return the saved result instead.
 
         ::
 
@@ -95,35 +96,35 @@ class JobContext(ABC):
             for page in pages:
                 context.step("convert", convert, page)
 
-        The result has to be JSON (text, numbers, booleans, None, lists, dicts). A step that was running when
-        its process died runs again.
+        The result must be JSON (text, numbers, booleans, None, lists, dicts). A step that was running when its process
+        died runs again.
 
-        A name may be used more than once: the n-th use of a name within an attempt is a step of its own, kept as
-        ``convert``, ``convert#2`` and so on. So the n-th use of a name has to mean the same in every attempt. Let the
-        turns of loops, and what is done under a name, depend on the record and on what steps returned; clocks, chance
-        and the world are asked within steps. Uses of one name do not touch those of another: a branch whose steps
-        have names of their own may be taken or left, and be added by a deployment. Threads that take steps at the
-        same time, and steps within a step, need names of their own.
+        A name may be used more than once: each use within an attempt is a separate step, stored as ``convert``,
+        ``convert#2`` and so on. So the n-th use of a name must mean the same step in every attempt. Let loops and
+        branches depend only on the record and on results of steps; read clocks, random numbers and other services
+        inside steps. Each name is counted separately, so a branch whose step names occur nowhere else may run or not,
+        and may be added by a deployment. Use different names in threads that run steps at the same time, and for steps
+        inside a step.
 
-        The step of a coroutine function is awaited, and several can be under way at once::
+        A step whose function is a coroutine function must be awaited; several can run at once::
 
             await asyncio.gather(*[context.step("fetch", fetch, url) for url in self.urls])
 
-        Their uses are counted in the order of the calls of ``step``. Give a step attempts of its own with
+        Their uses are numbered in the order of the calls of ``step``. To retry a single step, see
         ``pinlater.retrying``.
 
         Args:
-            name: of the step, without a ``#number`` at its end.
-            function: what to do; a coroutine function, if the result is to be awaited.
-            *args: for it.
-            **kwargs: for it.
+            name: of the step; it may not end in ``#`` and a number.
+            function: what to run; a plain or a coroutine function.
+            *args: arguments of the function.
+            **kwargs: keyword arguments of the function.
 
         Raises:
             JobInterrupted: as ``checkpoint`` does, before the step starts.
-            JobSleeps: to end this attempt, when a ``retrying`` step has failed; let it pass.
+            JobSleeps: a ``retrying`` step has failed, and this ends the attempt; do not catch it.
             ValueError: the name ends in ``#`` and a number.
-            BodyInvalid: the result is not JSON, or the job is a ``RawJob``, whose body has no place for it.
-            BodyTooLarge: as of ``checkpoint``.
+            BodyInvalid: the result is not JSON, or the job is a ``RawJob``, whose body cannot hold it.
+            BodyTooLarge: as in ``checkpoint``.
         """
         return self._run_step(name, function, args, kwargs)
 
@@ -134,74 +135,74 @@ class JobContext(ABC):
 
     @abstractmethod
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Say how far the job has come, for those who look it up.
+        """Report the job's progress, shown by ``pinlater lookup``, the dashboard and job handles.
 
-        Cheap, and never interrupts: it is kept with the job, and sent with the next checkpoint or, without one, at
-        most once per ``heartbeat`` seconds of the class. It does not save the record.
+        Cheap, and never interrupts the job: the report is sent with the next checkpoint or, without one, at most once
+        per ``heartbeat`` seconds of the class. The record is not saved.
 
         Args:
-            done: work that is done, in any unit.
-            total: all of the work, in the same unit; None if that is not known.
-            note: what else there is to say.
+            done: amount of finished work, in any unit.
+            total: amount of all work, in the same unit; None if unknown.
+            note: a text to show beside the numbers.
 
         Raises:
             ValueError: a number is negative or not finite.
-            BodyInvalid: the job is a ``RawJob``, whose body has no place for it.
-            BodyTooLarge: as of ``checkpoint``.
+            BodyInvalid: the job is a ``RawJob``, whose body cannot hold it.
+            BodyTooLarge: as in ``checkpoint``.
         """
 
     @abstractmethod
     def sleep_for(self, seconds: float, *, name: str) -> None:
-        """Give the process back, and go on in ``seconds``, be it in another process or after a deployment.
+        """End this attempt and continue in ``seconds``, perhaps in another process or after a deployment.
 
-        The record is saved and the job is pending again, no attempt spent. When it is due, ``run`` begins anew and
-        passes the sleep that is over; what comes before it belongs into steps::
+        The record is saved, and the job is pending again without spending an attempt. When it is due, ``run`` starts
+        from the top and skips the finished sleep, so put what comes before the sleep into steps::
 
             context.step("invite", invite, self.user_id)
             context.sleep_for(3 * 86400, name="time to answer")
             context.step("remind", remind, self.user_id)
 
-        A worker in burst mode does not wait for it.
+        A worker with ``--burst`` does not wait for sleeping jobs.
 
         Args:
             seconds: counted from the first time that this line is reached.
-            name: of this sleep. Each use of a name is slept once; they are counted as those of ``step`` are.
+            name: of this sleep. Each use of a name sleeps once; uses are counted as in ``step``.
 
         Raises:
-            JobSleeps: to end this attempt; let it pass.
-            ValueError: ``seconds`` is negative or endless.
-            BodyInvalid: the job is a ``RawJob``, whose body has no place for it; or as of ``checkpoint``.
-            BodyTooLarge: as of ``checkpoint``.
+            JobSleeps: this ends the attempt; do not catch it.
+            ValueError: ``seconds`` is negative or not finite.
+            BodyInvalid: the job is a ``RawJob``, whose body cannot hold it; or as in ``checkpoint``.
+            BodyTooLarge: as in ``checkpoint``.
         """
 
     @abstractmethod
     def sleep_until(self, moment: datetime | float, *, name: str) -> None:
-        """Do as ``sleep_for``, up to a moment; one that has passed does not wait.
+        """Sleep like ``sleep_for``, until a point in time; one in the past does not wait.
 
         Args:
             moment: epoch seconds, or a datetime (a naive one is local time).
-            name: as of ``sleep_for``.
+            name: as in ``sleep_for``.
 
         Raises:
-            JobSleeps: as ``sleep_for`` does; and its other errors.
+            JobSleeps: as in ``sleep_for``, like its other errors.
         """
 
     @abstractmethod
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
-        """Go through ``items`` from where the last attempt left off, with a checkpoint after each.
+        """Iterate over ``items`` from where the last attempt stopped, with a checkpoint after each item.
 
         ::
 
             for path in context.iterate(sorted(folder.iterdir())):
                 index(path)
 
-        The job's field ``cursor`` counts the finished items: it moves on when the next item is asked for, not when
-        the loop is left. So nothing is skipped, and a process that is killed repeats at most what it did since the
-        checkpoint that was sent last. Every attempt has to get the same items in the same order.
+        The job's field ``cursor`` counts the finished items: it increases when the next item is requested, not when the
+        loop is left. So no item is skipped, and after a kill at most the work since the last checkpoint that was sent
+        is repeated. Every attempt must get the same items in the same order.
 
         Args:
-            items: sequences are entered at the cursor; other iterables are read up to there first.
-            cursor: name of the field, an ``int``; a second loop needs a second one.
+            items: a sequence is indexed from the cursor on; any other iterable is read up to the cursor first.
+            cursor: name of an ``int`` field; a second loop needs a second field.
 
         Raises:
             JobInterrupted: as ``checkpoint`` does, after an item is finished.
@@ -217,55 +218,56 @@ class JobContext(ABC):
         name: str,
         **options: Unpack[FollowUpOptions],
     ) -> str:
-        """Enqueue a follow-up job, once: its descriptor is kept like the result of a step.
+        """Enqueue a follow-up job once; its descriptor is saved like the result of a step.
 
         ::
 
             report = context.step("build", build, self.month)
             context.enqueue(MailReport(path=report), name="mail", delay=3600)
 
-        Should the answer be lost, or the process die between sending it and keeping that, the next attempt finds the
-        first one: for a day, and after that as long as it waits or runs. Of several shards, the one that took it has
-        to answer then; otherwise there is a second one rather than none.
+        If the answer is lost, or the process dies before the descriptor is saved, the next attempt finds the follow-up
+        that was stored: for a day, and after that as long as it waits or runs. With several shards, that needs the
+        shard that stored it; if this shard does not answer, a second follow-up is enqueued rather than none.
 
         Args:
-            job: what to do.
-            name: of this follow-up. Each use of a name enqueues one; they are counted as those of ``step`` are.
-            options: keywords such as ``delay=60``: those of ``EnqueueOptions``, but for ``status``.
+            job: the follow-up job.
+            name: of this follow-up. Each use of a name enqueues one job; uses are counted as in ``step``.
+            options: keywords such as ``delay=60``: those of ``EnqueueOptions`` except ``status``.
 
         Returns:
             The follow-up's descriptor.
 
         Raises:
-            JobInterrupted: the attempt was ended before.
-            ValueError: an option is out of its range, or the name too long.
-            BodyInvalid: a field of ``job`` is not JSON, or this job is a ``RawJob``, whose body has no place for it.
-            QueueNotFound: the follow-up's queue was not created.
-            CallError, ServerError: no server took it; let it pass, and the next attempt tries again.
+            JobInterrupted: the attempt was interrupted before.
+            ValueError: an option is out of its range, or the name is too long.
+            BodyInvalid: a field of ``job`` is not JSON, or this job is a ``RawJob``, whose body cannot hold it.
+            QueueNotFound: the follow-up's queue does not exist.
+            CallError, ServerError: no server stored it; do not catch this, and the next attempt tries again.
         """
 
     @abstractmethod
     def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
-        """Let the job run again, if this attempt succeeds: it is pending once more then, instead of SUCCEEDED.
+        """Run the job again if this attempt succeeds: it becomes PENDING instead of SUCCEEDED.
 
-        It is the same job, with the same descriptor and its record as it is at the end of this attempt. Its next run
-        begins afresh: all attempts, no steps, sleeps or follow-ups done. Nothing happens at the call itself; the
-        last one of an attempt counts, and none if the attempt fails. For a periodic job it takes the place of the next
-        tick; those after that come as ever.
+        The job keeps its descriptor, and its record as it is at the end of this attempt. The next run has all attempts
+        again, and no finished steps, sleeps or follow-ups. The call itself does nothing yet: the last call of an
+        attempt counts, and none if the attempt fails. A periodic job runs then instead of at its next tick; the later
+        ticks are unchanged.
 
         Args:
             after: seconds, counted from the end of this attempt.
-            at: or a moment: epoch seconds, or a datetime (a naive one is local time). One in the past is due at once.
+            at: or a point in time: epoch seconds, or a datetime (a naive one is local time). One in the past is due at
+                once.
 
         Raises:
-            ValueError: not one of the two is given, or it is no time that can come.
-            BodyInvalid: the job is a ``RawJob``, whose body has no place for it.
+            ValueError: none or both of the two are given, or the time is not valid.
+            BodyInvalid: the job is a ``RawJob``, whose body cannot hold it.
         """
 
     @property
     @abstractmethod
     def scheduled_for(self) -> datetime | None:
-        """The moment that this run was planned for: the tick of a periodic job, or what ``reschedule`` said.
+        """The time that this run was planned for: the tick of a periodic job, or the time given to ``reschedule``.
 
-        On the clock of the class's ``timezone``, otherwise in UTC. None in the first run of any other job.
+        In the class's ``timezone``, UTC by default. None in the first run of a job that is not periodic.
         """

@@ -1,4 +1,4 @@
-"""Middleware around the run of every job: an extension point for logs, metrics, connections, tenants.
+"""Middleware: context managers around the run of every job, for logs, metrics, connections, tenants.
 
 A middleware is called with the job and its context, and returns a context manager. A generator with
 ``contextlib.contextmanager`` is the shortest way to write one::
@@ -18,17 +18,17 @@ A middleware is called with the job and its context, and returns a context manag
         finally:
             pool.release(connection)
 
-``pinlater-worker my_jobs --middleware my_project.surroundings:in_transaction`` puts it around the jobs of a worker.
+``pinlater-worker my_jobs --middleware my_project.middleware:in_transaction`` uses it for all jobs of a worker.
 
-What is before the ``yield`` runs before the job, what is after it when the job has succeeded. What ends the job in
-another way is raised at the ``yield``: the failure; ``Retry`` and ``Discard``; ``JobInterrupted`` and ``JobSleeps``
-when the job goes back to its queue, to be continued. A failure that is swallowed there is a success; that a job goes
-back cannot be swallowed. An exception of the middleware's own, before or after, is a failure of the attempt like one of
-the job.
+Code before the ``yield`` runs before the job, code after it when the job has succeeded. Exceptions of the job are
+raised at the ``yield``: a failure; ``Retry`` and ``Discard``; ``JobInterrupted`` and ``JobSleeps`` when the job goes
+back to its queue, to be continued. A middleware that swallows a failure turns it into a success; swallowing an
+interruption or a sleep changes nothing. An exception that the middleware itself raises, before or after the job, is a
+failed attempt.
 
-It is entered and left in the thread of a plain job and in the task of an ``async def`` one, so that context variables
-that it sets hold in the job. The class's time limits hold for both together. A middleware is shared by all jobs of a
-process, several of which may run at once: what it keeps of one job belongs into its local variables.
+It is entered and left in the thread of a plain job and in the task of an ``async def`` job, so the job sees context
+variables that it sets. The class's time limits apply to job and middleware together. All jobs of a process share a
+middleware, and several may run at once: store data of a single job in local variables only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pinlater.jobs.interruptible import swallowed_interruption
 from pinlater.jobs.job import Job
 
 Middleware = Callable[[Job, JobContext], AbstractContextManager[object]]
-"""Surrounds one run of one job."""
+"""Wraps one run of one job."""
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def within(middleware: Sequence[Middleware], job: Job, context: JobContext) -> I
 
 @contextmanager
 def _raising_swallowed(context: JobContext) -> Iterator[None]:
-    """Raise an interruption that the job has swallowed, so that middleware does not count it as a success."""
+    """Raise an interruption that the job has swallowed, or middleware would count it as a success."""
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""What a class header says about how the jobs of a class are queued and run."""
+"""Options in the header of a job class: how its jobs are queued, retried and limited."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 """What a queue may be called (wire contract §6.1)."""
 
 DEFAULT_ATTEMPTS = 20
-"""With the default backoff they last about a day, so that a job outlives an outage or a broken deployment."""
+"""With the default backoff they last about a day, so a job survives an outage or a broken deployment."""
 
 _LONGEST_KEY = 200
 KILL_SLACK_SECONDS = 10.0
-"""How long after a limit a job is killed that did not heed it."""
+"""Seconds between the exception of a limit and the kill of a job that goes on nevertheless."""
 
 
 _SECONDS = ((int, float), "a number of seconds")
@@ -42,36 +42,36 @@ _OPTION_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """The options of a job class; ``TypeError`` if one makes no sense.
+    """The options of a job class; raises ``TypeError`` if one is invalid.
 
     Attributes:
         name: name of the class on the wire; moving or renaming the Python class does not change it.
-        queue: queue that jobs of the class go to, unless an enqueue says otherwise.
+        queue: queue of the jobs, unless an enqueue names another.
         attempts: attempts in all, the first included.
         backoff: delay before the next attempt of a failed job.
         priority: 1 is served first.
-        heartbeat: seconds between two checkpoints that are really sent; see ``JobContext.checkpoint``.
+        heartbeat: minimum seconds between two checkpoints that are sent; see ``JobContext.checkpoint``.
         timeout: seconds after which ``JobTimeout`` is raised in a running job, in the thread that runs it. With
-            ``--threads`` a blocking call is not cut short, with ``--concurrency`` only what is awaited is.
-        kill_after: seconds after which the process of a running job is killed, whatever it does; unless given,
-            10 more than ``timeout``. Either way the attempt has failed.
-        stall_after: seconds without any sign of progress after which ``JobStalled`` is raised in a running job, as
-            ``JobTimeout`` is; 10 more, and its process is killed. Signs are the calls of its context: ``checkpoint``,
-            ``progress``, ``step``, each item of ``iterate``. The attempt has failed.
-        give_up_after: seconds from the enqueue after which no attempt begins any more, over all attempts, waits and
-            sleeps. A running job gets ``JobExpired`` then, as of ``timeout``; a failure that would be retried later is
-            final; a job that is handed out later is not run. Either way it becomes FAILED. Of a job that runs again
-            (``reschedule``, ``cron``, ``every``) it counts for each run, from the moment that the run was planned for.
-        give_up_on: exceptions that no further attempt would help: a job that raises one of them, or of their
-            subclasses, becomes FAILED whatever attempts remain. A ``Retry`` is retried all the same.
-        backoff_on: exceptions after which another backoff than ``backoff`` holds, for them and their subclasses:
-            ``backoff_on={RateLimited: Constant(60)}``. Of several classes, here and in ``give_up_on``, the nearest
-            one counts. A process that dies knows no exception; then it is ``backoff``.
-        cron: makes the class periodic: workers see to it that there is one job of it, which runs at the ticks of this
-            expression (minute, hour, day of the month, month, day of the week). One that somebody enqueues runs once,
-            beside it.
-        timezone: whose wall clock ``cron`` is about.
-        every: or seconds between two ticks, which are the whole multiples of it since 1970 (UTC).
+            ``--threads`` a blocking call is not cut short; with ``--concurrency`` only what is awaited is.
+        kill_after: seconds after which the process of a running job is killed; by default 10 more than ``timeout``.
+            Either limit is a failed attempt.
+        stall_after: seconds without progress after which ``JobStalled`` is raised in a running job, as ``JobTimeout``
+            is; 10 seconds later its process is killed. These calls of the context count as progress: ``checkpoint``,
+            ``progress``, ``step``, each item of ``iterate``. It is a failed attempt.
+        give_up_after: seconds from the enqueue, over all attempts, waits and sleeps, after which no attempt begins
+            and the job becomes FAILED. In a running job ``JobExpired`` is raised, as for ``timeout``; a failure whose
+            retry would come later is final; a job that is handed out later is not run. For a job that runs again
+            (``reschedule``, ``cron``, ``every``) it limits each run, from the time that the run was planned for.
+        give_up_on: exceptions that are not retried: a job that raises one of them, or of their subclasses, becomes
+            FAILED whatever attempts remain. A ``Retry`` is retried even then.
+        backoff_on: exceptions, with their subclasses, that have another backoff than ``backoff``:
+            ``backoff_on={RateLimited: Constant(60)}``. If several classes match, here and in ``give_up_on``, the most
+            specific one wins. After the death of a process, ``backoff`` applies.
+        cron: makes the class periodic: workers ensure that there is one job of it, which runs at the ticks of this
+            expression (minute, hour, day of the month, month, day of the week). A job of the class that you enqueue
+            runs once, in addition.
+        timezone: time zone of ``cron``.
+        every: or seconds between two ticks, which are whole multiples of it since 1970 (UTC).
     """
 
     name: str
@@ -142,7 +142,7 @@ class JobOptions:
             raise TypeError(f"job {self.name}: kill_after={self.kill_after} must be more than timeout={self.timeout}")
 
     def gives_up_on(self, error: BaseException) -> bool:
-        """Tell whether no further attempt follows one that raised ``error``, whatever attempts remain."""
+        """Tell whether the job is given up after ``error``, whatever attempts remain."""
         if isinstance(error, Discard | Retry):
             return isinstance(error, Discard)
         return any(self._nearest(error) is kind for kind in self.give_up_on)
@@ -158,7 +158,7 @@ class JobOptions:
 
     @property
     def schedule(self) -> Schedule | None:
-        """When jobs of the class run by themselves; None of an ordinary class."""
+        """The schedule of a periodic class; None for an ordinary class."""
         if self.cron is None and self.every is None and self.timezone == "UTC":
             return None
         from pinlater.jobs.schedule import schedule_of  # for those who have one: it brings time zones and cronsim along
@@ -166,10 +166,10 @@ class JobOptions:
         return schedule_of(self.cron, self.every, self.timezone)
 
     def check_wait(self, seconds: float) -> None:
-        """Refuse a job that is to wait so long that it would never run.
+        """Refuse a delay so long that the job would never run.
 
         Raises:
-            ValueError: it would become due when its ``give_up_after`` is over.
+            ValueError: the job would not become due within its ``give_up_after``.
         """
         if self.give_up_after is not None and seconds >= self.give_up_after:
             raise ValueError(
@@ -178,7 +178,7 @@ class JobOptions:
             )
 
     def with_policy(self, policy: Policy) -> JobOptions:
-        """Return the options as they hold for a job whose enqueue set a policy of its own."""
+        """Return the options of a job whose enqueue set a policy: that replaces those of the class."""
         changes: dict[str, Any] = dict(policy.limits)
         if policy.backoff is not None:
             changes["backoff"] = policy.backoff
@@ -193,7 +193,7 @@ class JobOptions:
 
     @property
     def hard_seconds(self) -> float | None:
-        """Seconds after which a job's process is killed, however well it gets on; None: never."""
+        """Seconds after which a job's process is killed, even if it makes progress; None: never."""
         if self.kill_after is None and self.timeout is not None:
             return self.timeout + KILL_SLACK_SECONDS
         return self.kill_after

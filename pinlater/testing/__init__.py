@@ -1,14 +1,14 @@
-"""For the tests of those who write jobs.
+"""Test helpers for jobs.
 
-There are three ways, each nearer to the real thing than the one before:
+There are three ways to test, each more realistic than the one before:
 
 1. ``FakeContext``: call ``job.run(FakeContext())`` like any function; no queue, no outcome.
-2. ``run_inline``: a client that runs what it is given at once, through encoding, decoding, retries and outcomes.
-   ``killed_everywhere`` gives such clients that kill the job's process, each at another point.
-3. ``pinlater_server``: a pytest fixture with a real server, and a worker that runs in the test's thread. Installing
-   PinLater installs it; ``LocalServer`` is the same without pytest.
+2. ``run_inline``: a client that runs each enqueued job at once, with encoding, decoding, retries and outcomes.
+   ``killed_everywhere`` yields such clients, each of which kills the job's process at a different point.
+3. ``pinlater_server``: a pytest fixture with a real server, and a worker that runs in the test's thread. It comes with
+   PinLater; ``LocalServer`` is the same without pytest.
 
-The names are imported when first used: pytest loads its plugins also for tests that have nothing to do with jobs.
+Names are imported when first used: pytest loads this plugin even for tests that have nothing to do with jobs.
 """
 
 from importlib import import_module

@@ -26,10 +26,10 @@ from pinlater.worker.session.outcome import Outcome as RunnersOutcome
 from pinlater.worker.session.saver import Encode, FollowUp, Saver
 
 MOST_RUNS = 1000
-"""Most attempts of a test; more are taken for an endless loop."""
+"""Most attempts in a test; more count as an endless loop."""
 
 _OF_A_JOB = (Exception, JobInterrupted, SystemExit, asyncio.CancelledError)
-"""Other exceptions, such as Ctrl-C and ``pytest.fail``, are meant for the test and go through."""
+"""Exceptions of a job. Others, such as Ctrl-C and ``pytest.fail``, are meant for the test and pass through."""
 
 SaveBody = Callable[[ClaimedJob, bytes], object]
 """Saves the body of a running job."""
@@ -57,13 +57,13 @@ class Outcome:
         descriptor: its address, the same for all its attempts.
         attempt: number of the attempt, 1 for the first.
         attempts_allowed: attempts in all.
-        ending: how it ended; compares with plain text, too: ``outcome.ending == "failed"``.
-        error: what the job raised; for an unreadable body, what reading it raised.
+        ending: how it ended; can be compared with a text: ``outcome.ending == "failed"``.
+        error: what the job raised, or what decoding its body raised.
         status: what a worker would add to the job's custom status.
-        retry_delay: seconds that a worker would wait before the next attempt.
-        body: what an interrupted job goes on from, or a rescheduled one begins its next run with.
-        run_after_ms: of a job that sleeps or was rescheduled, when it goes on; epoch milliseconds.
-        next_attempts: of a job that has another run: its attempts, as the server is told of them.
+        retry_delay: seconds until the next attempt.
+        body: the body from which an interrupted job continues, or with which a rescheduled one starts its next run.
+        run_after_ms: when a sleeping or rescheduled job is due again; epoch milliseconds.
+        next_attempts: number of attempts of the next run; None if there is none.
     """
 
     job: Job | None
@@ -80,7 +80,7 @@ class Outcome:
 
     @property
     def runs_again(self) -> bool:
-        """Whether the job has another attempt; a rescheduled one has another run instead."""
+        """Whether the job has another attempt in this run."""
         if self.next_attempts is not None:
             return False
         if self.ending is Ending.FAILED:
@@ -89,17 +89,17 @@ class Outcome:
 
 
 class Attempts:
-    """Runs attempts like a job process.
+    """Runs attempts of jobs as a job process does.
 
     Attributes:
         codec: decodes bodies of the classes.
 
     Args:
-        kinds: job classes that it knows.
-        save: takes the bodies that checkpoints and steps save.
-        enqueue: takes follow-up jobs.
-        now: epoch seconds, as the server has them.
-        middleware: what surrounds each run, outermost first.
+        kinds: the known job classes.
+        save: saves the bodies of checkpoints and steps.
+        enqueue: enqueues follow-up jobs.
+        now: returns epoch seconds by the server's clock.
+        middleware: middleware of each run, outermost first.
 
     Raises:
         ConfigError: two classes share a name.
@@ -220,7 +220,7 @@ class _DirectSaver(Saver):
     keep: Callable[[bytes], object]
 
     def __init__(self, enqueue: EnqueueJob) -> None:
-        """Need nothing of what the worker's saver needs."""
+        """Store the function; the worker's saver needs more."""
         self._enqueue = enqueue
 
     @property

@@ -6,7 +6,7 @@ from pinlater.server.clock import SteadyClock
 
 
 class MovableClock:
-    """Epoch milliseconds: real time, and what a test has added to it.
+    """Epoch milliseconds: real time plus what a test has added.
 
     Attributes:
         ahead_ms: how far this clock is ahead of real time.
@@ -21,11 +21,11 @@ class MovableClock:
         return self._clock.now_ms() + self.ahead_ms
 
     def now_seconds(self) -> float:
-        """Return the same in seconds."""
+        """Return the present time in epoch seconds."""
         return self.now_ms() / 1000
 
     def advance(self, seconds: float) -> None:
-        """Move forward.
+        """Move the clock forward by ``seconds``.
 
         Raises:
             ValueError: ``seconds`` is negative; a server's clock never goes back.

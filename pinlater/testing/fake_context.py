@@ -28,7 +28,7 @@ _J = TypeVar("_J", bound=Job)
 
 
 class FakeContext(InterruptibleContext):
-    """What a worker would hand to ``run``, and a record of what the job did with it.
+    """A context for ``run`` without a worker; it records what the job did.
 
     ::
 
@@ -37,35 +37,35 @@ class FakeContext(InterruptibleContext):
         with pytest.raises(JobInterrupted):
             job.run(context)
         assert [saved.cursor for saved in context.checkpoints] == [101, 102, 103]
-        context.resume(job).run(FakeContext(steps=context.steps))  # what the next attempt would do
+        context.resume(job).run(FakeContext(steps=context.steps))  # the next attempt
 
-    An ``async def run`` is run with ``asyncio.run(job.run(context))``.
+    For an ``async def run``, use ``asyncio.run(job.run(context))``.
 
-    A real worker sends at most one checkpoint per ``heartbeat`` seconds; here each one counts, and each is decoded
-    again at once, so that a field of the wrong type shows where it was saved.
+    A real worker sends at most one checkpoint per ``heartbeat`` seconds; here every checkpoint is recorded, and decoded
+    again at once, so a field of the wrong type fails where it was saved.
 
     Attributes:
-        checkpoints: the job as it was saved, oldest first: by ``checkpoint``, and by each step that was run.
-        steps: name of a finished step -> what it returned, as JSON carries it; the second use of a name is ``name#2``.
-        progress_reports: what the job said of its progress, oldest first.
+        checkpoints: the job as saved, oldest first, by ``checkpoint`` and by each step that was run.
+        steps: name of a finished step -> its result, as decoded from JSON; the second use of a name is ``name#2``.
+        progress_reports: progress that the job has reported, oldest first.
         sleeps: name of a sleep -> epoch milliseconds at which it ends.
         enqueued: name of a follow-up job -> the job.
-        next_run: what the job has said of its next run, ``after`` or ``at``; None if it has not.
+        next_run: ``after`` or ``at`` of the last ``reschedule``; None without one.
         tries: name of a ``retrying`` step that failed -> attempt of the job, and how often the step has failed in it.
-        interruption: what was raised to end the attempt; in a worker this holds even if ``run`` returns.
+        interruption: what was raised to end the attempt; a worker ends it even if ``run`` swallows that and returns.
 
     Args:
-        job: whose context it is; needed only if ``run`` hands the context to another thread.
+        job: the job that runs; needed only if ``run`` passes the context to another thread.
         attempt: number of this attempt, 1 for the first.
         attempts_allowed: attempts in all.
         queue: queue that the job came from.
         descriptor: its address; None makes one up.
         steps: results of steps that earlier attempts have finished.
-        sleeps: sleeps that are over: those of the context before.
+        sleeps: finished sleeps, as in ``sleeps`` of the previous context.
         enqueued: follow-up jobs that earlier attempts have enqueued.
-        scheduled_for: the moment that this run was planned for.
-        tries: attempts that steps have spent: those of the context before.
-        draining_after: the worker drains: the n-th checkpoint interrupts the job. A step that was run counts as one.
+        scheduled_for: the time that this run was planned for.
+        tries: attempts that steps have spent, as in ``tries`` of the previous context.
+        draining_after: number of the checkpoint at which a drain interrupts the job; each step that is run is one.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class FakeContext(InterruptibleContext):
 
     @property
     def ran(self) -> list[str]:
-        """Names of the steps that were run here, in order; those that were finished before are not among them."""
+        """Names of the steps that were run with this context, in order; without steps that were finished before."""
         return self._steps.ran
 
     def _run_step(
@@ -132,7 +132,7 @@ class FakeContext(InterruptibleContext):
         return self._steps.run(name, function, args, kwargs)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Note how far the job is; see ``JobContext.progress``."""
+        """Record the job's progress; see ``JobContext.progress``."""
         self._refuse_raw("progress")
         self.progress_reports.append(Progress(done, total, note))
 
@@ -146,7 +146,7 @@ class FakeContext(InterruptibleContext):
         sleep_until(self, self.sleeps, self._sleep_names.next(name), moment, self._save)
 
     def iterate(self, items: Iterable[_T], *, cursor: str = "cursor") -> Iterator[_T]:
-        """Go through items from the cursor on; see ``JobContext.iterate``."""
+        """Iterate over items from the cursor on; see ``JobContext.iterate``."""
         return iterate(self._running_job(), items, cursor, self.go_on, self.checkpoint)
 
     def enqueue(
@@ -156,7 +156,7 @@ class FakeContext(InterruptibleContext):
         name: str,
         **options: Unpack[FollowUpOptions],
     ) -> str:
-        """Note a follow-up once; see ``JobContext.enqueue``."""
+        """Record a follow-up job once; see ``JobContext.enqueue``."""
         self.go_on()
         self._refuse_raw("follow-up jobs")
         use = self._follow_up_names.next(name)
@@ -170,20 +170,20 @@ class FakeContext(InterruptibleContext):
         return f"{encoding.queue_of(job)}:s1:p1:{2 + list(self.enqueued).index(use)}"
 
     def reschedule(self, *, after: float | None = None, at: datetime | float | None = None) -> None:
-        """Note when to run again; see ``JobContext.reschedule``."""
+        """Record when the job runs again; see ``JobContext.reschedule``."""
         self._refuse_raw("its next run")
         self.next_run = NextRun.of(after, at)
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """Return what this run was planned for."""
+        """Return the time that this run was planned for."""
         return self._scheduled_for
 
     def resume(self, job: _J) -> _J:
-        """Return ``job`` as its next attempt would get it: decoded from what was saved last.
+        """Return ``job`` as its next attempt gets it: decoded from the last saved record.
 
         Raises:
-            LookupError: nothing was saved; the next attempt would begin with the job as it was enqueued.
+            LookupError: nothing was saved; the next attempt starts with the job as it was enqueued.
         """
         if self._body is None:
             raise LookupError("nothing was saved here; the next attempt begins with the job as it was enqueued")
@@ -203,7 +203,7 @@ class FakeContext(InterruptibleContext):
             raise BodyInvalid(f"the body of a RawJob has no place for {what}; use a Job")
 
     def _running_job(self) -> Job:
-        """Return the job that was given this context: nobody has said which, so ask who is calling."""
+        """Return the job that was given this context: unless it was passed, find it among the callers."""
         frame = sys._getframe(1)  # noqa: SLF001 - the documented way to one's caller
         while self._job is None:
             if frame.f_back is None:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 def run_inline(
     *kinds: type[Job], most_runs: int = MOST_RUNS, middleware: Sequence[Middleware] = ()
 ) -> Iterator[InlineClient]:
-    """Give a client that runs jobs of ``kinds`` at once.
+    """Yield a client that runs each job of ``kinds`` as soon as it is enqueued.
 
     ::
 
@@ -39,17 +39,17 @@ def run_inline(
             client.assert_succeeded()
             assert [outcome.job.user_id for outcome in client.outcomes] == [42]
 
-    Nothing waits: delays, run times, backoffs and sleeps are only noted. A failed job is tried again at once, as long
-    as attempts remain; a rescheduled one stays pending (``pinlater_server`` shows its next runs). Jobs that a job
+    Nothing waits: delays, run times, backoffs and sleeps are only recorded. A failed job is retried at once while
+    attempts remain; a rescheduled one stays pending (to test its next runs, use ``pinlater_server``). Jobs that a job
     enqueues run after it, in order, before the outermost ``enqueue`` returns.
 
-    A job that no worker could read is an error at once: ``enqueue`` raises ``BodyInvalid`` for one of another class,
-    or with a field of the wrong type.
+    ``enqueue`` raises ``BodyInvalid`` for a job that a worker could not decode: one of another class, or with a field
+    of the wrong type.
 
     Args:
         kinds: job classes that may be enqueued.
-        most_runs: attempts after which the test is taken for one that never ends.
-        middleware: what surrounds each run, outermost first.
+        most_runs: most attempts; more count as an endless loop.
+        middleware: middleware of each run, outermost first.
 
     Raises:
         ConfigError: two classes share a name.
@@ -109,12 +109,12 @@ class _InlineJob:
 
 
 class InlineClient(Client):
-    """Made by ``run_inline``. It enqueues like a ``Client``, and its handles can be asked how their job ended.
+    """Client of ``run_inline``: it enqueues like a ``Client``, and its handles tell how their jobs ended.
 
-    What it cannot do without a server, such as counting or dequeueing, raises ``RuntimeError``.
+    Calls that need a server, such as counting or dequeueing, raise ``RuntimeError``.
 
     Attributes:
-        outcomes: one record per attempt, in the order in which they were run.
+        outcomes: one record per attempt, in the order in which they ran.
     """
 
     def __init__(
@@ -131,15 +131,15 @@ class InlineClient(Client):
         self._is_running = False
 
     def close(self) -> None:
-        """Close what asynchronous jobs have used."""
+        """Close the event loop of asynchronous jobs."""
         self._attempts.__exit__()
         super().close()
 
     def assert_succeeded(self) -> None:
-        """Assert that jobs were run, and that all of them succeeded in the end; rescheduled ones, in their first run.
+        """Assert that jobs were enqueued and all of them succeeded in the end; rescheduled ones, in their first run.
 
         Raises:
-            AssertionError: says which did not, and why; it comes from what the last of these raised.
+            AssertionError: some did not; the message says which and why, its cause is their last exception.
         """
         assert self._jobs, "no job was enqueued"
         failed = {job.descriptor: job for job in self._jobs.values() if not job.has_succeeded}

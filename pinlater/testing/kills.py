@@ -1,4 +1,4 @@
-"""Kills jobs at one point after another, to test that they always reach the same result."""
+"""Kill jobs at one point after another, to test that they always reach the same result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pinlater.testing.inline import InlineClient
 
 
 def killed_everywhere(*kinds: type[Job]) -> Iterator[DoomedClient]:
-    """Give one client after the other, each of which kills the process of a job once, at another point.
+    """Yield one client after another, each of which kills the process of a job once, at a different point.
 
     ::
 
@@ -23,10 +23,10 @@ def killed_everywhere(*kinds: type[Job]) -> Iterator[DoomedClient]:
                 client.assert_succeeded()
                 assert set(announced) == {"May"}, client.killed_at
 
-    The points are those where something is or would be known of the job afterwards: before and after each save, be it
-    of a step or of a checkpoint, and at the end of each attempt, before the word of it is out. The last client kills
-    nothing. A kill spends an attempt, so the job needs one to spare. Clients are those of ``run_inline``; the exception
-    that stands for the kill passes through the job's ``finally`` blocks, which a real one would not.
+    The points are all those at which a kill makes a difference: before and after each save of a step or a checkpoint,
+    and at the end of each attempt, before its ack. The last client kills nothing. A kill spends an attempt, so the job
+    needs one more than it would otherwise. The clients are those of ``run_inline``. An exception simulates the kill, so
+    the job's ``finally`` blocks run, unlike in a real kill.
 
     Args:
         kinds: job classes that may be enqueued.
@@ -46,10 +46,10 @@ class _Killed(BaseException):
 
 
 class DoomedClient(InlineClient):
-    """Made by ``killed_everywhere``.
+    """Client of ``killed_everywhere``: runs jobs inline and kills their process once.
 
     Attributes:
-        killed_at: where it killed a process, such as ``before save 2``; None if it did not.
+        killed_at: where it killed the process, such as ``before save 2``; None if it did not.
 
     Args:
         kinds: job classes that may be enqueued.

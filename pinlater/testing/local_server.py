@@ -35,8 +35,8 @@ class LocalServer:
             [outcome] = pinlater_server.run_worker(SendReminder)
             assert outcome.ending == "succeeded"
 
-    It is the server that is run in production, but for its clock: claims expire, and finished jobs are collected,
-    in ``advance`` and at no other time.
+    It is the server of production except for its clock: leases expire, and finished jobs are deleted, only in
+    ``advance``.
 
     Attributes:
         address: ``127.0.0.1:<port>``.
@@ -66,18 +66,18 @@ class LocalServer:
         self.close()
 
     def close(self) -> None:
-        """Stop the server, and close the clients that it gave."""
+        """Stop the server, and close the clients that ``client`` returned."""
         self._stack.close()
 
     @property
     def now(self) -> datetime:
-        """The server's present moment, in UTC."""
+        """The present time of the server's clock, in UTC."""
         return datetime.fromtimestamp(self._clock.now_seconds(), UTC)
 
     def client(self, *kinds: type[Job]) -> _ClientInTime:
-        """Return a client of this server, and see to it that the queues of ``kinds`` exist.
+        """Create the queues of ``kinds`` if needed, and return a client of this server.
 
-        Its delays count from the server's moment, also after ``advance``; other clients know nothing of that.
+        Its delays count from the time of the server's clock; those of other clients, from real time.
         """
         client = self._stack.enter_context(_ClientInTime(self.address, self._clock))
         for queue in sorted({kind.job_options.queue for kind in kinds}):
@@ -85,7 +85,7 @@ class LocalServer:
         return client
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for the server: what becomes due is due, what runs out has run out.
+        """Move the server's clock forward: jobs become due, leases expire, old finished jobs are deleted.
 
         Raises:
             ValueError: ``seconds`` is negative.
@@ -100,17 +100,16 @@ class LocalServer:
         until_empty: bool = True,
         most_runs: int = MOST_RUNS,
     ) -> list[Outcome]:
-        """Run the jobs that are due, one after the other in this thread; return how each attempt ended.
+        """Run all due jobs in this thread, one after another; return how each attempt ended.
 
-        Jobs are dequeued, acked and saved by real calls. A retry with a delay, or a job that sleeps, is not due before
-        ``advance``. Periodic jobs are planted first, as a worker does, so that they run when ``advance`` has reached
-        their next tick.
+        Jobs are dequeued, acked and saved by real calls. A retry with a delay, or a sleeping job, is not due before
+        ``advance``. Periodic jobs are enqueued first, as by a worker, and run when ``advance`` reaches their next tick.
 
         Args:
             kinds: job classes that the worker knows.
-            queues: queues that it serves; None is those of ``kinds``.
-            until_empty: run until no job is due; otherwise run one.
-            most_runs: attempts after which the test is taken for one that never ends.
+            queues: queues that it serves; None: those of ``kinds``.
+            until_empty: run until no job is due; otherwise run one attempt.
+            most_runs: most attempts; more count as an endless loop.
 
         Raises:
             ConfigError: two classes share a name.

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for blocking code that needs something asynchronous beside it."""
+"""An event loop in a separate thread, for blocking code that needs something asynchronous."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class LoopThread:
             self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` in the loop; return what it returns, raise what it raises.
+        """Run ``work`` in the loop; return its result or raise its exception.
 
         Raises:
-            TimeoutError: it takes longer than half a minute.
+            TimeoutError: it took longer than half a minute.
         """
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture ``pinlater_server``. pytest loads it by itself where PinLater is installed."""
+"""The pytest plugin with the fixture ``pinlater_server``; pytest loads it wherever PinLater is installed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def pinlater_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
-    """A real PinLater server of this test alone; see ``pinlater.testing.LocalServer``.
+    """Start a real PinLater server for this test; see ``pinlater.testing.LocalServer``.
 
-    A ``Client()`` that the code under test makes without an address finds it, too: ``PINLATER_SERVERS`` names it.
+    The code under test may call ``Client()`` without an address: ``PINLATER_SERVERS`` is set to this server.
     """
     from pinlater.client.tls import CA_KEY, CERT_KEY, KEY_KEY  # most tests have nothing to do with jobs
     from pinlater.testing.local_server import LocalServer

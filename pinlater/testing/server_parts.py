@@ -1,4 +1,4 @@
-"""The parts of a server, put together without a process around them: no supervisor, admin port or monitor."""
+"""The parts of a server inside the calling process: no supervisor, admin port or monitor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALL = 1_000_000
 
 
 class ServerParts:
-    """Made and used within one event loop.
+    """A server on an SQLite store, made and used within one event loop.
 
     Attributes:
         address: ``host:port``.
@@ -36,7 +36,7 @@ class ServerParts:
         now_ms: its clock.
 
     Raises:
-        ConfigError: the store or the port cannot be had.
+        ConfigError: the store or the port cannot be opened.
     """
 
     def __init__(self, settings: Settings, now_ms: Callable[[], int]) -> None:
@@ -72,22 +72,22 @@ class ServerParts:
 
     @classmethod
     async def start(cls, settings: Settings, now_ms: Callable[[], int]) -> Self:
-        """Serve."""
+        """Start serving."""
         parts = cls(settings, now_ms)
         await parts._stored.load_initial()
         await parts._transport.listen(parts._listener)
         return parts
 
     async def stop(self) -> None:
-        """Answer what is in flight, and close."""
+        """Answer calls in flight, and close."""
         self._broker.end_all_waits()
         await self._transport.drain(asyncio.get_running_loop().time() + _DRAIN_SECONDS)
         await self._backend.close()
 
     async def catch_up(self) -> None:
-        """After the clock was moved: do all that the monitor would have done, and let waiting dequeues look again."""
+        """After the clock was moved: do the monitor's work at once, and let waiting dequeues try again."""
         settings = self._settings
-        await self._broker.reap(_ALL, server_age_ms=0, quiet_ms=0)  # no respite because the server is young
+        await self._broker.reap(_ALL, server_age_ms=0, quiet_ms=0)  # even though the server has just started
         await self._backend.collect_finished(
             int(settings.succeeded_ttl_seconds * 1000), int(settings.failed_ttl_seconds * 1000), _ALL
         )
