@@ -254,9 +254,10 @@ def clients() -> str:
         described("client/base_client", "BaseClient").split("\n\n", 2)[2].replace("### BaseClient.", "### Client."),
         described("jobs/enqueue_options", "EnqueueOptions", level=3),
         described("jobs/enqueue_options", "EnqueueManyOptions", level=3),
-        described("client/verbs", "Verbs")
-        .replace("## Verbs\n", "## Other calls of a client\n")
-        .replace("### Verbs.", "### Client."),
+        described("client/service_calls", "ServiceCalls")
+        .replace("## ServiceCalls\n", "## Other calls of a client\n")
+        .replace("### ServiceCalls.", "### Client."),
+        described("client/verbs", "Verbs").split("\n\n", 2)[2].replace("### Verbs.", "### Client."),
         described("client/async_client", "AsyncClient", methods=False),
         described("client/handle", "JobHandle"),
         described("client/moving", "Move", methods=False),
@@ -315,13 +316,13 @@ def wire() -> str:
 
 
 def methods(source: str) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each operation: what the table of operations says, and its types by the Thrift file."""
+    """Yield a row for each method of the Thrift file: its types there, and what the table of operations says."""
     declared = re.findall(r"^  (\S+(?: \S+>)?) (\w+)\(1: RequestContext context(?:, ([^)]*))?\)", source, re.MULTILINE)
     types = {name: (re.findall(r"\d: (\S+)", arguments), returns) for returns, name, arguments in declared}
-    for name, row in OPERATIONS.items():
-        takes, returns = types[name]
+    for name, (takes, returns) in types.items():
+        row = OPERATIONS[name]
         has_key, is_addition = "yes" if row.has_key else "", "" if row.is_original else "yes"
-        yield code(name), row.summary, ", ".join(map(code, takes)), code(returns), has_key, is_addition
+        yield code(name), prose(row.summary), ", ".join(map(code, takes)), code(returns), has_key, is_addition
 
 
 def additions(body: str) -> Iterator[tuple[str, str, str, str]]:

@@ -33,6 +33,7 @@ CONTRACT = (
     "pinlater/protocol/pinlater.thrift",
     "pinlater/protocol/operation.py",
     "pinlater/protocol/operations.py",
+    "pinlater/protocol/internal_calls.py",
     "pinlater/protocol/conversion/*.py",
     # The records, and what a call may say.
     "pinlater/model/jobs.py",
@@ -45,7 +46,7 @@ CONTRACT = (
     "pinlater/server/backends/records.py",
     "pinlater/server/backends/store.py",
     "pinlater/server/backends/sharded/store.py",
-    # The methods of the clients; the blocking ones are generated. What an enqueue may say.
+    # The methods of the clients that are not generated. What an enqueue may say.
     "pinlater/client/async_verbs.py",
     "pinlater/jobs/enqueue_options.py",
     "pinlater/client/jobs.py",

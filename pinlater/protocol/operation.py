@@ -7,16 +7,21 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from pinlater.protocol.idempotency import new_key
 from pinlater.protocol.messages import RequestContext, arguments_of
 
 C = TypeVar("C", bound="CallSource")
+D = TypeVar("D", bound="CallSource")
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 T = TypeVar("T")
+
+Arguments = tuple[Any, ...]
+"""Of a call, in the order of the Thrift file: its request, or plain values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Operation(Generic[C, P, T]):
     """
 
     method: str
-    build: Callable[Concatenate[C, P], tuple[Any, ...]]
+    build: Callable[Concatenate[C, P], Arguments]
     read: Callable[[Any], T]
     is_repeatable: Callable[[Any], bool]
     has_key: bool
@@ -132,6 +137,10 @@ class Operation(Generic[C, P, T]):
         wait = (arguments.request.waitMillis or 0) / 1000 if self.may_wait else 0.0
         return Call(self.method, arguments, self.read, self.is_repeatable, wait)
 
+    def variant(self, build: Callable[Concatenate[D, Q], Arguments]) -> Operation[D, Q, T]:
+        """Make the same operation of another function that builds its arguments."""
+        return replace(cast("Operation[D, Q, T]", self), build=build)
+
 
 OPERATIONS: dict[str, Operation[Any, ..., Any]] = {}
 """All calls of the contract, by method."""
@@ -153,10 +162,10 @@ def operation(
     has_key: bool = False,
     may_wait: bool = False,
     is_original: bool = True,
-) -> Callable[[Callable[Concatenate[C, P], tuple[Any, ...]]], Operation[C, P, T]]:
+) -> Callable[[Callable[Concatenate[C, P], Arguments]], Operation[C, P, T]]:
     """Make an operation of the function that builds its arguments, whose docstring begins with its summary."""
 
-    def wrap(build: Callable[Concatenate[C, P], tuple[Any, ...]]) -> Operation[C, P, T]:
+    def wrap(build: Callable[Concatenate[C, P], Arguments]) -> Operation[C, P, T]:
         summary = (build.__doc__ or "").partition("\n")[0]
         takes_request = any(field[1] == "request" for field in arguments_of(method).thrift_spec.values())
         row = Operation(method, build, read, repeatable, has_key, may_wait, takes_request, is_original, summary)

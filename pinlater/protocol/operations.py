@@ -10,27 +10,23 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
+from pinlater.model.attempts import Ack, Acks, Checkpoint
 from pinlater.model.jobs import JobInfo, NewJob
 from pinlater.model.state import JobState
 from pinlater.model.workers import WorkerReport
 from pinlater.protocol import messages
-from pinlater.protocol.conversion import acks as ack_conversion
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion import queues as queue_conversion
 from pinlater.protocol.conversion import workers as worker_conversion
+from pinlater.protocol.conversion.acks import acks_struct_of, checkpoint_struct
 from pinlater.protocol.conversion.values import milliseconds, nothing, number, several
+from pinlater.protocol.internal_calls import InternalCalls
 from pinlater.protocol.messages import CONTINUATION_START
-from pinlater.protocol.operation import OPERATIONS, Call, CallSource, never, operation
+from pinlater.protocol.operation import OPERATIONS, Arguments, Call, never, operation
 
 __all__ = ["OPERATIONS", "Call", "Calls"]
 
 _addition = functools.partial(operation, is_original=False)
-
-
-def _all_acks_fenced(arguments: Any) -> bool:
-    """Tell whether a repeated failure cannot hit the job's next attempt, since it has a claim. Success is final."""
-    return all(ack.claimDescriptor for ack in arguments.request.jobsFailed or ())
 
 
 def _all_checkpoints_fenced(arguments: Any) -> bool:
@@ -42,93 +38,120 @@ def _claims_nothing(arguments: Any) -> bool:
     return bool(arguments.request.dryRun) and arguments.request.jobAckRequest is None
 
 
-class Calls(CallSource):
-    """Builds calls in the name of one source: an attribute for each call of the contract, and some for common uses."""
+class Calls(InternalCalls):
+    """Builds the calls of the clients, in the name of one source.
+
+    `make generate` writes the clients' methods out of the public ones here: same names, arguments and docstrings. All
+    of them raise ``CallError`` when no answer comes, and ``ServiceError`` when the server refuses; which
+    of its subclasses, the server's rules say (``QueueNotFound`` from all that name a queue).
+    """
 
     # Queues
 
     @operation("createQueue", nothing)
-    def create_queue(self, name: str) -> tuple[str]:
-        """Create a queue, unless there is one of this name."""
+    def create_queue(self, name: str) -> Arguments:
+        """Create a queue; nothing happens if it is there.
+
+        Raises:
+            QueueNameInvalid: the name has other characters than letters, digits and underscore.
+            QueueNameTooLong: no store could keep it.
+        """
         return (name,)
 
     # Not repeated: somebody may have created the queue anew in between.
     @operation("deleteQueue", nothing, repeatable=never)
-    def delete_queue(self, name: str, password: str) -> tuple[str, str]:
-        """Delete a queue with all its jobs."""
+    def delete_queue(self, name: str, password: str) -> Arguments:
+        """Delete a queue and all its jobs; nothing happens if there is none.
+
+        Raises:
+            PasswordInvalid: it is not the server's admin password, or the server has none.
+        """
         return name, password
 
     @operation("getQueueNames", queue_conversion.names)
-    def queue_names(self) -> tuple[()]:
+    def queue_names(self) -> Arguments:
         """Return the names of all queues."""
         return ()
 
     @_addition("getQueueSettings", queue_conversion.queue_settings)
-    def queue_settings(self) -> tuple[()]:
-        """Return what holds back the jobs of each queue."""
+    def queue_settings(self) -> Arguments:
+        """Return what holds back the jobs of each queue.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
         return ()
 
     @_addition("changeQueueSettings", nothing)
     def change_queue(
-        self, name: str, *, paused: bool | None, jobs_per_second: float | None, max_running: int | None
-    ) -> tuple[messages.PinLaterChangeQueueSettingsRequest]:
-        """Pause or resume a queue, or change its limits."""
+        self,
+        name: str,
+        *,
+        paused: bool | None = None,
+        jobs_per_second: float | None = None,
+        max_running: int | None = None,
+    ) -> Arguments:
+        """Pause or resume a queue, or limit it; all servers of the store heed it within a second.
+
+        Args:
+            name: the queue.
+            paused: whether nothing is to be handed out; None leaves it as it is.
+            jobs_per_second: most jobs handed out a second; 0 takes the limit away, None leaves it as it is.
+            max_running: most jobs claimed at once; likewise.
+
+        Raises:
+            ProtocolError: as of ``queue_settings``.
+        """
         return (messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running),)
 
     @_addition("getOldestDueTimestamps", queue_conversion.moments)
-    def oldest_due(self, queues: Iterable[str] = ()) -> tuple[list[str]]:
-        """Return since when the oldest due job of each queue is due."""
+    def oldest_due(self, queues: Iterable[str] = ()) -> Arguments:
+        """Return since when the job is due that has been so for longest, by queue, in epoch milliseconds.
+
+        Queues with nothing due are left out, and those that are not there; paused ones are not.
+
+        Args:
+            queues: names of queues; none: all queues.
+
+        Raises:
+            ProtocolError: as of ``queue_settings``.
+        """
         return (several(queues),)
 
-    # Into a queue. Repeated also by servers that keep no results: twice is better than never, for delivery is at
-    # least once.
-
-    @operation("enqueueJobs", job_conversion.descriptors, has_key=True)
-    def enqueue_structs(self, queue: str, jobs: list[messages.PinLaterJob]) -> tuple[messages.PinLaterEnqueueRequest]:
-        """Store new jobs, and return their descriptors."""
-        return (messages.PinLaterEnqueueRequest(queue, jobs),)
+    # Into a queue
 
     def enqueue_jobs(self, queue: str, jobs: Iterable[NewJob]) -> Call[list[str]]:
-        return self.enqueue_structs(queue, [job_conversion.job_struct(job) for job in jobs])
+        """Store jobs, all or none; return their descriptors in the same order.
 
-    def enqueue_once(
-        self, queue: str, job: messages.PinLaterJob, key: bytes, *, is_repeat: bool, keep_result_ms: int
-    ) -> Call[list[str]]:
-        """Build an enqueue that a server knows again by a key which outlives this process."""
-        call = self.enqueue_structs(queue, [job])
-        call.arguments.context = self.new_context(key, isRepeat=is_repeat, keepResultMillis=keep_result_ms)
-        return call
+        In the place of a job that is not stored for its ``unique`` stands the descriptor of the one that is there.
+        When the answer is lost, the call is repeated: the jobs may then be stored twice.
+
+        Raises:
+            QueueNotFound: it is not there, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
+            PriorityNotSupported: a priority is outside the server's levels.
+            EnqueueRejected: a body is too large.
+        """
+        return self.enqueue_structs(queue, [messages.PinLaterJob(*job) for job in jobs])
 
     # Without a key, finished jobs, which no unique key guards, would be there twice.
     @_addition("importJobs", job_conversion.descriptors, repeatable=never, has_key=True)
-    def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> tuple[messages.PinLaterImportJobsRequest]:
-        """Store jobs of another store with their history, and return their new descriptors."""
+    def import_jobs(self, queue: str, jobs: Iterable[JobInfo]) -> Arguments:
+        """Store jobs of another store as they are there, with bodies; return their new descriptors.
+
+        Their priorities, attempts, times and statuses are kept. Claimed ones become PENDING, no attempt spent.
+
+        Args:
+            queue: where to.
+            jobs: as a lookup there described them, bodies included.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
         return (messages.PinLaterImportJobsRequest(queue, [job_conversion.info_struct(info) for info in jobs]),)
 
     # Attempts
 
     @operation("dequeueJobs", job_conversion.claimed_jobs, repeatable=_claims_nothing, may_wait=True)
-    def dequeue(
-        self,
-        queue: str,
-        limit: int,
-        *,
-        wait: float = 0.0,
-        lease: float | None = None,
-        dry_run: bool = False,
-        acks: messages.PinLaterJobAckRequest | None = None,
-        other_queues: Sequence[str] = (),
-    ) -> tuple[messages.PinLaterDequeueRequest]:
-        """Claim jobs that are due, and carry out acks on the way."""
-        request = messages.PinLaterDequeueRequest(queue, limit, acks, dry_run)
-        if wait > 0:
-            request.waitMillis = milliseconds(wait)
-        if lease is not None:
-            request.claimTimeoutMillis = milliseconds(lease)
-        if other_queues:
-            request.otherQueueNames = list(other_queues)
-        return (request,)
-
     def dequeue_jobs(
         self,
         queue: str,
@@ -139,47 +162,65 @@ class Calls(CallSource):
         dry_run: bool = False,
         acks: Acks | None = None,
         other_queues: Sequence[str] = (),
-    ) -> Call[list[ClaimedJob]]:
-        structs = None
+    ) -> Arguments:
+        """Claim jobs that are due, and carry out acks on the way.
+
+        Never repeated by itself when the answer is lost.
+
+        Args:
+            queue: where to take them.
+            limit: at most so many.
+            wait: seconds to wait for a job when there is none; the call's time-out is so much longer.
+            lease: seconds until an unacknowledged job is given to somebody else; None leaves it to the server.
+            dry_run: look, do not claim.
+            acks: acks that ride along.
+            other_queues: queues to ask, in this order, when ``queue`` has none.
+
+        Raises:
+            DequeueRateLimited: the queue is paused or has given out what it may for now.
+        """
+        request = messages.PinLaterDequeueRequest(queue, limit, dryRun=dry_run)
         if acks is not None:
-            structs = ack_conversion.acks_struct_of(acks.queue or queue, acks.succeeded, acks.failed)
-        return self.dequeue(
-            queue, limit, wait=wait, lease=lease, dry_run=dry_run, acks=structs, other_queues=other_queues
-        )
-
-    def server_time(self, queue: str) -> Call[int | None]:
-        """Ask when it is on the server, in epoch milliseconds: the answer of a dequeue that claims nothing has it."""
-        call = self.dequeue(queue, 1, dry_run=True)
-        return Call(call.method, call.arguments, job_conversion.server_time_ms, call.is_repeatable)
-
-    @operation("ackDequeuedJobs", nothing, repeatable=_all_acks_fenced)
-    def ack_structs(self, acks: messages.PinLaterJobAckRequest) -> tuple[messages.PinLaterJobAckRequest]:
-        """End attempts of claimed jobs, with success or failure."""
-        return (acks,)
+            request.jobAckRequest = acks_struct_of(acks.queue or queue, acks.succeeded, acks.failed)
+        if wait > 0:
+            request.waitMillis = milliseconds(wait)
+        if lease is not None:
+            request.claimTimeoutMillis = milliseconds(lease)
+        if other_queues:
+            request.otherQueueNames = list(other_queues)
+        return (request,)
 
     def ack(self, queue: str, succeeded: Sequence[Ack] = (), failed: Sequence[Ack] = ()) -> Call[None]:
-        return self.ack_structs(ack_conversion.acks_struct_of(queue, succeeded, failed))
+        """Say how claimed jobs ended. Jobs that are claimed no longer, or otherwise, are left alone."""
+        return self.ack_structs(acks_struct_of(queue, succeeded, failed))
 
     @operation("checkpointJobs", nothing, repeatable=_all_checkpoints_fenced)
-    def checkpoint(
-        self, queue: str, checkpoints: Iterable[Checkpoint], *, tell_stale: bool | None = None
-    ) -> tuple[messages.PinLaterCheckpointJobsRequest]:
-        """Renew claims of jobs, save their bodies, or give them back."""
-        structs = [ack_conversion.checkpoint_struct(checkpoint) for checkpoint in checkpoints]
-        return (messages.PinLaterCheckpointJobsRequest(queue, structs, tell_stale),)
+    def checkpoint(self, queue: str, checkpoints: Sequence[Checkpoint]) -> Arguments:
+        """Save progress of claimed jobs, renew their claims, or give them back.
+
+        A body that is no UTF-8 text is kept by our server; a server of the original leaves the old body.
+        """
+        structs = [checkpoint_struct(checkpoint) for checkpoint in checkpoints]
+        return (messages.PinLaterCheckpointJobsRequest(queue, structs),)
 
     @_addition("releaseClaims", number)
-    def release_claims(self, queue: str, source: str) -> tuple[messages.PinLaterReleaseClaimsRequest]:
-        """Give back all jobs that one source has claimed, and return how many."""
+    def release_claims(self, queue: str, source: str) -> Arguments:
+        """Give back, no attempt spent, all jobs that one source has claimed; return how many.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
         return (messages.PinLaterReleaseClaimsRequest(queue, source),)
 
     # Reading jobs
 
     @operation("lookupJobs", job_conversion.job_infos)
-    def lookup(
-        self, descriptors: Iterable[str], *, include_body: bool = False
-    ) -> tuple[messages.PinLaterLookupJobRequest]:
-        """Return what the server knows of jobs, by descriptor."""
+    def lookup(self, descriptors: Iterable[str], *, include_body: bool = False) -> Arguments:
+        """Return what is known of jobs, by descriptor; unknown ones are left out.
+
+        Raises:
+            UnknownError: a descriptor is malformed.
+        """
         return (messages.PinLaterLookupJobRequest(several(descriptors), include_body),)
 
     @operation("getJobCount", number)
@@ -191,8 +232,16 @@ class Calls(CallSource):
         priority: int | None = None,
         future: bool = False,
         body_regex: str | None = None,
-    ) -> tuple[messages.PinLaterGetJobCountRequest]:
-        """Return how many jobs of a queue match."""
+    ) -> Arguments:
+        """Return the number of jobs in a state.
+
+        Args:
+            queue: whose jobs.
+            state: which state.
+            priority: only of this level; None is all.
+            future: of PENDING, those not due yet instead of those due.
+            body_regex: only jobs with a match in their body.
+        """
         return (messages.PinLaterGetJobCountRequest(queue, int(state), priority, future, body_regex),)
 
     @operation("scanJobs", job_conversion.page)
@@ -206,8 +255,14 @@ class Calls(CallSource):
         limit: int = 100,
         body_regex: str | None = None,
         continuation: str | None = None,
-    ) -> tuple[messages.PinLaterScanJobsRequest]:
-        """Return one page of the jobs of a queue that match."""
+    ) -> Arguments:
+        """Return one page of the jobs in a state, up to ``limit``, and where to go on.
+
+        Arguments are those of ``count``.
+
+        Raises:
+            ContinuationInvalid: ``continuation`` comes from no scan of this kind.
+        """
         begin = continuation or CONTINUATION_START
         request = messages.PinLaterScanJobsRequest(queue, int(state), priority, future, begin, limit, body_regex)
         return (request,)
@@ -224,21 +279,48 @@ class Calls(CallSource):
         attempts: int = 1,
         run_after_ms: int | None = None,
         limit: int = 1000,
-        descriptors: list[str] | None = None,
-    ) -> tuple[messages.PinLaterRetryFailedJobsRequest]:
-        """Give failed jobs another chance, and return how many."""
-        request = messages.PinLaterRetryFailedJobsRequest(queue, priority, attempts, run_after_ms, limit, descriptors)
+    ) -> Arguments:
+        """Make FAILED jobs of one priority level PENDING again; return how many.
+
+        Args:
+            queue: whose jobs.
+            priority: of this level.
+            attempts: attempts they get.
+            run_after_ms: epoch milliseconds before which they do not run; None is now.
+            limit: at most so many.
+        """
+        request = messages.PinLaterRetryFailedJobsRequest(queue, priority, attempts, run_after_ms, limit)
         return (request,)
 
+    @retry_failed.variant
     def retry_these(
         self, queue: str, descriptors: Iterable[str], *, attempts: int = 1, run_after_ms: int | None = None
-    ) -> Call[int]:
+    ) -> Arguments:
+        """Make those of the given jobs that are FAILED PENDING again; return how many.
+
+        Args:
+            queue: that all of them are in.
+            descriptors: the jobs.
+            attempts: attempts they get.
+            run_after_ms: epoch milliseconds before which they do not run; None is now.
+        """
         names = several(descriptors)
-        return self.retry_failed(queue, attempts=attempts, run_after_ms=run_after_ms, limit=0, descriptors=names)
+        return (messages.PinLaterRetryFailedJobsRequest(queue, 1, attempts, run_after_ms, 0, names),)
 
     @_addition("runJobsNow", number, repeatable=never, has_key=True)
-    def run_now(self, queue: str, descriptors: Iterable[str]) -> tuple[messages.PinLaterRunJobsNowRequest]:
-        """Make pending jobs due now, and return how many."""
+    def run_now(self, queue: str, descriptors: Iterable[str]) -> Arguments:
+        """Make those of the given jobs due now that are PENDING and not due yet; return how many.
+
+        These are jobs that were enqueued for later, sleep, or wait for their next attempt; whether they have begun or
+        not, they go on from where they are, with the attempts that they have left.
+
+        Args:
+            queue: that all of them are in.
+            descriptors: the jobs.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
         return (messages.PinLaterRunJobsNowRequest(queue, several(descriptors)),)
 
     @operation("deleteJobs", number, repeatable=never, has_key=True)
@@ -250,28 +332,37 @@ class Calls(CallSource):
         priority: int = 1,
         body_regex: str | None = None,
         limit: int = 1000,
-        descriptors: list[str] | None = None,
-    ) -> tuple[messages.PinLaterDeleteJobsRequest]:
-        """Delete jobs of a queue that match, and return how many."""
-        request = messages.PinLaterDeleteJobsRequest(queue, int(state), priority, body_regex, limit, descriptors)
+    ) -> Arguments:
+        """Delete jobs of one state and priority level, up to ``limit``; return how many."""
+        request = messages.PinLaterDeleteJobsRequest(queue, int(state), priority, body_regex, limit)
         return (request,)
 
-    def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Call[int]:
-        return self.delete_jobs(queue, state, limit=0, descriptors=several(descriptors))
+    @delete_jobs.variant
+    def delete_these(self, queue: str, descriptors: Iterable[str], state: JobState) -> Arguments:
+        """Delete those of the given jobs that are in ``state``; return how many. All are of one queue."""
+        return (messages.PinLaterDeleteJobsRequest(queue, int(state), 1, None, 0, several(descriptors)),)
 
-    # Servers and workers
-
-    @_addition("keepsResults", nothing)
-    def keeps_results(self) -> tuple[()]:
-        """Tell that the server keeps the results of calls with a key; servers that do not lack the call."""
-        return ()
+    # Workers
 
     @_addition("reportWorker", nothing)
-    def report_worker(self, report: WorkerReport, keep: float) -> tuple[messages.PinLaterReportWorkerRequest]:
-        """Store a worker's report in the place of its last one."""
+    def report_worker(self, report: WorkerReport, keep: float) -> Arguments:
+        """Store a worker's report in the place of its last one, for everybody to see.
+
+        Args:
+            report: of the worker; ``reported_ms`` is not sent.
+            keep: seconds for which it is believed without another one, at most a day; 0: the worker has ended.
+
+        Raises:
+            UnknownError: the report is too large or says what cannot be.
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
         return (messages.PinLaterReportWorkerRequest(worker_conversion.worker_struct(report), milliseconds(keep)),)
 
     @_addition("getWorkers", worker_conversion.worker_reports)
-    def workers(self) -> tuple[()]:
-        """Return the latest report of each worker."""
+    def workers(self) -> Arguments:
+        """Return the latest report of each worker, by host; idle ones, too.
+
+        Raises:
+            ProtocolError: the server is one of the original, which does not know this call.
+        """
         return ()

@@ -27,21 +27,10 @@ _new_job: Callable[[tuple[Any, ...]], NewJob] = partial(tuple.__new__, NewJob)
 
 
 def new_job_struct(
-    body: bytes,
-    priority: int,
-    run_after_ms: int | None,
-    attempts: int,
-    status: str = "",
-    *,
-    unique: str | None = None,
+    body: bytes, priority: int, run_after_ms: int | None, attempts: int, status: str = "", *, unique: str | None
 ) -> messages.PinLaterJob:
-    """Build the struct of a job to enqueue, for those who enqueue many, from the fields of a ``NewJob``."""
+    """Build the struct of a job to enqueue from the fields of a ``NewJob``."""
     return messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique)
-
-
-def job_struct(job: NewJob) -> messages.PinLaterJob:
-    """Build the struct of a job to enqueue."""
-    return messages.PinLaterJob(*job)
 
 
 def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:

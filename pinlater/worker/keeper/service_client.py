@@ -14,6 +14,7 @@ from pinlater.errors import CallError, QueueNotFound, StaleClaims
 from pinlater.model.attempts import Checkpoint
 from pinlater.model.jobs import JobInfo
 from pinlater.protocol.conversion.acks import ack_structs, acks_struct
+from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.contact import Contact
 from pinlater.worker.session.batch import queue_of
@@ -61,12 +62,13 @@ class KeeperClient:
             self._checkpoint(queue, part, move_to_pending=True)
 
     def _checkpoint(
-        self, queue: str, jobs: Sequence[ClaimKey], *, move_to_pending: bool = False, tell_stale: bool | None = None
+        self, queue: str, jobs: Sequence[ClaimKey], *, move_to_pending: bool = False, tell_stale: bool = False
     ) -> Collection[str]:
         """Checkpoint jobs; return the descriptors of stale claims if ``tell_stale``."""
         checkpoints = [Checkpoint(descriptor, claim, move_to_pending=move_to_pending) for descriptor, claim in jobs]
         try:
-            self._make(self._calls.checkpoint(queue, checkpoints, tell_stale=tell_stale))
+            call = self._calls.checkpoint(queue, checkpoints)
+            self._make(with_stale_claims(call) if tell_stale else call)
         except QueueNotFound:
             return [descriptor for descriptor, _ in jobs]
         except StaleClaims as error:

@@ -12,6 +12,7 @@ from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.job import Job
 from pinlater.model.body_metadata import BodyMetadata, Recurrence, periodic_key
 from pinlater.protocol.conversion.jobs import new_job_struct
+from pinlater.protocol.internal_calls import for_server_time
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Calls
 from pinlater.worker.running.tick import SPARE_ATTEMPTS
@@ -117,7 +118,9 @@ class PeriodicScheduler:
         """Get the server's time from a dry-run dequeue."""
         sent = self._clock.sent()
         try:
-            server_ms = self._pipeline.call(self._calls.server_time(self._periodic_jobs.queue))
+            server_ms = self._pipeline.call(
+                for_server_time(self._calls.dequeue_jobs(self._periodic_jobs.queue, 1, dry_run=True))
+            )
         except ServiceError as error:
             log.warning("the server does not tell its time; using this machine's: %s", error)
         else:

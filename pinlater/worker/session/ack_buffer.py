@@ -207,7 +207,7 @@ class AckBuffer:
         if acks:
             self._send(self._calls.ack_structs(acks.acks()), acks)
         if returns:
-            self._send(self._calls.checkpoint(returns.queue, returns.checkpoints()), returns)
+            self._send(self._calls.checkpoint(returns.queue, list(returns.checkpoints())), returns)
 
     def _send(self, call: Call[None], queue_acks: QueueAcks) -> None:
         self._pipeline.send(call, self._on_reply_to(queue_acks))

@@ -9,6 +9,7 @@ from typing import Any
 
 from pinlater.errors import CallError, DequeueRateLimited, QueueNotFound, ServerError, ServerUnavailable, ServiceError
 from pinlater.protocol.conversion.jobs import split_reply
+from pinlater.protocol.internal_calls import with_acks
 from pinlater.protocol.operations import Calls
 from pinlater.worker.claim_table.counters import RETURNED, CountEvent, ignore_event
 from pinlater.worker.claim_table.row import ClaimRow
@@ -162,8 +163,8 @@ class Fetcher:
         queue, *others = self._round_robin.next()
         calls = Calls(self._identity.source_of(number), is_plain=True)
         lease = self._lease_seconds
-        call = calls.dequeue(queue, limit, wait=wait_seconds, lease=lease, acks=acks, other_queues=others)
-        self._pipeline.send(call, received)
+        call = calls.dequeue_jobs(queue, limit, wait=wait_seconds, lease=lease, other_queues=others)
+        self._pipeline.send(with_acks(call, acks), received)
         return True
 
     # What comes back

@@ -25,6 +25,7 @@ from pinlater.errors import (
 from pinlater.jobs.follow_ups import KEPT_MS
 from pinlater.model.attempts import Checkpoint
 from pinlater.protocol.idempotency import may_have_been_carried_out
+from pinlater.protocol.internal_calls import with_stale_claims
 from pinlater.protocol.messages import PinLaterJob
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
@@ -261,7 +262,7 @@ class Saver:
     def _checkpoint(self, batch: DequeuedBatch, position: int, encode: Encode) -> Call[None]:
         descriptor = batch.descriptors[position]
         checkpoint = Checkpoint(descriptor, batch.claim or None, encode())
-        return self._calls.checkpoint(queue_of(descriptor), [checkpoint], tell_stale=True)
+        return with_stale_claims(self._calls.checkpoint(queue_of(descriptor), [checkpoint]))
 
 
 def fulfilled(future: Future[_T], function: Callable[[], _T]) -> Future[_T]:

@@ -9,7 +9,13 @@ ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import generate_blocking  # noqa: E402
+import generate_calls  # noqa: E402
 import generate_messages  # noqa: E402
+
+
+def test_the_asyncio_calls_are_generated_from_the_operations():
+    text = generate_calls.TARGET.read_text(encoding="utf-8")
+    assert text == generate_calls.generated(), "run make generate, and commit what it writes"
 
 
 @pytest.mark.parametrize("source", generate_blocking.MODULES)
