@@ -222,13 +222,14 @@ def _unstarred(value: ast.expr) -> ast.expr:
 def package_cycles(modules: dict[Path, ast.Module]) -> list[list[str]]:
     """Return the groups of packages, at any depth, that import each other."""
     names = {name_of(path) for path in modules}
+    packages = {name_of(path) for path in modules if path.name == "__init__.py"}
     edges: dict[str, set[str]] = defaultdict(set)
     for path, tree in modules.items():
         here = _package(path)
         for target in _imports(tree):
             module = target if target in names else target.rpartition(".")[0]
             if module in names:
-                there = _package_of_name(module, modules)
+                there = module if module in packages else module.rpartition(".")[0]
                 # A package and one inside of it are one room and its corner, not two that depend on each other.
                 if not (f"{here}.".startswith(f"{there}.") or f"{there}.".startswith(f"{here}.")):
                     edges[here].add(there)
@@ -237,11 +238,6 @@ def package_cycles(modules: dict[Path, ast.Module]) -> list[list[str]]:
 
 def _package(path: Path) -> str:
     return name_of(path.parent / "__init__.py")
-
-
-def _package_of_name(module: str, modules: dict[Path, ast.Module]) -> str:
-    is_package = any(name_of(path) == module and path.name == "__init__.py" for path in modules)
-    return module if is_package else module.rpartition(".")[0]
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
