@@ -15,7 +15,8 @@ from pinlater.client.async_bulk import (
 from pinlater.client.async_handle import AsyncJobHandle
 from pinlater.client.async_pool import AsyncPool
 from pinlater.client.async_verbs import AsyncVerbs
-from pinlater.client.jobs import Batcher, encoder, queue_of
+from pinlater.client.batches import Batcher
+from pinlater.client.jobs import encoder, queue_of
 from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.tracing_hooks import EnqueueTracer
 from pinlater.errors import PinLaterError

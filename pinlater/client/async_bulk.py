@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from pinlater.client.async_connection import AsyncConnection
 from pinlater.client.async_pool import AsyncPool
+from pinlater.client.batches import Batch
 from pinlater.client.bulk import MAX_IN_FLIGHT
-from pinlater.client.jobs import Batch
 from pinlater.client.retrying import is_retryable
 from pinlater.errors import CallError, PinLaterError
 from pinlater.jobs.job import Job

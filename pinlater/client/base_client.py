@@ -9,11 +9,12 @@ from typing import TypeVar, Unpack
 
 import tenacity
 
+from pinlater.client.batches import Batcher
 from pinlater.client.bulk import (
     BulkEnqueue,
 )
 from pinlater.client.handle import JobHandle
-from pinlater.client.jobs import Batcher, encoder, queue_of
+from pinlater.client.jobs import encoder, queue_of
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import CallRetries, is_retryable
 from pinlater.client.tracing_hooks import EnqueueTracer

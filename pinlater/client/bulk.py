@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
+from pinlater.client.batches import Batch
 from pinlater.client.connection import Connection
-from pinlater.client.jobs import Batch
 from pinlater.client.pool import Pool
 from pinlater.client.retrying import is_retryable
 from pinlater.errors import CallError, PinLaterError

@@ -1,9 +1,9 @@
-"""Jobs of our classes -> structs to enqueue, alone and in batches."""
+"""Jobs of our classes -> structs to enqueue."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, Unpack
 
@@ -19,8 +19,6 @@ from pinlater.protocol.conversion.values import milliseconds
 from pinlater.protocol.framing import MAX_FRAME_BYTES
 from pinlater.protocol.messages import PinLaterJob
 
-_MAX_BATCH_BYTES = 4 << 20
-_MAX_PENDING_BYTES = 16 << 20
 _FRAME_ALLOWANCE = 4096  # queue name, source, headers
 _LONGEST_DELAY_SECONDS = 100 * 366 * 86400.0
 _FIRST_MILLISECONDS = 1e11
@@ -198,70 +196,3 @@ def _run_after_ms(delay: float | None, run_at: datetime | float | None) -> int |
         return milliseconds(seconds)
     except TypeError:
         raise TypeError(f"{given}: delay is a number of seconds, run_at a datetime or epoch seconds") from None
-
-
-class Batch(NamedTuple):
-    """Jobs for one enqueue call."""
-
-    queue: str
-    jobs: list[PinLaterJob]
-
-
-class _Group:
-    """What has come for one queue."""
-
-    __slots__ = ("jobs", "queue", "size")
-
-    def __init__(self, queue: str) -> None:
-        self.queue = queue
-        self.jobs: list[PinLaterJob] = []
-        self.size = 0
-
-
-class Batcher:
-    """Gathers jobs by queue until there are enough of them, so that memory stays flat however many come.
-
-    Args:
-        encoder: makes the structs.
-        batch_size: jobs in a batch, at most; a batch has at most 4 MiB as well, one larger job excepted.
-    """
-
-    def __init__(self, encoder: JobEncoder, batch_size: int) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1")
-        self._encoder = encoder
-        self._batch_size = batch_size
-        self._groups: dict[str, _Group] = {}
-        self._group_of: dict[type[Job], _Group] = {}
-        self._pending_bytes = 0
-
-    def add(self, job: Job) -> list[Batch]:
-        """Take a job; return the batches that are complete now, nearly always none."""
-        struct = self._encoder.struct(job)
-        group = self._group_of.get(type(job))
-        if group is None:
-            queue = self._encoder.queue_of(job)
-            group = self._group_of[type(job)] = self._groups.setdefault(queue, _Group(queue))
-        size = len(struct.body)  # type: ignore[arg-type] # always set
-        full = [self._cut(group)] if group.jobs and group.size + size > _MAX_BATCH_BYTES else []
-        group.jobs.append(struct)
-        group.size += size
-        self._pending_bytes += size
-        if len(group.jobs) >= self._batch_size or self._pending_bytes > _MAX_PENDING_BYTES:
-            full.append(self._cut(group))
-        return full
-
-    @property
-    def queues(self) -> Collection[str]:
-        """Those of all jobs so far."""
-        return self._groups.keys()
-
-    def rest(self) -> list[Batch]:
-        """Return what is left when no more jobs come."""
-        return [self._cut(group) for group in self._groups.values() if group.jobs]
-
-    def _cut(self, group: _Group) -> Batch:
-        batch = Batch(group.queue, group.jobs)
-        self._pending_bytes -= group.size
-        group.jobs, group.size = [], 0
-        return batch

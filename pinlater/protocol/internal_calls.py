@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pinlater.protocol import messages
+from pinlater.protocol.call_source import CallSource
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion.values import nothing
-from pinlater.protocol.operation import Arguments, Call, CallSource, operation
+from pinlater.protocol.operation import Arguments, Call, operation
 
 T = TypeVar("T")
 

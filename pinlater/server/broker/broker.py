@@ -63,15 +63,12 @@ class Broker:
         """The number of parked dequeues; one that waits for several queues counts once."""
         return self._dequeues.waiting
 
-    async def _timed(self, operation: str, queue: str, call: Awaitable[_T]) -> _T:
-        started = time.perf_counter()
-        try:
-            return await self._mark_uncertain_on_error(queue, call)
-        finally:
-            self._observe(operation, time.perf_counter() - started)
+    async def _carry_out(self, queue: str, call: Awaitable[_T], operation: str = "") -> _T:
+        """Await a call; if it fails, it may still have added jobs: the queue is no longer known as empty.
 
-    async def _mark_uncertain_on_error(self, queue: str, call: Awaitable[_T]) -> _T:
-        """Await a call; if it fails, it may still have added jobs: the queue is no longer known as empty."""
+        With ``operation``, observe under this name how long it took.
+        """
+        started = time.perf_counter()
         try:
             return await call
         except QueueNotFound:
@@ -81,6 +78,9 @@ class Broker:
             if state is not None:
                 state.mark_uncertain()
             raise
+        finally:
+            if operation:
+                self._observe(operation, time.perf_counter() - started)
 
     async def give_back(self, found: DequeueResult) -> None:
         """Return jobs whose answer was not delivered to their queues; no attempt is spent."""
@@ -107,7 +107,7 @@ class Broker:
 
     async def enqueue(self, queue: str, jobs: Sequence[NewJob], *, once: IdempotencyKey | None = None) -> list[str]:
         """Store jobs, and wake dequeues that wait for them; see ``Store.enqueue_jobs``."""
-        storing = self._timed("enqueue", queue, self.backend.enqueue_jobs(queue, jobs, once=once))
+        storing = self._carry_out(queue, self.backend.enqueue_jobs(queue, jobs, once=once), "enqueue")
         if self._is_serial:
             # Parked dequeues woken before the jobs are stored claim them in the same transaction.
             self._announce_jobs(queue, jobs)
@@ -149,13 +149,13 @@ class Broker:
         self, queue: str, change: Coroutine[Any, Any, _T], count: Callable[[_T], int], due_ms: int | None
     ) -> _T:
         """Carry out a change in the store, and wake dequeues for the ``count`` jobs that it made claimable."""
-        result = await self._mark_uncertain_on_error(queue, change)
+        result = await self._carry_out(queue, change)
         self._wake_waiters(queue, count(result), due_ms)
         return result
 
     async def ack(self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]) -> Settled:
         """Acknowledge jobs as succeeded or failed; see ``Store.ack_dequeued_jobs``."""
-        settled = await self._timed("ack", queue, self.backend.ack_dequeued_jobs(queue, succeeded, failed))
+        settled = await self._carry_out(queue, self.backend.ack_dequeued_jobs(queue, succeeded, failed), "ack")
         if failed and settled.changed:
             for ack in failed:
                 self._wake_waiters(queue, 1, self._now_ms() + ack.retry_delay_ms)
@@ -164,7 +164,7 @@ class Broker:
 
     async def checkpoint(self, queue: str, checkpoints: Sequence[StoredCheckpoint]) -> Settled:
         """Renew, change or release claims; see ``Store.checkpoint_jobs``."""
-        settled = await self._timed("checkpoint", queue, self.backend.checkpoint_jobs(queue, checkpoints))
+        settled = await self._carry_out(queue, self.backend.checkpoint_jobs(queue, checkpoints), "checkpoint")
         if settled.due_ms is not None:
             self._wake_waiters(queue, settled.changed, settled.due_ms)
             self._wake_running_limited(queue, settled.changed)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pinlater import Client, Job, RawJob, TlsFiles
-from pinlater.client.jobs import Batcher, JobEncoder, queue_of
+from pinlater.client.batches import Batcher
+from pinlater.client.jobs import JobEncoder, queue_of
 from pinlater.errors import BodyInvalid, BodyTooLarge
 
 

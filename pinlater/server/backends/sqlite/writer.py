@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
@@ -46,6 +47,9 @@ class Writer:
             stands before what claims, so that a job stored for a waiting dequeue is handed over at once.
         now_ms: the clock of the store.
         on_commit: is told of each transaction, in the event loop.
+
+    Attributes:
+        waiting: requests that have no result yet.
     """
 
     def __init__(
@@ -63,14 +67,9 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Item] = []
         self._inbox: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
-        self._waiting = 0
+        self.waiting = 0
         self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
         self._thread.start()
-
-    @property
-    def waiting(self) -> int:
-        """Requests that have no result yet."""
-        return self._waiting
 
     def submit(self, verb: Verb, request: Any) -> asyncio.Future[Any]:
         """Submit a request; return the future of its result, which is done once the result is on disk."""
@@ -79,7 +78,7 @@ class Writer:
             # One turn of the loop later, so that all requests of this turn go into one transaction.
             self._loop.call_soon(self._hand_over)
         self._pending.append(_Item(self._order[verb], verb, request, future))
-        self._waiting += 1
+        self.waiting += 1
         return future
 
     async def close(self) -> None:
@@ -114,7 +113,7 @@ class Writer:
                 return
 
     def _write(self, batch: list[_Item]) -> None:
-        batch.sort(key=lambda item: item.order)  # stable: requests of a kind keep their order
+        batch.sort(key=itemgetter(0))  # stable: requests of a kind keep their order
         commits: list[CommitStats] = []
         outcome = self._transact(batch, commits)
         try:
@@ -164,7 +163,7 @@ class Writer:
     # In the event loop
 
     def _ended(self, outcome: list[tuple[_Item, Any]], commits: list[CommitStats]) -> None:
-        self._waiting -= len(outcome)
+        self.waiting -= len(outcome)
         for stats in commits:
             self._on_commit(stats)
         for item, result in outcome:
