@@ -1,4 +1,4 @@
-"""Random input of tests: the same examples each time, unless ``HYPOTHESIS_PROFILE=thorough`` wants many others."""
+"""Settings of tests with random examples: 50 times as many, and new ones, with ``HYPOTHESIS_PROFILE=thorough``."""
 
 import os
 
@@ -8,5 +8,5 @@ IS_THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 
 def examples(count):
-    """Return settings for that many examples, or fifty times as many."""
+    """Return settings for ``count`` examples, the same in each run; for 50 times as many new ones if thorough."""
     return settings(max_examples=count * 50 if IS_THOROUGH else count, deadline=None, derandomize=not IS_THOROUGH)

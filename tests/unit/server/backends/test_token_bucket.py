@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.server.backends.token_bucket import Tokens, spend
+from tests.support.examples import examples
 
 NOW_US = 1_700_000_000_000_000
 RATES = st.floats(1e-9, 1e6)
@@ -90,6 +91,7 @@ def test_clocks_that_differ_a_little_bring_no_more_tokens(bucket):
     assert taken <= 101
 
 
+@examples(100)
 @given(RATES)
 def test_whoever_waits_as_long_as_told_gets_a_token(rate):
     bucket = Bucket()
@@ -99,6 +101,7 @@ def test_whoever_waits_as_long_as_told_gets_a_token(rate):
         assert bucket.take(rate, 1).taken == 1
 
 
+@examples(100)
 @given(RATES, st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 100)), max_size=30))
 def test_over_time_the_rate_is_kept(rate, steps):
     bucket = Bucket()
@@ -112,6 +115,7 @@ def _after(bucket, pause_ms, rate, wanted):
     return bucket.take(rate, wanted).taken
 
 
+@examples(100)
 @given(RATES, st.integers(-(10**6), 10**6))
 def test_moments_fit_into_what_stores_have_for_them(rate, wanted):
     _, moment = spend(0, NOW_US, rate, wanted)

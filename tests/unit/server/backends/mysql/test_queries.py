@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinlater.server.backends.mysql.queries import Queries, blob, text
+from tests.support.examples import examples
 
 LITERAL = re.compile(rb"(?:_binary)?'((?:[^']|'')*)'", re.DOTALL)
 
@@ -16,6 +17,7 @@ def queries():
     return Queries("pinlater_1")
 
 
+@examples(100)
 @given(st.binary())
 def test_bytes_cannot_leave_their_literal(value):
     found = LITERAL.fullmatch(blob(value))
@@ -23,6 +25,7 @@ def test_bytes_cannot_leave_their_literal(value):
     assert found[1].replace(b"''", b"'") == value
 
 
+@examples(100)
 @given(st.text())
 def test_texts_cannot_leave_their_literal(value):
     found = LITERAL.fullmatch(text(value))
