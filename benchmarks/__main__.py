@@ -49,10 +49,13 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)), metavar="[NAME]...")
 @click.option("--scale", type=click.FloatRange(0.001, 1.0), default=1.0, show_default=True, help="Share of the work.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="How often each is measured.")
 @click.option("--store", type=click.Choice(list(STORES)), default="sqlite", show_default=True, help="Kind of store.")
 @click.option("--folder", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Where the stores go.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, every round included.")
-def main(names: tuple[str, ...], scale: float, store: str, folder: Path | None, as_json: bool) -> None:
+def main(  # noqa: PLR0917 - click calls it
+    names: tuple[str, ...], scale: float, rounds: int, store: str, folder: Path | None, as_json: bool
+) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
     NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth, parked, recovery, servers, dashboard and
@@ -63,7 +66,7 @@ def main(names: tuple[str, ...], scale: float, store: str, folder: Path | None, 
     failures = 0
     for name in names or BENCHMARKS:
         try:
-            figures += _run(name, scale, store, folder or _durable_folder())
+            figures += _run(name, scale, rounds, store, folder or _durable_folder())
         except (ProgramFailed, PageFailed, PinLaterError) as error:
             failures += 1
             click.echo(f"{name} failed: {error}", err=True)
@@ -80,14 +83,14 @@ def main(names: tuple[str, ...], scale: float, store: str, folder: Path | None, 
     sys.exit(1 if failures else 0)
 
 
-def _run(name: str, scale: float, store: str, folder: Path) -> list[Figure]:
+def _run(name: str, scale: float, rounds: int, store: str, folder: Path) -> list[Figure]:
     click.echo(f"{name} ... ", nl=False, err=True)
     started = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="pinlater-bench-", dir=folder) as home,
         closing(STORES[store]()) as stores,
     ):
-        figures = BENCHMARKS[name](Setting(Path(home), scale, stores))
+        figures = BENCHMARKS[name](Setting(Path(home), scale, stores, rounds))
     click.echo(f"{time.monotonic() - started:.0f} s", err=True)
     return figures
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.figures import Figure, in_turns
+from benchmarks.figures import Figure
 from benchmarks.jobs import Nothing
 from benchmarks.setting import Setting
 from pinlater.jobs.body_codec import encode_body
@@ -34,7 +34,7 @@ def measure(setting: Setting) -> list[Figure]:
             cpu_us.append((server.cpu_seconds() - cpu) / jobs * 1e6)
             return rate
 
-        bare_rates, rates = in_turns(bare, ours)
+        bare_rates, rates = setting.in_turns(bare, ours)
     return [
         Figure("bulk_enqueue", f"enqueue, 1 producer, batches of {BATCH_SIZE}", "jobs/s", rates, bare_rates),
         Figure("bulk_enqueue_cpu", "  processor time of the server", "us/job", cpu_us),

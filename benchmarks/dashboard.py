@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from benchmarks.consumer import acks_of, send_dequeue
-from benchmarks.figures import Figure, in_turns, percentile
+from benchmarks.figures import Figure, percentile
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
@@ -48,7 +48,7 @@ def measure(setting: Setting) -> list[Figure]:
         pages = _pages(server)
         times = _visit(server, pages, setting.amount(VISITS))
         dequeues = setting.amount(DEQUEUES)
-        alone, watched = in_turns(
+        alone, watched = setting.in_turns(
             lambda: _dequeue(consumer, dequeues),
             lambda: _dequeue_watched(setting, server, list(pages.values()), consumer, dequeues),
         )

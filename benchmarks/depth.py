@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from benchmarks.consumer import drain
-from benchmarks.figures import Figure, in_turns
+from benchmarks.figures import Figure
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
@@ -38,7 +38,7 @@ def measure(setting: Setting) -> list[Figure]:
     with ExitStack() as stack:
         shallow = stack.enter_context(_pair(setting, "shallow", shallow_jobs, scheduled=0))
         deep = stack.enter_context(_pair(setting, "deep", deep_jobs, scheduled=deep_jobs))
-        bare_shallow, ours_shallow, bare_deep, ours_deep = in_turns(
+        bare_shallow, ours_shallow, bare_deep, ours_deep = setting.in_turns(
             lambda: _bare_us(shallow.bare, drained),
             lambda: _server_us(shallow.server, drained),
             lambda: _bare_us(deep.bare, drained),

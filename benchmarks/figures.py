@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, TypeVar
-
-ROUNDS = 3
-
-T = TypeVar("T")
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +53,6 @@ class Figure:
             "rounds": list(self.ours),
             "bare_rounds": list(self.bare),
         }
-
-
-def in_turns(*measures: Callable[[], T], rounds: int = ROUNDS) -> list[list[T]]:
-    """Carry out all measures, one after the other, again and again; return what each of them found.
-
-    The machine's speed drifts: what is to be compared has to be measured close together.
-    """
-    numbers: list[list[T]] = [[] for _ in measures]
-    for _ in range(rounds):
-        for measure, found in zip(measures, numbers, strict=True):
-            found.append(measure())
-    return numbers
 
 
 def percentile(numbers: Sequence[float], percent: float) -> float:

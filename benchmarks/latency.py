@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks.consumer import acks_of, send_dequeue, send_enqueue
-from benchmarks.figures import ROUNDS, Figure, in_turns, percentile
+from benchmarks.figures import Figure, percentile
 from benchmarks.jobs import Tell
 from benchmarks.listener import PATIENCE_SECONDS, listening, next_start
 from benchmarks.programs import ProgramFailed, Worker
@@ -24,7 +24,7 @@ machine takes to wake: with 20 ms all figures here double, the bare commit's, to
 
 def measure(setting: Setting) -> list[Figure]:
     """Measure until a parked dequeue has the job, and until a parked worker runs it; beside one commit of a row."""
-    jobs = setting.amount(JOBS // ROUNDS)
+    jobs = setting.amount(JOBS // setting.rounds)
     with (
         setting.bare() as store,
         setting.server() as server,
@@ -38,7 +38,7 @@ def measure(setting: Setting) -> list[Figure]:
         body = encode_body(Tell(number=1, listener="/"))
         with setting.worker(server, processes=1) as worker:
             _to_worker(client, worker, listener, -1)  # until it runs and waits
-            bare_rounds, lean_rounds, worker_rounds = in_turns(
+            bare_rounds, lean_rounds, worker_rounds = setting.in_turns(
                 lambda: _repeat(jobs, lambda _: _bare_commit(store.insert, body)),
                 lambda: _repeat(jobs, lambda _: _to_parked_dequeue(producer, consumer, lean_queue, body)),
                 lambda: _repeat(jobs, lambda number: _to_worker(client, worker, listener, number)),

@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 
-from benchmarks.figures import ROUNDS, Figure
+from benchmarks.figures import Figure
 from benchmarks.jobs import Stay, Tell
 from benchmarks.listener import listening, next_start
 from benchmarks.programs import ProgramFailed, Worker
@@ -23,7 +23,7 @@ def measure(setting: Setting) -> list[Figure]:
     with setting.server() as server, server.client() as client, listening(setting.folder / "started") as listener:
         for queue in ("tell", "stay"):
             server.create_queue(queue)
-        for number in range(ROUNDS):
+        for number in range(setting.rounds):
             client.enqueue(Tell(number=number, listener=listener.getsockname()))
             began = time.monotonic()
             with setting.worker(server, processes=PROCESSES) as worker:

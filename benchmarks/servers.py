@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from benchmarks.consumer import drain
-from benchmarks.figures import Figure, in_turns
+from benchmarks.figures import Figure
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
@@ -29,7 +29,7 @@ def measure(setting: Setting) -> list[Figure]:
     figures = []
     with ExitStack() as stack:
         rounds = [_with(setting, stack, count, jobs) for count in counts]
-        for count, rates in zip(counts, in_turns(*rounds), strict=True):
+        for count, rates in zip(counts, setting.in_turns(*rounds), strict=True):
             title = f"{CLIENTS} clients at {count} server{'s' * (count > 1)}"
             enqueued, drained = zip(*rates, strict=True)
             figures += [

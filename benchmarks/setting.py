@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.finished import Finished
 from benchmarks.programs import Server, Viewers, Worker
 from benchmarks.stores import Bare, Stores
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +23,28 @@ class Setting:
         folder: one that vanishes afterwards, on the disk to be measured.
         scale: share of the full work, 0 to 1.
         stores: makes them.
+        rounds: how often each figure is measured.
     """
 
     folder: Path
     scale: float
     stores: Stores
+    rounds: int
 
     def amount(self, full: int, *, step: int = 1) -> int:
         """Return the scaled amount: whole steps, at least two of them."""
         return max(round(full * self.scale / step), 2) * step
+
+    def in_turns(self, *measures: Callable[[], T]) -> list[list[T]]:
+        """Carry out all measures, one after the other, in each round; return what each of them found.
+
+        The machine's speed drifts: what is to be compared has to be measured close together.
+        """
+        numbers: list[list[T]] = [[] for _ in measures]
+        for _ in range(self.rounds):
+            for measure, found in zip(measures, numbers, strict=True):
+                found.append(measure())
+        return numbers
 
     def server(self, name: str = "server") -> Server:
         """Start a server with an empty store."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import uvloop
 
-from benchmarks.figures import ROUNDS, Figure, in_turns
+from benchmarks.figures import Figure
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
@@ -26,7 +26,7 @@ PRODUCERS = 16
 
 def measure(setting: Setting) -> list[Figure]:
     """Measure the rate with our client, and with one that does next to nothing."""
-    calls = setting.amount(CALLS // ROUNDS, step=PRODUCERS)
+    calls = setting.amount(CALLS // setting.rounds, step=PRODUCERS)
     cpu_us: list[float] = []
     with setting.bare() as store, setting.server() as server:
 
@@ -43,7 +43,7 @@ def measure(setting: Setting) -> list[Figure]:
             cpu_us.append((server.cpu_seconds() - cpu) / calls * 1e6)
             return rate
 
-        bare_rates, rates, raw_rates = in_turns(bare, lambda: _checked(server, calls, _with_our_client), raw)
+        bare_rates, rates, raw_rates = setting.in_turns(bare, lambda: _checked(server, calls, _with_our_client), raw)
     title = f"enqueue, {PRODUCERS} producers, 1 job a call"
     return [
         Figure("single_enqueue", f"{title}, AsyncClient", "calls/s", rates, bare_rates),

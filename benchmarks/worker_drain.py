@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from benchmarks.consumer import drain
-from benchmarks.figures import Figure, in_turns
+from benchmarks.figures import Figure
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
@@ -44,7 +44,7 @@ def measure(setting: Setting) -> list[Figure]:
             cpu_us.append((server.cpu_seconds() - cpu) / jobs * 1e6)
             return rate
 
-        bare_rates, lean_rates, rates = in_turns(bare, lean, lambda: _with_worker(setting, server, jobs))
+        bare_rates, lean_rates, rates = setting.in_turns(bare, lean, lambda: _with_worker(setting, server, jobs))
     title = f"dequeue and ack, batches of {BATCH_SIZE}, plain consumer"
     return [
         Figure("worker_drain", f"worker, {PROCESSES} processes, jobs that do nothing", "jobs/s", rates, bare_rates),

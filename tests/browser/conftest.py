@@ -34,7 +34,7 @@ def chromium():
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory):
     """Asked for after Chromium, so that none is started in vain."""
-    server = ServerProcess(tmp_path_factory.mktemp("server"), ADMIN_PASSWORD_HASH="")
+    server = ServerProcess(tmp_path_factory.mktemp("server"), ADMIN_PASSWORD_HASH="", DASHBOARD="true")
     yield server
     assert server.process.poll() is None, server.log
     server.stop()

@@ -9,7 +9,10 @@ from tests.support.server import PASSWORD, ServerProcess, wait_for
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory):
     server = ServerProcess(
-        tmp_path_factory.mktemp("server"), DASHBOARD_BASE_PATH="/pinlater", ADMIN_TRUSTED_PROXIES="127.0.0.1"
+        tmp_path_factory.mktemp("server"),
+        DASHBOARD="true",
+        DASHBOARD_BASE_PATH="/pinlater",
+        ADMIN_TRUSTED_PROXIES="127.0.0.1",
     )
     yield server
     server.stop()

@@ -164,7 +164,7 @@ def server(tmp_path_factory):
     (folder / "server.conf").write_text(config.code)
     settings = {entry.key.removeprefix("PINLATER_"): entry.value for entry in from_file(folder / "server.conf")}
     del settings["ADMIN_PASSWORD_HASH"]
-    server = ServerProcess(folder, **settings)
+    server = ServerProcess(folder, DASHBOARD="true", **settings)
     yield server
     assert server.stop() == 0
 

@@ -26,7 +26,7 @@ def start(tmp_path):
     started = []
 
     def start(**settings):
-        started.append(ServerProcess(tmp_path / f"server{len(started)}", **settings))
+        started.append(ServerProcess(tmp_path / f"server{len(started)}", **{"DASHBOARD": "true"} | settings))
         return started[-1]
 
     yield start

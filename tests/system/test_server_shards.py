@@ -14,7 +14,7 @@ from tests.support.server import ServerProcess, wait_for
 def server(tmp_path, two_shards):
     file = shard_file(tmp_path, two_shards, dequeue_only=[True, False])
     settings = {"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": str(file), "SERVER_PROCESSES": "2"}
-    server = ServerProcess(tmp_path / "server", ADMIN_PASSWORD_HASH="", **settings)
+    server = ServerProcess(tmp_path / "server", ADMIN_PASSWORD_HASH="", DASHBOARD="true", **settings)
     yield server
     server.kill()
 
