@@ -19,9 +19,6 @@ from pinlater.worker.running.task_runner import TaskRunner
 from pinlater.worker.session.outcome import Failure, Interruption
 from tests.unit.worker.fakes import batch_of, new_row
 
-ENQUEUED = time.time()
-"""Sleeps ask the real clock, so it is about now."""
-
 
 class Post(Job, queue="posts", give_up_after=600):
     how: str = "return"
@@ -94,8 +91,10 @@ def run():
     clock = [0.0]
     runner = Runner(codec, codec.names, FakeSaver(), 30.0, now=lambda: clock[0])
 
-    def run(job, after=500, kept=None, created_ms=int(ENQUEUED * 1000), **about):
-        clock[0] = ENQUEUED + after
+    def run(job, after=500, kept=None, is_told_when=True, **about):
+        enqueued = time.time()  # sleeps ask the real clock
+        clock[0] = enqueued + after
+        created_ms = int(enqueued * 1000) if is_told_when else None
         body = encode_body(job, kept)
         run.batch = batch_of("posts:s1:p1:7", bodies=[body], row=new_row(), created_ms=created_ms, **about)
         return runner.run(run.batch, 0, time.monotonic_ns())
@@ -147,7 +146,7 @@ def test_the_keeper_knows_of_it_should_the_process_die(run):
     began = time.monotonic()
     run(Post())
     assert 50 < run.batch.area.give_up_ns[0] / 1e9 - began < 150
-    run(Post(), kept=BodyMetadata(recurrence=Recurrence(int(ENQUEUED * 1000), schedule="every 3600")))
+    run(Post(), kept=BodyMetadata(recurrence=Recurrence(int(time.time() * 1000), schedule="every 3600")))
     assert run.batch.area.give_up_ns[0] == 0, "the next tick is to come in any case"
 
 
@@ -187,14 +186,14 @@ def test_the_end_of_a_job_is_told_however_many_attempts_there_might_be(run):
 
 
 def test_each_run_of_a_job_that_runs_again_has_its_own_time(run):
-    again = BodyMetadata(recurrence=Recurrence(int((ENQUEUED + 7200) * 1000), 2))
+    again = BodyMetadata(recurrence=Recurrence(int((time.time() + 7200) * 1000), 2))
     assert run(Post(), after=7200 + 500, kept=again) is None
     assert "was not run" in given_up(run(Post(), after=7200 + 601, kept=again))
 
 
 def test_a_server_that_does_not_say_when_it_was_enqueued_sets_no_end(run):
-    assert run(Post(), after=86400, created_ms=None) is None
-    assert isinstance(run(Post(how="sleep"), created_ms=None), Interruption)
+    assert run(Post(), after=86400, is_told_when=False) is None
+    assert isinstance(run(Post(how="sleep"), is_told_when=False), Interruption)
 
 
 def test_junk_in_a_body_is_no_end(run):
