@@ -71,13 +71,23 @@ def generated() -> str:
 
 
 def _method(node: ast.FunctionDef) -> str:
+    row = vars(Calls)[node.name]
     returns = _returned(node)
     call = f"await self._execute(self._calls.{node.name}({', '.join(_passed(node.args))}))"
     return f'''\
     async def {node.name}({ast.unparse(node.args)}) -> {returns}:
-        """{ast.get_docstring(node, clean=False)}"""
+        """{_documented(node, is_original=not isinstance(row, Operation) or row.is_original)}"""
         {"" if returns == "None" else "return "}{call}
 '''
+
+
+def _documented(node: ast.FunctionDef, *, is_original: bool) -> str:
+    """Return the docstring; of a call that servers of the original lack, with the error that it then raises."""
+    text = (ast.get_docstring(node, clean=False) or "").rstrip()
+    if not is_original:
+        text += "" if "\n        Raises:\n" in text else "\n\n        Raises:"
+        text += "\n            ProtocolError: the server is one of the original, which does not know this call."
+    return f"{text}\n        " if "\n" in text else text
 
 
 def _returned(node: ast.FunctionDef) -> str:

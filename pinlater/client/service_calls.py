@@ -76,7 +76,7 @@ class ServiceCalls(ABC):
             max_running: most jobs claimed at once; likewise.
 
         Raises:
-            ProtocolError: as of ``queue_settings``.
+            ProtocolError: the server is one of the original, which does not know this call.
         """
         self._execute(
             self._calls.change_queue(name, paused=paused, jobs_per_second=jobs_per_second, max_running=max_running)
@@ -91,7 +91,7 @@ class ServiceCalls(ABC):
             queues: names of queues; none: all queues.
 
         Raises:
-            ProtocolError: as of ``queue_settings``.
+            ProtocolError: the server is one of the original, which does not know this call.
         """
         return self._execute(self._calls.oldest_due(queues))
 

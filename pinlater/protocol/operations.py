@@ -41,9 +41,8 @@ def _claims_nothing(arguments: Any) -> bool:
 class Calls(InternalCalls):
     """Builds the calls of the clients, in the name of one source.
 
-    `make generate` writes the clients' methods out of the public ones here: same names, arguments and docstrings. All
-    of them raise ``CallError`` when no answer comes, and ``ServiceError`` when the server refuses; which
-    of its subclasses, the server's rules say (``QueueNotFound`` from all that name a queue).
+    `make generate` writes the clients' methods out of the public ones here: same names, arguments and docstrings, with
+    the error that an addition raises at a server of the original.
     """
 
     # Queues
@@ -75,11 +74,7 @@ class Calls(InternalCalls):
 
     @_addition("getQueueSettings", queue_conversion.queue_settings)
     def queue_settings(self) -> Arguments:
-        """Return what holds back the jobs of each queue.
-
-        Raises:
-            ProtocolError: the server is one of the original, which does not know this call.
-        """
+        """Return what holds back the jobs of each queue."""
         return ()
 
     @_addition("changeQueueSettings", nothing)
@@ -98,9 +93,6 @@ class Calls(InternalCalls):
             paused: whether nothing is to be handed out; None leaves it as it is.
             jobs_per_second: most jobs handed out a second; 0 takes the limit away, None leaves it as it is.
             max_running: most jobs claimed at once; likewise.
-
-        Raises:
-            ProtocolError: as of ``queue_settings``.
         """
         return (messages.PinLaterChangeQueueSettingsRequest(name, paused, jobs_per_second, max_running),)
 
@@ -112,9 +104,6 @@ class Calls(InternalCalls):
 
         Args:
             queues: names of queues; none: all queues.
-
-        Raises:
-            ProtocolError: as of ``queue_settings``.
         """
         return (several(queues),)
 
@@ -143,9 +132,6 @@ class Calls(InternalCalls):
         Args:
             queue: where to.
             jobs: as a lookup there described them, bodies included.
-
-        Raises:
-            ProtocolError: the server is one of the original, which does not know this call.
         """
         return (messages.PinLaterImportJobsRequest(queue, [job_conversion.info_struct(info) for info in jobs]),)
 
@@ -205,11 +191,7 @@ class Calls(InternalCalls):
 
     @_addition("releaseClaims", number)
     def release_claims(self, queue: str, source: str) -> Arguments:
-        """Give back, no attempt spent, all jobs that one source has claimed; return how many.
-
-        Raises:
-            ProtocolError: the server is one of the original, which does not know this call.
-        """
+        """Give back, no attempt spent, all jobs that one source has claimed; return how many."""
         return (messages.PinLaterReleaseClaimsRequest(queue, source),)
 
     # Reading jobs
@@ -317,9 +299,6 @@ class Calls(InternalCalls):
         Args:
             queue: that all of them are in.
             descriptors: the jobs.
-
-        Raises:
-            ProtocolError: the server is one of the original, which does not know this call.
         """
         return (messages.PinLaterRunJobsNowRequest(queue, several(descriptors)),)
 
@@ -354,15 +333,10 @@ class Calls(InternalCalls):
 
         Raises:
             UnknownError: the report is too large or says what cannot be.
-            ProtocolError: the server is one of the original, which does not know this call.
         """
         return (messages.PinLaterReportWorkerRequest(worker_conversion.worker_struct(report), milliseconds(keep)),)
 
     @_addition("getWorkers", worker_conversion.worker_reports)
     def workers(self) -> Arguments:
-        """Return the latest report of each worker, by host; idle ones, too.
-
-        Raises:
-            ProtocolError: the server is one of the original, which does not know this call.
-        """
+        """Return the latest report of each worker, by host; idle ones, too."""
         return ()

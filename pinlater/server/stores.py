@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pinlater.errors import ConfigError
 from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import CommitStats
-from pinlater.server.backends.sharded import Shard, ShardedStore, ShardSpec, StoreClock
+from pinlater.server.backends.sharded import ClockUpdater, Shard, ShardedStore, ShardSpec, StoreClock
 from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.backends.store import FREQUENT_POLLS, PollIntervals, ServerStore
 from pinlater.server.backends.token_bucket import AcquireTokens
@@ -114,8 +114,9 @@ async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Ope
 
     watched = WatchedFile(file, update)
     watched.load()
-    await backend.learn_time(clock)
-    tasks = (watched.watch(), backend.follow_time(clock))
+    clock_updater = ClockUpdater(backend.group, clock)
+    await clock_updater.update()
+    tasks = (watched.watch(), clock_updater.run())
     return OpenedStore(
         backend,
         clock.now_ms,

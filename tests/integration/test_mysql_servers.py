@@ -16,7 +16,7 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.mysql import connection, database, errors
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.records import Claim, JobFilter
-from pinlater.server.backends.sharded import ShardClock, StoreClock
+from pinlater.server.backends.sharded import ClockUpdater, ShardClock, StoreClock
 from tests.support.bench import QUEUE, FakeClock, new_job
 from tests.support.mariadb_service import shared_service
 from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
@@ -186,7 +186,7 @@ def test_the_clocks_of_all_servers_follow_the_store():
     async def scenario(servers, _):
         clocks = [StoreClock(machine=lambda ahead=ahead: 1_000_000.0 + ahead) for ahead in (0, -500, 3600)]
         for server, clock in zip(servers, clocks, strict=True):
-            await server.learn_time(clock)
+            await ClockUpdater(server.group, clock).update()
         shown = [clock.now_ms() for clock in clocks]
         assert max(shown) - min(shown) < 10_000
 

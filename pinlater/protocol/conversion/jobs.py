@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 from pinlater.errors import ContinuationInvalid
@@ -56,25 +57,19 @@ def descriptors(reply: Any) -> list[str]:
 # Claimed jobs
 
 
+_told_of_claim: Callable[[messages.PinLaterDequeueMetadata], tuple[Any, ...]] = attrgetter(
+    "attemptsAllowed", "attemptsRemaining", "claimDescriptor", "createdAtTimestampMillis", "runAfterTimestampMillis"
+)
+"""Returns the fields of a ``ClaimedJob`` that come after its body."""
+
+
 def claimed_jobs(reply: Any) -> list[ClaimedJob]:
     """Read the jobs of a dequeue, in its order; both maps are absent when there is none."""
-    metadata = reply.jobMetadata or {}
-    unknown = messages.PinLaterDequeueMetadata()
-    found = []
-    for descriptor, body in (reply.jobs or {}).items():
-        about = metadata.get(descriptor, unknown)
-        found.append(
-            ClaimedJob(
-                descriptor,
-                body,
-                about.attemptsAllowed,
-                about.attemptsRemaining,
-                about.claimDescriptor,
-                about.createdAtTimestampMillis,
-                about.runAfterTimestampMillis,
-            )
-        )
-    return found
+    metadata, unknown = reply.jobMetadata or {}, messages.PinLaterDequeueMetadata()
+    return [
+        ClaimedJob(descriptor, body, *_told_of_claim(metadata.get(descriptor, unknown)))
+        for descriptor, body in (reply.jobs or {}).items()
+    ]
 
 
 def dequeue_reply(
@@ -118,9 +113,7 @@ def split_reply(reply: Any, most_jobs: int) -> Iterator[Any]:
 
 def claimed_reply(job: ClaimedJob) -> messages.PinLaterDequeueResponse:
     """Build the reply of a dequeue that has claimed one job."""
-    metadata = messages.PinLaterDequeueMetadata(
-        job.attempts_allowed, job.attempts_remaining, job.claim, job.created_at_ms, job.run_after_ms
-    )
+    metadata = messages.PinLaterDequeueMetadata(*job[2:])
     return messages.PinLaterDequeueResponse({job.descriptor: job.body}, {job.descriptor: metadata})
 
 
@@ -150,20 +143,8 @@ def job_info(struct: messages.PinLaterJobInfo) -> JobInfo:
 
 
 def info_struct(job: JobInfo | JobRecord) -> messages.PinLaterJobInfo:
-    """Build the struct of one job."""
-    return messages.PinLaterJobInfo(
-        job.descriptor,
-        int(job.state),
-        job.attempts_allowed,
-        job.attempts_remaining,
-        job.status,
-        job.created_at_ms,
-        job.run_after_ms,
-        job.updated_at_ms,
-        job.claim,
-        job.body,
-        job.unique,
-    )
+    """Build the struct of one job, whose fields are those of the records, in this order."""
+    return messages.PinLaterJobInfo(*job)
 
 
 def imported_job(struct: messages.PinLaterJobInfo, status: str) -> JobRecord:

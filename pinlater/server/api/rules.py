@@ -46,10 +46,8 @@ _QUEUE_NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 MAX_SOURCE_CHARACTERS = 300
 """Longest source of a call; it becomes part of the claim, which is stored and sent with each job."""
 
-
 MAX_KEEP_RESULT_MS = 86_400_000
 """Longest time to keep the result of a call, whatever the call asks for."""
-
 
 MAX_OTHER_QUEUES = 1000
 """Most queues of a dequeue besides its first. A call of more than 64 KiB cannot wait for jobs; this many of the longest

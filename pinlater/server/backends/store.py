@@ -7,7 +7,8 @@ them. These hold for every verb:
 - It raises ``QueueNotFound`` if the queue that it names does not exist.
 - Times are epoch milliseconds by the store's own clock.
 - A docstring says what becomes of a job (**State**: before -> after), what keeps a late or foreign caller from changing
-  it (**Fence**), and whether the same call may be made again when its answer was lost (**Repeat**).
+  it (**Fence**), and whether the same call may be made again when its answer was lost (**Repeat**). A verb whose
+  docstring says nothing of these only reads: no job changes, and it may be made again.
 
 ``once`` is an idempotency key. The store saves the call's result under it, in the transaction of the change. The same
 call with the same key, sent again, to another server or at the same time, returns that result and changes nothing; one
@@ -94,18 +95,10 @@ class Store(Protocol):
         """
 
     async def queue_names(self) -> set[str]:
-        """Return the names of all queues.
-
-        State: unchanged.
-        Repeat: safe.
-        """
+        """Return the names of all queues."""
 
     async def queue_settings(self) -> dict[str, QueueSettings]:
-        """Return the settings of all queues.
-
-        State: unchanged.
-        Repeat: safe.
-        """
+        """Return the settings of all queues."""
 
     async def change_queue_settings(self, queue: str, change: QueueChange) -> None:
         """Change settings of a queue; they last until it is deleted.
@@ -163,11 +156,7 @@ class Store(Protocol):
         """
 
     async def peek_jobs(self, queue: str, limit: int, *, max_bytes: int = MAX_ANSWER_BYTES) -> list[DequeuedJob]:
-        """Return the jobs that a dequeue would claim.
-
-        State: unchanged.
-        Repeat: safe.
-        """
+        """Return the jobs that a dequeue would claim."""
 
     async def ack_dequeued_jobs(
         self, queue: str, succeeded: Sequence[StoredAck], failed: Sequence[StoredAck]
@@ -200,41 +189,22 @@ class Store(Protocol):
     # Reads
 
     async def lookup_jobs(self, jobs: Sequence[JobDescriptor], *, include_body: bool) -> list[JobRecord | None]:
-        """Return the records of jobs in the order of ``jobs``; None for those that do not exist.
-
-        State: unchanged.
-        Repeat: safe.
-        """
+        """Return the records of jobs in the order of ``jobs``; None for those that do not exist."""
 
     async def count_jobs(self, queue: str, which: JobFilter) -> int:
-        """Count the jobs that match, up to a limit for each priority.
-
-        State: unchanged.
-        Repeat: safe.
-        """
+        """Count the jobs that match, up to a limit for each priority."""
 
     async def oldest_due_ms(self, queue: str) -> int | None:
-        """Return since when the longest-waiting due job is due, whatever its priority; None if none is due.
-
-        State: unchanged.
-        Repeat: safe.
-        """
+        """Return since when the longest-waiting due job is due, whatever its priority; None if none is due."""
 
     async def first_due(self, queues: Sequence[str]) -> dict[str, int | None]:
         """Return when the first PENDING job of each queue falls due, or did; None if none is PENDING.
 
         Queues that do not exist are left out. It is one query, however many queues there are.
-
-        State: unchanged.
-        Repeat: safe.
         """
 
     async def scan_jobs(self, queue: str, which: JobFilter, limit: int, position: Position | None) -> RecordPage:
-        """Return the next page of jobs that match, latest run_after first, without bodies.
-
-        State: unchanged.
-        Repeat: safe.
-        """
+        """Return the next page of jobs that match, latest run_after first, without bodies."""
 
     # Changes by operators
 
@@ -348,9 +318,6 @@ class Store(Protocol):
         """Return the reports that have not expired, one of each worker; those first that expire last.
 
         No more than ``MAX_REPORTS``, nor more than ``max_bytes`` in all.
-
-        State: unchanged.
-        Repeat: safe.
         """
 
     async def close(self) -> None:

@@ -4,11 +4,12 @@ from pinlater.server.backends.sharded.merges import earliest_by_queue
 from pinlater.server.backends.sharded.shard import CallResult, DuePriorities, Shard, ShardSpec, ShardUnreachable
 from pinlater.server.backends.sharded.shard_clock import ClockRecord, ShardClock
 from pinlater.server.backends.sharded.store import ShardedStore
-from pinlater.server.backends.sharded.store_clock import StoreClock
+from pinlater.server.backends.sharded.store_clock import ClockUpdater, StoreClock
 
 __all__ = [
     "CallResult",
     "ClockRecord",
+    "ClockUpdater",
     "DuePriorities",
     "Shard",
     "ShardClock",

@@ -86,8 +86,8 @@ def until_limit(
 
 def at_placement(
     verb: Callable[Concatenate[Store, _P], Coroutine[Any, Any, list[str]]],
-    priorities_of: Callable[[Sequence[_J]], list[int]],
-    keys_of: Callable[[Sequence[_J]], list[str | None]],
+    priority_of: Callable[[_J], int],
+    key_of: Callable[[_J], str | None],
 ) -> Callable[Concatenate[Sharded, _P], Coroutine[Any, Any, list[str]]]:
     """Store each of ``jobs`` on the shard where ``placement`` puts it; their priorities become due."""
     name = verb.__name__
@@ -101,7 +101,7 @@ def at_placement(
         def store_at(handle: ShardHandle, some: Sequence[_J], part: IdempotencyKey | None) -> Awaitable[list[str]]:
             return group.ask_owner(handle, queue, lambda shard: getattr(shard, name)(queue, some, once=part, **options))
 
-        given = placement.NewJobs(queue, jobs, priorities_of(jobs), keys_of(jobs), once)
+        given = placement.NewJobs(queue, jobs, list(map(priority_of, jobs)), list(map(key_of, jobs)), once)
         with group.due_priorities.changing(queue):
             return await placement.store(group.registry, given, store_at)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
-from pinlater.errors import ServiceError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.jobs import JobRecord, NewJob, Position, RecordPage
+from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.model.queues import QueueChange
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import (
@@ -21,11 +19,11 @@ from pinlater.server.backends.records import (
     JobFilter,
     KeptReport,
     Settled,
-    StoreSize,
 )
 from pinlater.server.backends.sharded import by_descriptor, limits, merges, reports, scan
 from pinlater.server.backends.sharded.claim import DequeueOptions, ShardClaimer
 from pinlater.server.backends.sharded.fan_out import ask_all
+from pinlater.server.backends.sharded.overview import StoreOverview
 from pinlater.server.backends.sharded.shard import Shard, ShardSpec
 from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.backends.sharded.shard_handle import OnCall
@@ -37,38 +35,23 @@ from pinlater.server.backends.sharded.splits import (
     on_all_shards,
     until_limit,
 )
-from pinlater.server.backends.sharded.store_clock import StoreClock
 from pinlater.server.backends.store import FREQUENT_POLLS, Capabilities, PollIntervals, Store
 from pinlater.server.backends.token_bucket import Tokens
-from pinlater.server.metrics.shard_state import ShardState
-
-log = logging.getLogger(__name__)
-
-CLOCK_SECONDS = 5.0
-"""The shards' clocks are read so often."""
 
 
-def _new_priorities(jobs: Iterable[NewJob]) -> list[int]:
-    return [job.priority for job in jobs]
+def _imported_priority(job: JobRecord) -> int:
+    return JobDescriptor.parse(job.descriptor).priority
 
 
-def _new_keys(jobs: Iterable[NewJob]) -> list[str | None]:
-    return [job.unique for job in jobs]
-
-
-def _imported_priorities(jobs: Iterable[JobRecord]) -> list[int]:
-    return [JobDescriptor.parse(job.descriptor).priority for job in jobs]
-
-
-def _imported_keys(jobs: Iterable[JobRecord]) -> list[str | None]:
-    return [job.unique if job.state in {PENDING, IN_PROGRESS} else None for job in jobs]
+def _imported_key(job: JobRecord) -> str | None:
+    return job.unique if job.state in {PENDING, IN_PROGRESS} else None
 
 
 def _queues_of(expired: Iterable[Expired]) -> list[str]:
     return [one.queue for one in expired]
 
 
-class ShardedStore:
+class ShardedStore(StoreOverview):
     """Jobs spread over shards.
 
     A batch of new jobs goes to one shard, taken at random; jobs with a unique key go where the key says. What names a
@@ -101,56 +84,10 @@ class ShardedStore:
         self.capabilities = Capabilities(name=name, is_serial=False, poll_intervals=poll_intervals)
         self.group = ShardGroup(make, on_call)
         self._claimer = ShardClaimer(self.group)
-        self._tells_time = True
 
     def update(self, specs: Sequence[ShardSpec]) -> None:
         """Replace the set of shards; those that stay as they are notice nothing."""
         self.group.registry.update(specs)
-
-    # What the server shows
-
-    @property
-    def waiting(self) -> int:
-        """Write requests that have no result yet."""
-        return sum(handle.shard.waiting for handle in self.group.registry)
-
-    @property
-    def shards(self) -> int:
-        """How many shards there are."""
-        return len(self.group.registry)
-
-    @property
-    def unhealthy_shards(self) -> int:
-        """How many shards are left alone because they did not answer."""
-        return sum(not handle.is_healthy for handle in self.group.registry)
-
-    @property
-    def fault(self) -> str | None:
-        """Why no new jobs are taken; None if they are."""
-        if not self.shards or self.unhealthy_shards < self.shards:
-            return None
-        reason = next((state.error for state in self.shard_states() if state.error), "")
-        return f"no shard of the store answers: {reason}".removesuffix(": ")
-
-    def shard_states(self) -> list[ShardState]:
-        """Return the state of each shard."""
-        return [handle.state for handle in self.group.registry]
-
-    async def sizes(self) -> dict[str, StoreSize]:
-        """Return the size of each shard that answers."""
-        return {handle.name: size for handle, size in await ask_all(self.group.healthy(), lambda shard: shard.size())}
-
-    async def ping_shards(self) -> dict[str, str]:
-        """Ping every shard; return why it failed, by name, for those that do not answer."""
-        handles = list(self.group.registry)
-        results = await asyncio.gather(*(handle.shard.ping() for handle in handles), return_exceptions=True)
-        failed: dict[str, str] = {}
-        for handle, result in zip(handles, results, strict=True):
-            if isinstance(result, ServiceError):
-                failed[handle.name] = str(result)
-            elif isinstance(result, BaseException):
-                raise result
-        return failed
 
     # Queues
 
@@ -178,8 +115,8 @@ class ShardedStore:
 
     # The life of jobs
 
-    enqueue_jobs = at_placement(Store.enqueue_jobs, _new_priorities, _new_keys)
-    import_jobs = at_placement(Store.import_jobs, _imported_priorities, _imported_keys)
+    enqueue_jobs = at_placement(Store.enqueue_jobs, attrgetter("priority"), attrgetter("unique"))
+    import_jobs = at_placement(Store.import_jobs, _imported_priority, _imported_key)
     release_claims = makes_due(on_all_shards(Store.release_claims, merges.total))
 
     async def dequeue_jobs(
@@ -248,25 +185,6 @@ class ShardedStore:
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await reports.read(self.group.healthy(), max_bytes)
-
-    # Time
-
-    async def learn_time(self, clock: StoreClock) -> None:
-        """Set ``clock`` by the clocks of the shards."""
-        try:
-            answers = await ask_all(self.group.healthy(), lambda shard: shard.read_clock())
-            clock.learn([ahead_ms for _, ahead_ms in answers])
-            self._tells_time = True
-        except ServiceError:
-            if self._tells_time:  # logged once: the store may be away for long
-                log.warning("no shard tells its time; this server continues from the times that they told before")
-            self._tells_time = False
-
-    async def follow_time(self, clock: StoreClock) -> None:
-        """Set ``clock`` again and again; to be run as a task."""
-        while True:
-            await asyncio.sleep(CLOCK_SECONDS)
-            await self.learn_time(clock)
 
     async def close(self) -> None:
         await self._claimer.close()

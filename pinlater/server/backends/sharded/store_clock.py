@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import statistics
 import time
 from collections.abc import Callable, Sequence
 
+from pinlater.errors import ServiceError
+from pinlater.server.backends.sharded.fan_out import ask_all
+from pinlater.server.backends.sharded.shard_group import ShardGroup
 from pinlater.server.clock import SteadyClock, elapsed_seconds
+
+log = logging.getLogger(__name__)
+
+CLOCK_SECONDS = 5.0
+"""The shards' clocks are read so often."""
 
 
 class StoreClock:
@@ -45,3 +55,34 @@ class StoreClock:
 
     def _wall(self) -> float:
         return self._elapsed() + (self._ahead_seconds or 0.0)
+
+
+class ClockUpdater:
+    """Sets a clock by the clocks of the shards.
+
+    Args:
+        group: the shards.
+        clock: the clock to set.
+    """
+
+    def __init__(self, group: ShardGroup, clock: StoreClock) -> None:
+        self._group = group
+        self._clock = clock
+        self._is_answered = True
+
+    async def update(self) -> None:
+        """Set the clock."""
+        try:
+            answers = await ask_all(self._group.healthy(), lambda shard: shard.read_clock())
+            self._clock.learn([ahead_ms for _, ahead_ms in answers])
+            self._is_answered = True
+        except ServiceError:
+            if self._is_answered:  # logged once: the store may be away for long
+                log.warning("no shard tells its time; this server continues from the times that they told before")
+            self._is_answered = False
+
+    async def run(self) -> None:
+        """Set the clock again and again; to be run as a task."""
+        while True:
+            await asyncio.sleep(CLOCK_SECONDS)
+            await self.update()

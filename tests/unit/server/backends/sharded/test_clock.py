@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pinlater.errors import ShardConnectionFailed
-from pinlater.server.backends.sharded import ShardClock, StoreClock
+from pinlater.server.backends.sharded import ClockUpdater, ShardClock, StoreClock
 from tests.unit.server.backends.sharded.fake_shards import FleetBench
 
 
@@ -151,20 +151,22 @@ def test_a_fleet_tells_its_shards_time(fleet, machine):
     for shard in fleet.shards.values():
         shard.ahead_ms = 50_000.0
     clock = machine.store_clock()
-    fleet.learn_time(clock)
+    updater = ClockUpdater(fleet.fleet.group, clock)
+    fleet.run(updater.update())
     assert clock.now_ms() == 1_050_000
 
 
 def test_a_dead_fleet_leaves_the_clock_alone(fleet, machine, caplog):
     clock = machine.store_clock()
+    updater = ClockUpdater(fleet.fleet.group, clock)
     for shard in fleet.shards.values():
         shard.error = ShardConnectionFailed("gone")
-    fleet.learn_time(clock)
+    fleet.run(updater.update())
     assert clock.now_ms() == 1_000_000
-    fleet.learn_time(clock)
+    fleet.run(updater.update())
     assert caplog.text.count("no shard tells its time") == 1
     for error in (None, ShardConnectionFailed("gone")):
         for shard in fleet.shards.values():
             shard.error = error
-        fleet.learn_time(clock)
+        fleet.run(updater.update())
     assert caplog.text.count("no shard tells its time") == 2

@@ -1,0 +1,64 @@
+"""What a server shows of a sharded store: which shards answer, how large they are, what waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pinlater.errors import ServiceError
+from pinlater.server.backends.records import StoreSize
+from pinlater.server.backends.sharded.fan_out import ask_all
+from pinlater.server.backends.sharded.shard_group import ShardGroup
+from pinlater.server.metrics.shard_state import ShardState
+
+
+class StoreOverview:
+    """Shows the state of a group of shards.
+
+    Attributes:
+        group: the shards.
+    """
+
+    group: ShardGroup
+
+    @property
+    def waiting(self) -> int:
+        """Write requests that have no result yet."""
+        return sum(handle.shard.waiting for handle in self.group.registry)
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return len(self.group.registry)
+
+    @property
+    def unhealthy_shards(self) -> int:
+        """How many shards are left alone because they did not answer."""
+        return sum(not handle.is_healthy for handle in self.group.registry)
+
+    @property
+    def fault(self) -> str | None:
+        """Why no new jobs are taken; None if they are."""
+        if not self.shards or self.unhealthy_shards < self.shards:
+            return None
+        reason = next((state.error for state in self.shard_states() if state.error), "")
+        return f"no shard of the store answers: {reason}".removesuffix(": ")
+
+    def shard_states(self) -> list[ShardState]:
+        """Return the state of each shard."""
+        return [handle.state for handle in self.group.registry]
+
+    async def sizes(self) -> dict[str, StoreSize]:
+        """Return the size of each shard that answers."""
+        return {handle.name: size for handle, size in await ask_all(self.group.healthy(), lambda shard: shard.size())}
+
+    async def ping_shards(self) -> dict[str, str]:
+        """Ping every shard; return why it failed, by name, for those that do not answer."""
+        handles = list(self.group.registry)
+        results = await asyncio.gather(*(handle.shard.ping() for handle in handles), return_exceptions=True)
+        failed: dict[str, str] = {}
+        for handle, result in zip(handles, results, strict=True):
+            if isinstance(result, ServiceError):
+                failed[handle.name] = str(result)
+            elif isinstance(result, BaseException):
+                raise result
+        return failed
