@@ -1,6 +1,6 @@
 """Clients of the service: ``Client``, ``AsyncClient``, the sets of servers they use, and the ``pinlater`` tool.
 
-The names are imported when first used, so that ``pinlater --help`` need not load Thrift.
+Names are imported when first used, so ``pinlater --help`` does not load Thrift.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Where one server is: ``host:port``, ``tls://host:port`` or ``unix:/path``."""
+"""The address of a server: ``host:port``, ``tls://host:port`` or ``unix:/path``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Address(NamedTuple):
     """Where a server listens.
 
     Attributes:
-        host: a name, an IPv4 or an IPv6 address; of a Unix socket its path.
+        host: a name, an IPv4 or an IPv6 address; the path of a Unix socket.
         port: TCP port; 0 for a Unix socket.
         kind: ``tcp``, ``tls`` or ``unix``.
     """
@@ -40,7 +40,7 @@ class Address(NamedTuple):
         ``tls://`` in front of these means TLS. ``unix:/path`` is a Unix socket of this machine.
 
         Raises:
-            ConfigError: it is none of these; the message says what to write.
+            ConfigError: the text is none of these; the message says what to write.
         """
         given = text.strip()
         if given.startswith("unix:"):

@@ -1,4 +1,4 @@
-"""What a client does with its calls: it enqueues jobs, and sends calls again that failed in a way that may pass."""
+"""Base of the clients: enqueues jobs, makes calls, and retries those that failed for a passing reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class AsyncBaseClient(AsyncVerbs):
-    """Enqueues jobs and carries out calls on pooled connections."""
+    """Enqueues jobs and makes calls on pooled connections."""
 
     _pool: AsyncPool
     _calls: Calls
@@ -40,24 +40,24 @@ class AsyncBaseClient(AsyncVerbs):
 
     @property
     def source(self) -> str:
-        """The name that this client calls in."""
+        """The name that this client sends with its calls."""
         return self._calls.source
 
     async def enqueue(self, job: Job, **options: Unpack[EnqueueOptions]) -> AsyncJobHandle:
-        """Store a job; once this returns, it is on durable storage.
+        """Enqueue a job; when this returns, the job is on durable storage.
 
         Args:
-            job: what to do.
+            job: the job.
             options: keywords such as ``delay=60``; ``EnqueueOptions`` lists them all.
 
         Raises:
             ValueError: an option is out of its range.
-            TypeError: there is no such option, or it is of another type.
-            BodyInvalid: a field of the job holds something that JSON cannot carry, or it is a ``RawJob`` and has a
-                ``backoff`` or time limit.
+            TypeError: an option does not exist or has the wrong type.
+            BodyInvalid: the value of a field cannot be written as JSON, or the job is a ``RawJob`` with ``backoff`` or
+                time limits.
             QueueNotFound: the queue does not exist, and the server has ``QUEUE_AUTO_CREATE=false``; create it first.
-            EnqueueRejected: the body is too large for the server, or the key too long.
-            CallError: no answer came; the job may be stored or not.
+            EnqueueRejected: the body is too large for the server, or the key is too long.
+            CallError: no answer came; the job may or may not be stored.
         """
         target = queue_of(job, options.get("queue"))
         with self._trace_enqueue(target) as trace:
@@ -74,20 +74,20 @@ class AsyncBaseClient(AsyncVerbs):
         progress: Callable[[int], object] | None = None,
         **options: Unpack[EnqueueManyOptions],
     ) -> int:
-        """Store many jobs, from any iterable, in batches; memory stays flat. Return how many were stored.
+        """Enqueue many jobs, from any iterable, in batches and constant memory; return how many.
 
-        Several batches are under way at once; each is stored whole or not at all. If an error ends it, the
+        Several batches are in flight at once; each is stored whole or not at all. If an error ends the call, the
         batches before are stored, and a note on the error says how many jobs were confirmed.
 
         Args:
-            jobs: what to do.
-            batch_size: jobs in one call, at most.
-            progress: is called with the number of jobs stored so far after every batch.
+            jobs: the jobs.
+            batch_size: maximum number of jobs in a call.
+            progress: called after every batch with the number of jobs stored so far.
             options: keywords for all jobs; ``EnqueueManyOptions`` and ``EnqueueOptions`` list them. ``delay`` counts
                 from this call.
 
         Raises:
-            Exception: what ``enqueue`` raises.
+            Exception: as in ``enqueue``.
         """
         with self._trace_enqueue(options.get("queue")) as trace:
             batcher = Batcher(encoder(options, trace.trace), batch_size)
@@ -102,13 +102,13 @@ class AsyncBaseClient(AsyncVerbs):
         return bulk.stored
 
     def handle(self, descriptor: str) -> AsyncJobHandle:
-        """Return the handle of a job that was enqueued before, by this program or another; asks no server.
+        """Return the handle of a job that this or another program has enqueued; asks no server.
 
         Args:
-            descriptor: of the job, as ``JobHandle.descriptor`` and ``pinlater lookup`` have it.
+            descriptor: of the job, as in ``JobHandle.descriptor`` and ``pinlater lookup``.
 
         Raises:
-            UnknownError: it is malformed.
+            UnknownError: the descriptor is malformed.
         """
         return AsyncJobHandle(self, str(JobDescriptor.parse(descriptor)))
 
@@ -134,7 +134,7 @@ class AsyncBaseClient(AsyncVerbs):
         return call.convert(reply)
 
     async def _repeat(self, call: Call[T], deadline: float, failure: PinLaterError) -> T:
-        """Go on after the first try has failed; tenacity gets that failure first, and waits before the second try."""
+        """Retry after the first try has failed; tenacity gets that failure first, and waits before the second try."""
         failures = [failure]
         retries = CallRetries(call, self._retries, self._patience, deadline)
 

@@ -66,7 +66,7 @@ class AsyncBulkEnqueue:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Take the oldest answer; a call that got none is made again in the ordinary way."""
+        """Take the oldest answer; a call that got none is sent again by itself, with retries."""
         call, reply = self._window[0]
         try:
             if reply is None or self._connection is None:
@@ -81,7 +81,7 @@ class AsyncBulkEnqueue:
         self._note(descriptors)
 
     async def _connected(self) -> AsyncConnection:
-        """Return the connection, or another one for a lost one, whose calls in flight have failed by then."""
+        """Return the connection; if it was lost, and so its calls in flight have failed, return a new one."""
         if self._connection is not None and not self._connection.is_open:
             self._drop_connection()
         if self._connection is None:

@@ -14,25 +14,25 @@ from pinlater.protocol.operations import Calls
 
 
 class AsyncClient(AsyncBaseClient):
-    """What ``Client`` is, for the tasks of an event loop: calls of many tasks run side by side.
+    """The ``Client`` for asyncio: calls of many tasks run concurrently.
 
     ::
 
         async with AsyncClient() as client:
             handle = await client.enqueue(SendWelcomeEmail(user_id=42))
 
-    Cancelling a call closes its connection; whether the server carried the call out is then not known.
+    Cancelling a call closes its connection; then it is unknown whether the server has carried out the call.
 
     Args:
         servers: see ``Client`` for this and the next four.
-        source: name to call in.
+        source: name that is sent with calls; see ``Client``.
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
         retries: further tries of a call whose answer was lost; see ``Client`` for this and the next.
-        patience: seconds for which a call is tried again that was certainly not carried out.
-        tls: files for servers at ``tls://host:port``; None is the environment's ``PINLATER_TLS_CA``,
-            ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``.
-        connections: connections at most; further calls wait for one, within their time-out.
+        patience: seconds for which a call that was certainly not carried out is retried.
+        tls: files for servers at ``tls://host:port``; None: those named by ``PINLATER_TLS_CA``,
+            ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY`` in the environment.
+        connections: maximum number of connections; further calls wait for one, within their time-out.
         tracing: see ``Client``.
     """
 

@@ -20,9 +20,9 @@ _LAST_SEQUENCE_ID = 2**31 - 1
 
 
 class AsyncConnection(asyncio.Protocol):
-    """One connection of one event loop. Several calls may be in flight.
+    """A connection of one event loop; several calls may be in flight.
 
-    As with ``Connection``, whatever leaves it open which reply belongs to which call closes it: a time-out, a
+    As in ``Connection``, it is closed by any failure after which replies cannot be matched to calls: a time-out, a
     cancelled call, bytes that are no reply.
     """
 
@@ -73,7 +73,7 @@ class AsyncConnection(asyncio.Protocol):
         self._fail(ServerUnavailable(f"{self.address}: the connection was closed"))
 
     def send(self, method: str, arguments: Any) -> asyncio.Future[Any]:
-        """Send a call; the future brings its reply.
+        """Send a call; return the future of its reply.
 
         Raises:
             CallUnsendable: a field has a value its type cannot carry, or all is too large; nothing was sent.
@@ -91,7 +91,7 @@ class AsyncConnection(asyncio.Protocol):
         return reply
 
     async def wait_for(self, reply: asyncio.Future[Any], timeout: float) -> Any:  # noqa: ASYNC109 - as everywhere here
-        """Return a reply that comes within ``timeout`` seconds.
+        """Wait up to ``timeout`` seconds for a reply, and return it.
 
         Raises:
             ServiceError: the server refused the call; the connection stays usable.
@@ -117,7 +117,7 @@ class AsyncConnection(asyncio.Protocol):
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
         tune(transport.get_extra_info("socket"))
 

@@ -1,4 +1,4 @@
-"""What an enqueue returns: a job's descriptor, and ways to follow the job."""
+"""Handles of enqueued jobs, with calls to follow, cancel or run them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class AsyncJobHandle:
     """A job that was enqueued; ``AsyncClient.enqueue`` and ``AsyncClient.handle`` return it.
 
     Attributes:
-        descriptor: its address; enough to look it up from anywhere.
+        descriptor: the job's address; enough to look it up from anywhere.
     """
 
     def __init__(self, client: AsyncVerbs, descriptor: str) -> None:
@@ -26,23 +26,23 @@ class AsyncJobHandle:
         return f"AsyncJobHandle({self.descriptor!r})"
 
     async def status(self, *, include_body: bool = False) -> JobInfo:
-        """Ask the server how the job stands.
+        """Look up the job's present status.
 
         Raises:
-            LookupError: the server does not have it (any more): finished jobs are collected after a while.
+            LookupError: the job does not exist, or no longer: finished jobs are deleted after a while.
         """
         found = await self._client.lookup([self.descriptor], include_body=include_body)
         return pick(found, self.descriptor)
 
     async def wait(self, timeout: float) -> JobInfo:  # noqa: ASYNC109 - as JobHandle.wait has it
-        """Return the job's status once it has SUCCEEDED or FAILED, asking ever more slowly.
+        """Wait until the job has SUCCEEDED or FAILED, polling at growing intervals; return its status.
 
         Args:
             timeout: seconds to wait.
 
         Raises:
-            CallTimeout: it was not finished by then; the job itself is not touched.
-            LookupError: see ``status``.
+            CallTimeout: the job did not finish in time; it is not changed.
+            LookupError: as in ``status``.
         """
         deadline = time.monotonic() + timeout
         for pause in pauses():
@@ -55,26 +55,26 @@ class AsyncJobHandle:
     async def cancel(self) -> bool:
         """Delete the job if it is PENDING: not due yet, waiting for a worker or for its next attempt.
 
-        A worker and a cancellation never both get the job. One that runs, or has ended, is left alone.
+        A job is either cancelled or handed to a worker, never both. A running or finished job is not changed.
 
         Returns:
-            Whether it was deleted, so that no attempt begins any more.
+            Whether the job was deleted; then no attempt begins any more.
 
         Raises:
-            QueueNotFound: its queue is not there.
+            QueueNotFound: its queue does not exist.
         """
         return await self._client.delete_these(queue_in(self.descriptor), [self.descriptor], JobState.PENDING) > 0
 
     async def run_now(self) -> bool:
-        """Make the job due if it is PENDING and is not: enqueued for later, asleep, or waiting for its next attempt.
+        """Make a PENDING job due that is not: enqueued for later, sleeping, or waiting for its next attempt.
 
-        It keeps the attempts that it has left. A sleep that it is in counts as over.
+        It keeps its remaining attempts. A sleep counts as over.
 
         Returns:
-            Whether it has become due by this; False: it was due already, runs, has ended or is not there.
+            Whether the job has become due; False if it was due already, runs, has ended or does not exist.
 
         Raises:
-            QueueNotFound: its queue is not there.
-            ProtocolError: the server is one of the original, which does not know this call.
+            QueueNotFound: its queue does not exist.
+            ProtocolError: the server is one of the original service, which does not know this call.
         """
         return await self._client.run_now(queue_in(self.descriptor), [self.descriptor]) > 0

@@ -1,4 +1,4 @@
-"""The connections of an asyncio client: one call in flight on each, and a bound on their number."""
+"""The connections of an asyncio client: one call in flight on each, and a limit on their number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pinlater.errors import CallTimeout, NotConnected, ServerUnavailable
 
 
 class AsyncPool:
-    """Lends connections to the tasks of the running event loop; starts afresh when that is another one.
+    """Lends connections to the tasks of the running event loop; starts empty in another loop.
 
     Args:
         servers: where to connect to.
         connect_timeout: seconds until a server counts as unreachable.
-        size: connections at most; further calls wait for one.
+        size: maximum number of connections; further calls wait for one.
     """
 
     def __init__(self, servers: ServerSet, connect_timeout: float, size: int) -> None:
@@ -31,7 +31,7 @@ class AsyncPool:
         self._idle: list[AsyncConnection] = []
 
     async def borrow(self, timeout: float) -> AsyncConnection:  # noqa: ASYNC109 - one meaning with Pool.borrow
-        """Return a connection to a server that is in the set now.
+        """Return a connection to a server that is currently in the set.
 
         Raises:
             CallTimeout: all connections were in use for ``timeout`` seconds.

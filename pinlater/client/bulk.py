@@ -19,17 +19,17 @@ MAX_IN_FLIGHT = 4
 
 
 class BulkEnqueue:
-    """Up to four enqueue calls under way on one borrowed connection.
+    """Up to four enqueue calls in flight on one borrowed connection.
 
-    When the connection is lost, what was not answered is sent again, call by call, with the client's usual
-    retries; then it goes on with a new connection.
+    If the connection is lost, unanswered calls are sent again, one by one, with the client's usual retries; then a
+    new connection is used.
 
     Args:
-        pool: lends the connection.
-        calls: builds the calls.
-        execute: carries one call out with retries.
+        pool: pool of connections.
+        calls: builder of the calls.
+        execute: makes a call with retries.
         timeout: seconds to wait for one answer.
-        progress: is told the number of jobs stored, after every batch.
+        progress: called after every batch with the number of jobs stored so far.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class BulkEnqueue:
             self._note(call.convert(reply))
 
     def _recover(self, call: Call[list[str]], error: CallError) -> None:
-        """Give the connection up, and send all that it left unanswered in the ordinary way."""
+        """Give up the connection, and send its unanswered calls one by one, with retries."""
         if not is_retryable(call, error):
             raise error
         while self._connection is not None and self._connection.has_buffered_reply:

@@ -14,34 +14,35 @@ from pinlater.protocol.operations import Calls
 
 
 class Client(BaseClient):
-    """Talks to the servers of a set; one client serves all threads of a program, and survives a fork.
+    """Client of a set of servers; all threads of a program can share one, and it survives a fork.
 
     ::
 
         with Client() as client:
             handle = client.enqueue(SendWelcomeEmail(user_id=42), delay=60)
 
-    A call that fails in a way that may pass is tried again, with growing, jittered waits of a quarter of a second at
-    most. What was certainly not carried out, as no server could be reached, it was stopping, or no shard of the store
-    answered, is tried until ``timeout`` is over: so a server that restarts fails no call. When nobody knows whether it
-    was carried out, it is tried ``retries`` times more, and only if a second time does no harm (so never a dequeue), or
-    if the server knows it again: enqueues, imports, retries and deletions carry a key under which the store keeps their
-    result for some minutes, so they are carried out once. ``timeout`` bounds all tries together, so that no call hangs.
+    A call that fails for a passing reason is retried, after growing, jittered waits of at most a quarter of a second.
+    If the call was certainly not carried out (no server could be reached, the server was stopping, or no shard of the
+    store answered), it is retried until ``timeout`` is over: so a restart of a server fails no call. If that is
+    unknown, it is retried at most ``retries`` times, and only if repeating it is harmless (so never a dequeue) or if
+    the server recognizes it: enqueues, imports, retries and deletions carry an idempotency key, under which the store
+    keeps their result for some minutes, so they are carried out once. ``timeout`` limits all tries together, so no call
+    hangs.
 
     Args:
         servers: ``"host:port,tls://host:port,unix:/path"``, a list of these, ``"file:/path"`` (one a line, followed
-            when it changes) or a ``ServerSet``; None is the environment's ``PINLATER_SERVERS`` or 127.0.0.1:9010.
-        source: name to call in, part of every claim; None is ``<program>:<host>:<pid>``.
+            when it changes) or a ``ServerSet``; None: ``PINLATER_SERVERS`` in the environment, or 127.0.0.1:9010.
+        source: name that is sent with calls and is part of every claim; None: ``<program>:<host>:<pid>``.
         connect_timeout: seconds until a server counts as unreachable.
         timeout: seconds until a call fails with ``CallTimeout``, its retries included.
         retries: further tries of a call whose answer was lost. With 0, a call that any server has answered or may have
-            carried out is not tried again.
-        patience: seconds for which a call is tried again that was certainly not carried out; None: until ``timeout``
-            is over. A program that a person waits for may want to say sooner that no server is there.
-        tracing: make a span of each ``enqueue`` and ``enqueue_many``, and let the jobs carry its context; see
+            carried out is not retried.
+        patience: seconds for which a call that was certainly not carried out is retried; None: until ``timeout`` is
+            over. An interactive program may want to report sooner that no server answers.
+        tracing: make a span of each ``enqueue`` and ``enqueue_many``, and send its context with the jobs; see
             ``pinlater.tracing``.
-        tls: files for servers at ``tls://host:port``; None is the environment's ``PINLATER_TLS_CA``,
-            ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``.
+        tls: files for servers at ``tls://host:port``; None: those named by ``PINLATER_TLS_CA``,
+            ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY`` in the environment.
 
     Raises:
         ConfigError: ``servers`` cannot be read; the message says what to write.

@@ -21,7 +21,7 @@ from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING
 
 MAX_REPLY_BYTES = 256 << 20
-"""Largest reply taken. A dequeue may bring many large bodies; beyond this, the peer is no PinLater server."""
+"""Largest accepted reply. A dequeue may bring many large bodies; beyond this, the peer is no PinLater server."""
 
 _READ_BYTES = 1 << 18
 _TLS_ALERT = b"\x15\x03"
@@ -29,16 +29,16 @@ _LAST_SEQUENCE_ID = 2**31 - 1
 
 
 class Connection:
-    """One connection: frames out, frames in; to be used by one thread at a time.
+    """A connection to one server, used by one thread at a time.
 
-    Several calls may be in flight. A failure that leaves it open which reply belongs to which call closes the
-    connection, so that a late reply is never taken for another call's; make a new one then.
+    Several calls may be in flight. A failure after which replies cannot be matched to calls closes the connection, so
+    a late reply is never taken for that of another call; make a new connection then.
 
     Args:
         address: server to connect to, at once.
-        connect_timeout: seconds until giving up to connect.
-        codec: one to share with other connections of the same thread.
-        tls: files for an address of TLS; None is the environment's.
+        connect_timeout: seconds to wait for the connection.
+        codec: codec to share with other connections of the same thread.
+        tls: files for a ``tls://`` address; None: those of the environment.
 
     Raises:
         ServerUnavailable: it cannot be reached within ``connect_timeout``, or is not trusted.
@@ -69,12 +69,12 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be sent: not closed, the server goes on, and it is not the parent process's."""
+        """Whether calls can be sent: it is open, belongs to this process, and the server is not stopping."""
         return self._open and not self._is_stopping and self._pid == os.getpid()
 
     @property
     def in_flight(self) -> int:
-        """Number of calls sent whose reply was not received yet."""
+        """Number of calls whose reply was not received yet."""
         return len(self._calls)
 
     @property
@@ -87,7 +87,7 @@ class Connection:
         return not self.is_open or (bool(self._poll.poll(0)) and not self._has_only_tls_records())
 
     def _has_only_tls_records(self) -> bool:
-        """Tell whether only records of TLS itself came, such as a session ticket."""
+        """Tell whether only TLS records without data arrived, such as a session ticket."""
         if not isinstance(self._socket, SecureSocket):
             return False
         try:
@@ -101,12 +101,12 @@ class Connection:
     def fileno(self) -> int:
         """Return the socket's descriptor, to wait for replies with others; -1 once closed.
 
-        Look at ``has_buffered_reply`` first: a reply read already does not make the descriptor readable.
+        Check ``has_buffered_reply`` first: a reply that was already read does not make the descriptor readable.
         """
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close; replies still to come are lost. In a fork, its copy is closed alone."""
+        """Close the connection; outstanding replies are lost. After a fork, only this process's copy is closed."""
         self._open = False
         if self._pid == os.getpid():
             with suppress(OSError):  # whoever has a copy must not keep the server in the belief that we are there
@@ -116,12 +116,12 @@ class Connection:
     def send(self, method: str, arguments: Any, timeout: float = 5.0) -> int:
         """Send a call without waiting for its reply.
 
-        While the server takes no more bytes, replies are read, so that both sides never wait for each other.
+        While the server accepts no more bytes, replies are read, so the two sides never wait for each other.
 
         Args:
             method: name as in the wire contract.
             arguments: its argument struct, ``arguments_of(method)(...)``.
-            timeout: seconds until all of it must have been taken by the network.
+            timeout: seconds to hand all bytes to the network.
 
         Returns:
             The sequence id.
@@ -143,7 +143,7 @@ class Connection:
         return number
 
     def receive(self, timeout: float) -> Any:
-        """Return the reply to the oldest call in flight; None of a void method.
+        """Return the reply to the oldest call in flight; None for a void method.
 
         Args:
             timeout: seconds to wait for it.
@@ -170,7 +170,7 @@ class Connection:
             raise
 
     def call(self, method: str, arguments: Any, timeout: float = 5.0) -> Any:
-        """Send a call and return its reply; ``timeout`` seconds for both. Raises what they raise.
+        """Send a call and return its reply, within ``timeout`` seconds; raises what ``send`` and ``receive`` raise.
 
         No other call may be in flight.
         """
@@ -260,7 +260,7 @@ _connections: WeakSet[Connection] = WeakSet()
 
 
 def _close_copies() -> None:
-    """In a new process: a daemon would keep the server waiting for its parent, which may have died long ago."""
+    """Close a fork's copies of its parent's connections: else the server would not notice the parent's death."""
     for connection in list(_connections):
         connection.close()
     _connections.clear()

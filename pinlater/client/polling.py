@@ -1,4 +1,4 @@
-"""How a handle waits for the end of its job: by polling, more and more slowly."""
+"""How a handle waits for the end of its job: by polling at growing intervals."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def queue_in(descriptor: str) -> str:
 
 
 def pick(found: dict[str, JobInfo], descriptor: str) -> JobInfo:
-    """Return the job of a descriptor out of what a lookup found.
+    """Return the job of a descriptor from the result of a lookup.
 
     Raises:
-        LookupError: it is not there.
+        LookupError: the job does not exist.
     """
     info = found.get(descriptor)
     if info is None:
@@ -32,7 +32,7 @@ def pick(found: dict[str, JobInfo], descriptor: str) -> JobInfo:
 
 
 def pauses() -> Iterator[float]:
-    """Yield the seconds to wait between two polls: more and more, up to two."""
+    """Yield the seconds to wait between two polls, growing up to two."""
     pause = _FIRST_POLL_SECONDS
     while True:
         yield pause
@@ -40,10 +40,10 @@ def pauses() -> Iterator[float]:
 
 
 def bounded(pause: float, deadline: float, info: JobInfo) -> float:
-    """Return the seconds to sleep, at most up to the deadline.
+    """Return the seconds to sleep, at most until the deadline.
 
     Raises:
-        CallTimeout: it is over.
+        CallTimeout: the deadline has passed.
     """
     remaining = deadline - time.monotonic()
     if remaining <= 0:

@@ -14,10 +14,10 @@ _MAX_IDLE = 16
 
 
 class Pool:
-    """Idle connections, to be borrowed by any thread; safe across a fork.
+    """Lends idle connections to threads; safe across a fork.
 
-    There are as many connections as threads that call at the same time; a few are kept when idle. The most
-    recently used one is lent first, so that a burst's surplus becomes idle and is closed by the server.
+    There are as many connections as threads that call at the same time; a few stay open when idle. The most recently
+    used one is lent first, so those left over from a burst stay idle, and the server closes them.
     """
 
     def __init__(self, servers: ServerSet, connect_timeout: float) -> None:
@@ -31,10 +31,10 @@ class Pool:
         self._pid = os.getpid()
 
     def borrow(self, timeout: float) -> Connection:
-        """Return a connection to a server that is in the set now.
+        """Return a connection to a server that is currently in the set.
 
         Args:
-            timeout: seconds for connecting, if that has to be done.
+            timeout: seconds for connecting, if needed.
 
         Raises:
             NotConnected: no server could be reached.
@@ -65,7 +65,7 @@ class Pool:
             return self._idle.pop() if self._idle else None
 
     def _reset_after_fork(self) -> None:
-        """After a fork: close our copies of the parent's sockets. Its lock may be held for ever, hence a new one."""
+        """Close a fork's copies of the parent's sockets, and replace the lock: the copy may be locked for ever."""
         inherited = self._idle
         self._reset()
         for connection in inherited:
@@ -76,7 +76,7 @@ def connect_any(servers: ServerSet, timeout: float) -> Connection:
     """Connect to the first server of a set that can be reached within ``timeout`` seconds.
 
     Raises:
-        NotConnected: none can be; the message says why, of each.
+        NotConnected: no server can be reached; the message says why, for each.
     """
     deadline = time.monotonic() + timeout
     reasons: list[str] = []

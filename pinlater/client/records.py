@@ -1,4 +1,4 @@
-"""Records that the client's calls take and return, importable from here as ever; they live in ``pinlater.model``."""
+"""Records that the client's calls take and return, importable from here; they are defined in ``pinlater.model``."""
 
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page

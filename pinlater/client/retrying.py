@@ -27,8 +27,8 @@ _LONGEST_WAIT_SECONDS = 0.25
 def is_retryable(call: Call[Any], error: BaseException) -> bool:
     """Tell whether ``call`` may be sent again after ``error``; mark it as a repeat if it may have been carried out.
 
-    A call that was certainly not carried out is always retried. If nobody knows, it is retried if it is safe to repeat,
-    or if the server recognises it by its idempotency key. A call that the server refused is not.
+    A call that was certainly not carried out is always retried. If that is unknown, it is retried if repeating it is
+    harmless, or if the server recognizes it by its idempotency key. A call that the server refused is not retried.
     """
     if isinstance(error, (NotConnected, ServerStopping, NoHealthyShards)):
         return True
@@ -41,14 +41,14 @@ def is_retryable(call: Call[Any], error: BaseException) -> bool:
 class CallRetries:
     """Retries of one call: whether there is another, when, and which error is raised if none succeeds.
 
-    A server that restarts is back within seconds. So a call that was certainly not carried out is retried until its
+    A restarting server is back within seconds. So a call that was certainly not carried out is retried until its
     deadline; only lost answers count against ``retries``.
 
     Args:
-        call: to be made.
-        retries: further tries after lost answers; 0: none of what a server has answered, either.
-        patience: seconds for which a call is tried again that was not carried out; None: until ``deadline``.
-        deadline: monotonic seconds; no wait reaches beyond.
+        call: the call.
+        retries: further tries after lost answers; with 0, calls that a server has answered are not retried, either.
+        patience: seconds for which a call that was not carried out is retried; None: until ``deadline``.
+        deadline: monotonic seconds; no wait goes beyond.
     """
 
     def __init__(self, call: Call[Any], retries: int, patience: float | None, deadline: float) -> None:
@@ -62,7 +62,7 @@ class CallRetries:
     def policy(self) -> dict[str, Any]:
         """Return tenacity's settings.
 
-        The waits grow to 0.25 s, with jitter, so that the clients of a restarted server do not come all at once.
+        The waits grow to 0.25 s, with jitter, so the clients of a restarted server do not all retry at once.
         """
         wait = tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_SECONDS, max=_LONGEST_WAIT_SECONDS)
         floor = tenacity.wait_fixed(_FIRST_WAIT_SECONDS / 2)

@@ -1,4 +1,4 @@
-"""A file that lists the servers, one ``host:port`` a line, and may change while we run."""
+"""A file that lists the servers, one ``host:port`` a line, and is read again when it changes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ log = logging.getLogger(__name__)
 
 
 class ServerFile:
-    """The addresses of a file, read again when it changes.
+    """The addresses in a file, read again when it changes.
 
-    It is looked at when somebody asks, at most once a second. What cannot be read, or names no server, is
-    logged, and the servers known so far are kept.
+    The file is checked when ``addresses`` is called, at most once a second. If it cannot be read or names no server,
+    that is logged, and the known servers stay in use.
 
     Raises:
-        ConfigError: the file cannot be used to begin with.
+        ConfigError: the file cannot be used at the first reading.
     """
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class ServerFile:
         self._addresses = self._read()
 
     def addresses(self) -> tuple[Address, ...]:
-        """Return the servers as the file has them now, without duplicates."""
+        """Return the servers that the file lists now, without duplicates."""
         now = self._clock()
         if now >= self._next_check:
             self._next_check = now + _CHECK_SECONDS
@@ -52,7 +52,7 @@ class ServerFile:
             log.warning("%s; the servers known so far are kept", error)
 
     def _read_signature(self) -> tuple[int, int, int] | None:
-        """Return what changes when the file does; a rename over it changes the inode."""
+        """Return a value that changes with the file; a rename over it changes the inode."""
         try:
             status = self._path.stat()
         except OSError:

@@ -20,23 +20,23 @@ _LONGEST_PENALTY_SECONDS = 5.0
 
 
 class ServerSet:
-    """Servers of equal standing; safe to use from several threads.
+    """A set of interchangeable servers; thread-safe.
 
-    A client starts at a random one and stays there as long as it works. One that could not be reached comes
-    last for 0.1 s, twice as long after each further failure, at most 5 s; it is still tried when no other is left.
-    Each process of a fork makes its own random start.
+    A client starts with a random server and stays with it as long as it works. A server that could not be reached is
+    tried last for 0.1 s, twice as long after each further failure, at most 5 s; it is still tried if no other is left.
+    Each forked process starts with a new random server.
 
     Args:
-        addresses: the servers, or a function that returns them as they are now.
-        tls: files for those at ``tls://``; None is the environment's.
-        clock: monotonic seconds.
-        chance: makes the random start.
+        addresses: the servers, or a function that returns the current ones.
+        tls: files for ``tls://`` addresses; None: those of the environment.
+        clock: returns monotonic seconds.
+        chance: source of randomness.
 
     Attributes:
-        tls: the same.
+        tls: files for ``tls://`` addresses.
 
     Raises:
-        ConfigError: there is none, or there are files for TLS and it would not be used.
+        ConfigError: there are no servers, or files for TLS are given although no server uses TLS.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class ServerSet:
 
     @classmethod
     def of(cls, servers: str | Sequence[str] | ServerSet | None, tls: TlsFiles | None = None) -> ServerSet:
-        """Make a set of whatever a client was given; None asks the environment. A set keeps its own files for TLS.
+        """Make a set from a client's ``servers``; None: from the environment. A set keeps its own files for TLS.
 
         Raises:
-            ConfigError: it names no servers; the message says what to write.
+            ConfigError: there are no servers; the message says what to write.
         """
         if servers is None:
             return cls.from_environment(tls)
@@ -114,7 +114,7 @@ class ServerSet:
         return cls.parse(text, tls)
 
     def addresses(self) -> Sequence[Address]:
-        """Return all servers, as they are now."""
+        """Return the servers that are currently in the set."""
         return self._addresses()
 
     def candidates(self) -> list[Address]:

@@ -1,4 +1,4 @@
-"""Sockets as a client wants them: no delay, kept alive, encrypted if need be, connected within a deadline."""
+"""Client sockets: without delay, with keep-alive, optionally TLS, connected within a deadline."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def connect(address: Address, timeout: float, tls: TlsFiles) -> socket.socket | 
     Args:
         address: server to reach.
         timeout: seconds for all of its IP addresses together, with the TLS handshake.
-        tls: what to use if the address is one of TLS.
+        tls: files for a ``tls://`` address.
 
     Raises:
-        ServerUnavailable: none answered in time, the name is not known, or the server is not trusted.
+        ServerUnavailable: no host answered in time, the name is unknown, or the server is not trusted.
         ConfigError: a file of ``tls`` cannot be used.
     """
     deadline = time.monotonic() + timeout
@@ -98,12 +98,12 @@ def unavailable(address: Address, error: BaseException) -> ServerUnavailable:
 
 
 def stopping(address: Address) -> ServerStopping:
-    """Return the error to raise for a call that a server has not carried out, since it stops."""
+    """Return the error to raise for a call that a stopping server has not carried out."""
     return ServerStopping(f"{address}: the server is stopping, and has not carried out the call")
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    """Say what went wrong in the handshake, and what would help."""
+    """Return what went wrong in the handshake, and what to do about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}; PINLATER_TLS_CA names those who are"
     words = (error.reason or str(error)).replace("_", " ").lower()
@@ -115,7 +115,7 @@ def _tls_reason(error: ssl.SSLError) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the system's words for an error number, which asyncio hides behind its own."""
+    """Return the system's message for an error number; asyncio replaces it by its own."""
     if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The files that a client uses for TLS, and sockets that hide it."""
+"""The files that a client uses for TLS, and TLS sockets that behave like plain ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a client needs for servers at ``tls://host:port``; all are PEM files.
+    """Files for servers at ``tls://host:port``, all in PEM format.
 
-    They are looked at again, at most once a second, when a connection is made: renewed files need no restart.
+    They are checked for changes when a connection is made, at most once a second: renewed files need no restart.
 
     Args:
-        ca: who vouches for the servers; None is whom the system trusts.
-        cert: the client's certificate, where servers want one.
-        key: its key; None is the same file.
+        ca: authority of the servers' certificates; None: the system's authorities.
+        cert: the client's certificate, for servers that require one.
+        key: its key; None: it is in the same file.
     """
 
     ca: str | os.PathLike[str] | None = None
@@ -35,18 +35,18 @@ class TlsFiles:
 
     @classmethod
     def from_environment(cls, *, ca: str | None = None, cert: str | None = None, key: str | None = None) -> TlsFiles:
-        """Read ``PINLATER_TLS_CA``, ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``; what is given goes before them."""
+        """Read ``PINLATER_TLS_CA``, ``PINLATER_TLS_CERT`` and ``PINLATER_TLS_KEY``; arguments override them."""
         if cert is None:  # the key of another certificate would be of no use
             cert, key = os.environ.get(CERT_KEY) or None, key or os.environ.get(KEY_KEY) or None
         return cls(ca or os.environ.get(CA_KEY) or None, cert, key)
 
     @property
     def are_given(self) -> bool:
-        """Whether somebody expects TLS."""
+        """Whether any of the files is given."""
         return any((self.ca, self.cert, self.key))
 
     def context(self) -> ssl.SSLContext:
-        """Return what to connect with; TLS 1.2 at least, and the name or address of the server is checked.
+        """Return the TLS context: at least TLS 1.2, and the name or address of the server is verified.
 
         Raises:
             ConfigError: a file cannot be used.
@@ -78,7 +78,7 @@ class TlsFiles:
 
 
 class _Made:
-    """The context made last, as long as its files stay the same."""
+    """The current TLS context, valid while its files do not change."""
 
     def __init__(self) -> None:
         self._context: ssl.SSLContext | None = None
@@ -111,11 +111,11 @@ def _no_passphrase() -> NoReturn:
 class SecureSocket:
     """A non-blocking TLS socket that behaves like a plain one.
 
-    A plain socket that is readable has something to read, and what was read is not readable any more. Of TLS neither
-    is true: so a read here takes all that was decrypted, and one that found no data is a ``BlockingIOError``.
+    A plain socket that polls as readable has data, and data that was read is gone from it. Neither is true of TLS: so a
+    read here takes all decrypted data, and a read without data raises ``BlockingIOError``.
 
     Args:
-        sock: its handshake is done.
+        sock: socket whose handshake is done.
     """
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
@@ -126,7 +126,7 @@ class SecureSocket:
         return self._sock.fileno()
 
     def recv(self, size: int) -> bytes:
-        """Return about ``size`` bytes at most; b"" at the end."""
+        """Return up to about ``size`` bytes; b"" at the end."""
         pieces: list[bytes] = []
         total = 0
         while total < size or self._sock.pending():
@@ -143,7 +143,7 @@ class SecureSocket:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send as much as goes; return how many bytes."""
+        """Send as much as the socket accepts; return the number of bytes."""
         try:
             return self._sock.send(data)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -153,9 +153,9 @@ class SecureSocket:
             raise
 
     def shutdown(self, how: int) -> None:
-        """End the connection for all who have a copy of it; in the words of the network alone."""
+        """Shut down the connection for all processes that have a copy of it, without a TLS close message."""
         self._sock.shutdown(how)
 
     def close(self) -> None:
-        """Close; nothing is said to the server, whose connection it may be after a fork."""
+        """Close without a TLS close message: after a fork, another process may still use the connection."""
         self._sock.close()

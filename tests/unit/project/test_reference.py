@@ -23,4 +23,4 @@ def test_what_the_pages_are_about_is_on_them():
     assert "### JobContext.checkpoint\n\n`checkpoint(*, flush: bool = False) -> None`" in pages["jobs"]
     assert "| `PinLaterDequeueRequest.waitMillis` | `i32` | Long poll" in pages["wire"]
     assert "| `pinlater_jobs_enqueued_total` | counter | `queue` |" in pages["metrics"]
-    assert "## Client\n\nTalks to" in pages["clients"]
+    assert "## Client\n\nClient of" in pages["clients"]
