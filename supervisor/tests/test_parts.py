@@ -131,7 +131,7 @@ class TestCell:
 
 
 class TestKillAt:
-    def test_the_bell_is_rung_only_for_a_moment_before_the_masters_next_look(self):
+    def test_the_master_is_woken_only_for_a_time_before_its_next_check(self):
         page = ChildPage()
         assert page.set_kill_at(20.0)
         page.set_next_check_at(20.0)

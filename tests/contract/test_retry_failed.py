@@ -17,7 +17,7 @@ def _failed(backend, count, **options):
     return names
 
 
-def test_a_retried_job_has_new_attempts_and_the_same_allowance(backend):
+def test_a_retried_job_has_new_attempts_but_keeps_attempts_allowed(backend):
     descriptor = backend.finished(state=FAILED, body=b"hello", attempts=2, status="why")
     before = backend.look(descriptor)
     now = backend.clock.advance(1000)

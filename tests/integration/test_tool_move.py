@@ -84,7 +84,7 @@ def test_what_cannot_be_moved_says_why(tool, client, failed):
     assert client.count("email", FAILED) == len(failed)
 
 
-def test_one_that_stays_is_told(tool, client):
+def test_a_job_that_is_not_moved_is_reported(tool, client):
     client.enqueue_jobs("email", [NewJob(b"ours", unique="nightly"), NewJob(b"x")])
     client.enqueue_jobs("email_big", [NewJob(b"theirs", unique="nightly")])
     status, out, error = tool(*moved("email_big", "pending", "--yes"))

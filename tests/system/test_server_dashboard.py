@@ -188,7 +188,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(start):
     assert b" 408 " in exchange(server.admin_port, head.encode())[:30]
 
 
-def test_strangers_fill_no_log(start):
+def test_unknown_clients_cannot_fill_the_log(start):
     server = start()
     for _ in range(400):
         with contextlib.suppress(ConnectionError):

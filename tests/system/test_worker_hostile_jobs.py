@@ -212,6 +212,6 @@ def test_a_job_in_a_thread_that_leaves_something_behind(team, how):
     assert team.pids == before
 
 
-def test_a_team_stops_after_all_that(team):
+def test_a_worker_with_threads_still_stops_cleanly(team):
     assert team.worker.stop() == 0
     assert "drain deadline" not in team.worker.log

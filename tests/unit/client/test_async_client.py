@@ -95,7 +95,7 @@ def test_a_refusal_is_raised_as_its_class(serve):
 
 
 @pytest.mark.parametrize("failure", ["hang up", NoHealthyShards("none")])
-def test_what_may_pass_is_tried_again(serve, failure):
+def test_passing_failures_are_retried(serve, failure):
     server = serve(after([failure], lambda _: {"q"}))
     assert run(client_of(server), lambda client: client.queue_names()) == {"q"}
     assert len(server.calls) == 2
@@ -120,12 +120,12 @@ def test_a_server_that_comes_back_in_time_is_found(serve):
     assert run(client_of(address, retries=0, timeout=60), lambda client: client.queue_names()) == {"q"}
 
 
-def test_one_who_has_less_patience_is_told_sooner_that_nobody_is_there():
+def test_less_patience_reports_unreachable_servers_sooner():
     with pytest.raises(NotConnected):
         run(client_of(free_address(), timeout=3600, patience=0.2), lambda client: client.queue_names())
 
 
-def test_what_a_server_that_stops_has_not_carried_out_is_made_again_whatever_it_is(serve):
+def test_a_call_refused_by_a_stopping_server_is_always_retried(serve):
     server = serve(after(["stopping"] * 6, lambda _: PinLaterDequeueResponse({"d": b"x"})))
     jobs = run(client_of(server, retries=0, timeout=60), lambda client: client.dequeue_jobs("q", 1))
     assert [job.descriptor for job in jobs] == ["d"]

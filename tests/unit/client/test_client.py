@@ -225,7 +225,7 @@ def test_a_server_that_comes_back_in_time_is_found(serve, retries):
         assert client.queue_names() == {"q"}
 
 
-def test_one_who_has_less_patience_is_told_sooner_that_nobody_is_there():
+def test_less_patience_reports_unreachable_servers_sooner():
     with client_of(free_address(), timeout=3600, patience=0.2) as client, pytest.raises(NotConnected):
         client.queue_names()
 
@@ -243,7 +243,7 @@ def test_without_retries_what_a_server_has_answered_is_not_asked_again(serve):
     assert len(server.calls) == 1
 
 
-def test_what_a_server_that_stops_has_not_carried_out_is_made_again_whatever_it_is(serve):
+def test_a_call_refused_by_a_stopping_server_is_always_retried(serve):
     server = serve(after(["stopping"] * 6, lambda _: PinLaterDequeueResponse({"d": b"x"})))
     with client_of(server, retries=0, timeout=60) as client:
         assert [job.descriptor for job in client.dequeue_jobs("q", 1)] == ["d"]
@@ -335,7 +335,7 @@ def test_a_handle_gives_up_waiting(serve, state, due_ms, said):
         client.enqueue(Ping()).wait(0.1)
 
 
-def test_a_job_that_is_gone_is_said_so(serve):
+def test_a_deleted_job_raises_lookup_error(serve):
     with client_of(serve(lambda call: stored(call) if call.method == "enqueueJobs" else {})) as client:
         handle = client.enqueue(Ping())
         with pytest.raises(LookupError, match="collected"):

@@ -77,7 +77,7 @@ def test_it_ends_in_time_and_says_what_it_has_not_seen(monkeypatch):
     assert found.left_out == set(store.sizes) - set(store.asked)
 
 
-def test_whom_the_time_leaves_out_is_up_to_chance():
+def test_queues_left_out_for_lack_of_time_are_random():
     first = set()
     for _ in range(100):
         store = Store(a=1, b=1, c=1)

@@ -14,7 +14,7 @@ from tests.unit.dashboard.app import ADMIN, HERE, LOCKED, PAGES, READER, dashboa
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9999", "localhost:9999", "LOCALHOST", "[::1]:9999", "127.1.2.3"])
-def test_without_a_password_this_machine_may_look(browser, host):
+def test_without_a_password_this_machine_has_access(browser, host):
     assert browser.get("/", headers={"host": host}).status_code == 200
 
 
@@ -128,7 +128,7 @@ def test_a_log_in_by_another_site_is_refused(locked):
     assert "set-cookie" not in answer.headers
 
 
-def test_the_second_password_only_looks(locked, client):
+def test_the_reader_password_gives_read_only_access(locked, client):
     client.enqueue_jobs("pins", [NewJob(b"{}")])
     assert log_in(locked, READER).status_code == 303
     page = locked.get("/queues/pins")
@@ -184,7 +184,7 @@ def test_a_form_that_is_too_old_gets_a_page_that_leads_back(browser, client, ref
     assert not client.queue_settings()["pins"].is_paused
 
 
-def test_who_is_logged_in_no_more_gets_a_page_without_anything_on_it(locked):
+def test_an_expired_session_gets_a_page_without_data(locked):
     answer = post(locked, "/queues/pins", "old", action="pause", headers=PERSON | {"referer": f"{HERE}/queues/pins"})
     assert answer.status_code == 403
     assert "nothing was changed" in answer.text

@@ -129,7 +129,7 @@ def test_plans_that_make_no_sense_are_refused(browser, client):
     assert post(browser, "/plans", csrf, action="delete", state="FAILED", group="gone", queue="").status_code == 409
 
 
-def test_of_two_who_say_yes_at_once_the_first_one_chooses_the_queue(browser, client):
+def test_of_two_concurrent_confirmations_the_first_chooses_the_queue(browser, client):
     for queue in ("rescue", "attic"):
         client.create_queue(queue)
     descriptors = fail(client, "OSError: 1")

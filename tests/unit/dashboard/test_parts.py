@@ -251,7 +251,7 @@ def test_a_claim_is_held_since_it_was_first_seen():
 # Answers that are shared
 
 
-def test_what_is_dear_is_asked_for_once():
+def test_expensive_reads_are_cached():
     now, asked = [0.0], []
 
     async def ask(key):

@@ -79,7 +79,7 @@ def test_behind_tls_of_a_proxy_the_session_travels_under_tls_and_the_base_path_o
         ("198.51.100.9", "203.0.113.7", "198.51.100.9"),
     ],
 )
-def test_whose_word_is_taken_for_where_a_request_comes_from(local_server, caplog, peer, said, client_address):
+def test_forwarded_addresses_are_believed_from_trusted_proxies_only(local_server, caplog, peer, said, client_address):
     options = {"trusted_proxies": PROXY, "is_loopback": False} | LOCKED
     with dashboard(local_server.address, peer=peer, **options) as browser, caplog.at_level("INFO", "pinlater.audit"):
         headers = {"host": "jobs.example.com", "x-forwarded-for": said}

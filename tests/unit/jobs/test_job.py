@@ -208,7 +208,7 @@ def test_options_with_which_no_worker_could_read_a_body_are_refused(option, text
 
 
 @pytest.mark.parametrize("option", ["array_like", "forbid_unknown_fields"])
-def test_nor_are_they_inherited(option):
+def test_unreadable_msgspec_options_are_not_inherited(option):
     class Mixin(msgspec.Struct, **{option: True}):
         pass
 

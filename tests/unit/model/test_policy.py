@@ -239,7 +239,7 @@ def test_a_body_gets_one():
             with_policy(other, Policy(timeout=3))
 
 
-def test_those_who_look_see_it():
+def test_lookups_show_the_policy():
     policy = Policy(Constant(60), 3)
     info = JobInfo("calls:s1:p1:1", JobState.PENDING, 3, 3, body=with_policy(b"{}", policy))
     assert info.policy == policy

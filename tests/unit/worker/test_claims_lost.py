@@ -271,7 +271,7 @@ def test_with_its_queue_all_claims_have_ended():
     assert Store({}).renew(jobs) == set(jobs)
 
 
-def test_the_board_has_room_for_many_long_names(bench):
+def test_the_claim_table_fits_many_long_queue_names(bench):
     area = bench.row.acquire_area()
     descriptors = [f"{'q' * 60}:s12345:p1:{10**12 + number}" for number in range(250)]
     assert area.write("host:9010:1700000000000:worker:host:1234:abcdef12.1:7", descriptors) == 250

@@ -34,11 +34,11 @@ def ended(**info):
         ({"signal": signal.SIGKILL, "stopping": True, "killed_by_master": TIME_OUT}, False),
     ],
 )
-def test_only_a_stop_excuses_an_end(info, interrupted):
+def test_only_a_stop_spares_the_attempt_of_a_killed_job(info, interrupted):
     assert was_interrupted(ended(**info)) is interrupted
 
 
-def test_a_death_becomes_a_notice_and_the_slot_is_free():
+def test_a_death_is_queued_and_its_row_is_free():
     shared = Shared.for_pools([JobPool()])
     row = shared.claim_table.row(0)
     row.register(Identity("worker:me", ["mail"], ["SendMail"]))
@@ -50,7 +50,7 @@ def test_a_death_becomes_a_notice_and_the_slot_is_free():
     assert row.snapshot().is_empty
 
 
-def test_an_end_with_empty_hands_is_no_news():
+def test_an_exit_without_claims_is_not_queued():
     shared = Shared.for_pools([JobPool()])
     shared.claim_table.row(0).register(Identity("worker:me", ["mail"], ["SendMail"]))
     post_exit(ended(code=0), shared)

@@ -31,7 +31,7 @@ def test_the_last_event_of_all_processes_counts():
     assert contact_problem([busy, idle]) == ""
 
 
-def test_the_board_shows_the_contact_of_all_and_keeps_it():
+def test_the_claim_table_keeps_the_last_contact_of_all_processes():
     claim_table = ClaimTable(2)
     claim_table.contact.record_failure()
     claim_table.row(1).contact.record_success()

@@ -59,19 +59,19 @@ def test_a_pool_in_words():
     assert JobPool("jobs", 2, {"a": 3, "b": 1}).describe(["c"]) == "2 processes for queue a:3, b"
 
 
-def test_turns_have_the_share_of_their_weight():
+def test_queues_come_first_in_proportion_to_their_weights():
     round_robin = WeightedRoundRobin({"a": 5, "b": 2, "c": 1})
     orders = [round_robin.next() for _ in range(80)]
     assert Counter(order[0] for order in orders) == {"a": 50, "b": 20, "c": 10}
     assert all(sorted(order) == ["a", "b", "c"] for order in orders)
 
 
-def test_turns_are_spread_evenly():
+def test_first_places_of_a_queue_are_spread_evenly():
     round_robin = WeightedRoundRobin({"a": 5, "b": 1, "c": 1})
     assert "".join(round_robin.next()[0] for _ in range(7)) == "aabacaa"
 
 
-def test_each_pool_has_its_own_part_of_the_board():
+def test_each_pool_has_its_own_rows_of_the_claim_table():
     shared = Shared.for_pools([JobPool("jobs", 2, {"a": 1}), JobPool("jobs of b", 1, {"b": 1})])
     for number, pool in enumerate(("jobs", "jobs of b")):
         shared.row(pool, 0).record_retry_due(100 + number)

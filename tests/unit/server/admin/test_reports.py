@@ -59,7 +59,7 @@ def test_what_all_processes_see_alike_is_not_added_up():
     assert {one.info.name: one for one in snapshots_of(total)}["pinlater_ill_shards"].value == 2
 
 
-def test_a_shard_is_ill_if_it_is_to_any_process():
+def test_a_shard_is_unhealthy_if_any_process_finds_it_so():
     first = [ShardState("2", "db2", 5000, connections=1), ShardState("10", "db10", 1000, connections=2)]
     second = [ShardState("2", "db2", 3000, error="gone", connections=0, unhealthy_in=1), ShardState("10", "db10", 2000)]
     third = [ShardState("2", "db2", 4000, error="away", connections=0, unhealthy_in=1)]
@@ -216,7 +216,7 @@ def test_ready_means_that_some_process_is(tmp_path, fork):
     assert reason() is None
 
 
-def test_one_of_several_is_on_duty_and_another_takes_over(tmp_path, monkeypatch):
+def test_one_process_is_leader_and_another_takes_over(tmp_path, monkeypatch):
     monkeypatch.setattr("pinlater.server.peer_processes.leader_lock._RETRY_SECONDS", 0.01)
     on_duty = []
 

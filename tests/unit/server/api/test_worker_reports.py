@@ -22,7 +22,7 @@ class SlowBackend:
         return []
 
 
-def test_looks_take_turns_and_of_too_many_some_are_refused():
+def test_report_reads_run_one_at_a_time_and_too_many_are_refused():
     async def main():
         backend = SlowBackend()
         reports = WorkerReports(backend, 1000)

@@ -82,7 +82,7 @@ def test_a_short_stall_does_not_cut_the_time_after_a_long_one(clocks, stalls):
     assert (age_ms, quiet_ms) == (0, pytest.approx(7000, abs=10))
 
 
-def test_the_monitor_asks_anew_before_each_look(monkeypatch):
+def test_the_monitor_reads_the_server_age_before_each_round(monkeypatch):
     asked = []
 
     class Store:

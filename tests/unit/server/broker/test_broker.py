@@ -326,7 +326,7 @@ def test_a_job_of_another_server_reaches_a_waiting_dequeue_when_it_is_told(on_be
     on_bench(scenario)
 
 
-def test_a_job_that_nobody_told_of_is_found_by_looking_again(on_bench):
+def test_a_job_without_notification_is_found_by_polling(on_bench):
     async def scenario(bench):
         bench.backend.capabilities = replace(bench.backend.capabilities, is_serial=False)
         waiting = await bench.parked()
@@ -336,7 +336,7 @@ def test_a_job_that_nobody_told_of_is_found_by_looking_again(on_bench):
     on_bench(scenario)
 
 
-def test_each_look_of_a_dequeue_is_a_claim_of_its_own(on_bench):
+def test_each_try_of_a_dequeue_has_a_new_claim(on_bench):
     """The answer to one look may get lost; what it claimed is given back then, and nothing else."""
 
     async def scenario(bench):
@@ -371,7 +371,7 @@ def test_a_claim_that_took_longer_than_its_lease_says_so(on_bench, monkeypatch):
     on_bench(scenario)
 
 
-def test_nobody_waits_on_beside_a_job_whose_claim_failed(on_bench):
+def test_a_job_whose_claim_failed_goes_to_another_waiting_dequeue(on_bench):
     async def scenario(bench):
         first, second = await bench.parked(wait=3600), await bench.parked(wait=3600, name="b")
         commits = FailingCommits.of(bench.backend)
@@ -385,7 +385,7 @@ def test_nobody_waits_on_beside_a_job_whose_claim_failed(on_bench):
     on_bench(scenario)
 
 
-def test_no_queue_is_believed_empty_after_a_claim_failed(on_bench):
+def test_no_queue_is_assumed_empty_after_a_failed_claim(on_bench):
     async def scenario(bench):
         assert not (await bench.broker.dequeue(bench.order(wait=0), Caller())).jobs
         commits = FailingCommits.of(bench.backend)

@@ -36,7 +36,7 @@ class CreepingClock:
 
 
 @pytest.mark.parametrize("looks", range(1, 13))
-def test_the_limit_lets_go_between_any_two_looks_at_it(looks):
+def test_a_rate_limit_frees_tokens_whenever_the_clock_is_read(looks):
     async def wait():
         limits = RateLimits(CreepingClock(0.05 / looks))
         limits.update({"q": 20})

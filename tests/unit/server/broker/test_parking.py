@@ -51,7 +51,7 @@ def test_jobs_wake_as_many_as_they_serve_in_the_order_of_arrival(crowd, woken):
     assert woken == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_job_looks_at_those_alone_that_it_wakes(crowd, woken):
+def test_a_new_job_touches_only_the_dequeues_that_it_wakes(crowd, woken):
     queue = crowd(50_000)
     tracemalloc.start()
     queue.jobs_arrived(1)
@@ -61,7 +61,7 @@ def test_a_job_looks_at_those_alone_that_it_wakes(crowd, woken):
     assert peak < 50_000
 
 
-def test_a_crowd_that_wakes_each_other_is_soon_awake(crowd, woken):
+def test_many_dequeues_that_wake_each_other_are_soon_served(crowd, woken):
     queue = crowd(500_000)
     began = time.monotonic()
     while len(woken) < 500_000:

@@ -109,7 +109,7 @@ def test_claims_of_earlier_queues_are_handed_out_when_a_later_queue_fails(error,
 
 
 @pytest.mark.parametrize("is_serial", [True, False])
-def test_who_waits_for_two_queues_leaves_no_job_of_the_second_to_nobody(is_serial):
+def test_a_dequeue_of_two_queues_strands_no_job_of_the_second(is_serial):
     async def scenario(bench):
         for _ in range(25):
             both, second = await bench.parked("q", "r"), await bench.parked("r")
@@ -121,7 +121,7 @@ def test_who_waits_for_two_queues_leaves_no_job_of_the_second_to_nobody(is_seria
     run(scenario, Store("q", "r", is_serial=is_serial, pauses=NEVER))
 
 
-def test_a_job_that_came_unheard_is_found_however_sure_the_broker_was():
+def test_a_job_without_notification_is_found_even_if_the_queue_seemed_empty():
     async def scenario(bench):
         waiting = await bench.parked("q")
         bench.store.jobs["q"] += [b"unheard"]
@@ -131,7 +131,7 @@ def test_a_job_that_came_unheard_is_found_however_sure_the_broker_was():
         run(scenario, Store("q", is_serial=is_serial))
 
 
-def test_an_empty_queue_is_believed_to_be_so_for_a_bounded_time_even_if_looks_fail(monkeypatch):
+def test_a_queue_is_assumed_empty_for_a_limited_time_even_if_reads_fail(monkeypatch):
     monkeypatch.setattr("pinlater.server.broker.broker.MIN_KNOWN_EMPTY_SECONDS", 0.1)
 
     async def scenario(bench):
@@ -161,7 +161,7 @@ def test_after_an_error_others_that_wait_ask_later_and_get_the_job():
     run(scenario, Store("q", pauses=NEVER))
 
 
-def test_who_waits_for_a_deleted_queue_learns_that_at_the_next_look():
+def test_a_dequeue_waiting_for_a_deleted_queue_ends_at_the_next_poll():
     async def scenario(bench):
         waiting = await bench.parked("q")
         bench.store.errors["q"] = QueueNotFound("gone")
@@ -176,7 +176,7 @@ def test_who_waits_for_a_deleted_queue_learns_that_at_the_next_look():
     run(scenario, Store("q"))
 
 
-def test_who_cannot_wait_is_answered_by_the_store_where_others_store_jobs():
+def test_a_dequeue_without_wait_asks_a_shared_store():
     async def scenario(bench):
         for number in range(5):
             assert bodies(await bench.dequeue("q", wait=0.0)) == []
@@ -187,7 +187,7 @@ def test_who_cannot_wait_is_answered_by_the_store_where_others_store_jobs():
 
 
 @pytest.mark.parametrize("count", [20, 2000])
-def test_idle_queues_cost_one_look_for_all_of_them(count):
+def test_one_poll_serves_all_idle_queues(count):
     queues = [f"q{number}" for number in range(count)]
 
     async def scenario(bench):
@@ -206,7 +206,7 @@ def test_idle_queues_cost_one_look_for_all_of_them(count):
     run(scenario, Store(*queues, pauses=PollIntervals(0.05, 0.05)))
 
 
-def test_the_more_seldom_jobs_come_the_more_seldom_are_looks():
+def test_rare_jobs_are_polled_for_rarely():
     async def scenario(bench):
         began = asyncio.get_running_loop().time()
         waiting = await bench.parked("q")
@@ -218,7 +218,7 @@ def test_the_more_seldom_jobs_come_the_more_seldom_are_looks():
     run(scenario, Store("q", pauses=PollIntervals(0.004, 5.0)))
 
 
-def test_nobody_looks_when_nobody_waits():
+def test_without_waiting_dequeues_nothing_is_polled():
     async def scenario(bench):
         waiting = await bench.parked("r", "q")
         bench.stored("q", b"x")

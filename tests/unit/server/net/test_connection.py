@@ -197,7 +197,7 @@ def test_short_calls_share_a_turn(run):
     [enqueue_call(MANY_ELEMENTS + 1), enqueue_call(1, b"x" * LARGE_FRAME_BYTES)],
     ids=["many jobs", "many bytes"],
 )
-def test_two_large_calls_are_in_the_works_at_a_time(run, call):
+def test_two_large_calls_are_carried_out_at_a_time(run, call):
     async def act(calls, connect):
         calls.go_on.clear()
         for _ in range(5):

@@ -27,7 +27,7 @@ def users(log):
     return [BudgetUser(name, log) for name in "abcd"]
 
 
-def test_calls_wait_for_room_and_the_smallest_goes_first(users, log):
+def test_calls_wait_for_memory_and_the_smallest_goes_first(users, log):
     a, b, c, d = users
     budget = CallBudget(100)
     assert budget.request(a, 60)
@@ -44,7 +44,7 @@ def test_calls_wait_for_room_and_the_smallest_goes_first(users, log):
     assert not budget.has_waiting
 
 
-def test_a_call_that_is_too_large_for_the_room_goes_alone(users, log):
+def test_a_call_larger_than_the_memory_budget_runs_alone(users, log):
     a, b = users[:2]
     budget = CallBudget(100)
     assert budget.request(a, 1000)
@@ -54,7 +54,7 @@ def test_a_call_that_is_too_large_for_the_room_goes_alone(users, log):
     assert log == ["b goes on"]
 
 
-def test_who_has_some_needs_only_the_rest(users, log):
+def test_a_call_that_has_memory_waits_only_for_the_rest(users, log):
     a, b, c, _ = users
     budget = CallBudget(100)
     assert budget.request(a, 50)
@@ -68,7 +68,7 @@ def test_who_has_some_needs_only_the_rest(users, log):
     assert log == ["b goes on", "c goes on"]
 
 
-def test_who_leaves_while_it_waits_is_forgotten(users, log):
+def test_a_caller_that_leaves_gives_up_its_place(users, log):
     a, b, c, _ = users
     budget = CallBudget(100)
     assert budget.request(a, 100)
@@ -81,7 +81,7 @@ def test_who_leaves_while_it_waits_is_forgotten(users, log):
     assert budget.request(b, 100)
 
 
-def test_who_has_not_read_for_longest_makes_room(users, log):
+def test_the_connection_that_has_not_read_for_longest_is_closed(users, log):
     a, b, c, d = users
     budget = AnswerBudget(100)
     budget.record_unread(a, 40)

@@ -35,7 +35,7 @@ def whose_turn(processes):
     return [process.balancer.should_accept() for process in processes]
 
 
-def test_it_is_the_turn_of_whoever_has_the_fewest_connections(processes):
+def test_the_process_with_the_fewest_connections_accepts_next(processes):
     for process, count in zip(processes, (2, 1, 1), strict=True):
         process.has(count)
     assert whose_turn(processes) == [False, True, True]
@@ -50,7 +50,7 @@ def test_a_process_that_has_left_is_not_waited_for(processes):
     assert whose_turn(processes)[:2] == [True, True]
 
 
-def test_a_process_that_shows_no_life_is_not_waited_for(processes, monkeypatch):
+def test_a_hung_process_is_not_waited_for(processes, monkeypatch):
     for process, count in zip(processes, (2, 0, 0), strict=True):
         process.has(count)
     monkeypatch.setattr(balancer_module, "STALE_SECONDS", -1.0)
@@ -107,7 +107,7 @@ def test_connections_are_spread_evenly(tmp_path):
     accept(tmp_path, scenario)
 
 
-def test_a_connection_is_taken_though_nobody_comes_whose_turn_it_is(tmp_path):
+def test_a_connection_is_accepted_even_if_the_chosen_process_hangs(tmp_path):
     async def scenario(address, counts):
         counts[0] = 7
         hung = ConnectionBalancer(tmp_path / "connections", 1, lambda: 0)

@@ -41,7 +41,7 @@ def other(shared, one):
     return Member(shared, "b")
 
 
-def test_it_is_over_when_all_have_found_nothing(one, other):
+def test_a_burst_ends_when_all_processes_found_their_queues_empty(one, other):
     one.finds_nothing()
     assert not one.burst.is_over
     other.finds_nothing()
@@ -49,14 +49,14 @@ def test_it_is_over_when_all_have_found_nothing(one, other):
     assert one.burst.is_over
 
 
-def test_not_while_one_works(one, other):
+def test_a_burst_does_not_end_while_a_process_works(one, other):
     one.finds_nothing()
     other.finds_nothing()
     one.burst.record_work_begin()
     assert not other.burst.is_over
 
 
-def test_a_look_before_the_work_of_another_ended_does_not_count(one, other):
+def test_an_empty_dequeue_before_other_work_ended_does_not_count(one, other):
     one.finds_nothing()
     other.works()
     other.finds_nothing()
@@ -65,14 +65,14 @@ def test_a_look_before_the_work_of_another_ended_does_not_count(one, other):
     assert other.burst.is_over
 
 
-def test_not_while_nobody_looks_at_a_queue(shared, one):
+def test_a_burst_does_not_end_before_each_queue_was_asked(shared, one):
     one.finds_nothing()
     assert not one.burst.is_over  # the pool of b is still booting
     Member(shared, "b").finds_nothing()
     assert one.burst.is_over
 
 
-def test_not_before_the_retries_are_due_and_looked_for(shared, one, other, monkeypatch):
+def test_a_burst_does_not_end_before_due_retries_were_dequeued(shared, one, other, monkeypatch):
     clock = [10_000_000_000]
     monkeypatch.setattr("pinlater.worker.claim_table.burst.monotonic_ns", lambda: clock[0])
     one.row.record_retry_due(20_000)
@@ -86,7 +86,7 @@ def test_not_before_the_retries_are_due_and_looked_for(shared, one, other, monke
     assert one.burst.is_over
 
 
-def test_not_before_the_keeper_has_settled_a_death(shared, one, other):
+def test_not_before_the_keeper_has_recovered_the_jobs_of_a_dead_process(shared, one, other):
     other.row.acquire_area().write("claim", ["b:s1:p1:1"])
     area = other.row.copy()
     shared.exit_queue.post(ExitInfo(1, "killed", was_interrupted=False, died_ns=1), area)

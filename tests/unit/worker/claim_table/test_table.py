@@ -39,7 +39,7 @@ def states(row):
     return [(batch.claim, [job.state for job in batch.jobs]) for batch in row.snapshot().batches]
 
 
-def test_an_empty_slot_holds_nothing(row):
+def test_an_empty_row_has_no_claims(row):
     snapshot = row.snapshot()
     assert snapshot.is_empty
     assert snapshot.identity == ME
@@ -98,7 +98,7 @@ def test_a_place_that_is_used_again_shows_nothing_of_its_past(row):
     assert {job[1:-1] for job in batch.jobs} == {(HELD, "SendMail", 0, 0, 0, 0)}
 
 
-def test_successes_that_the_keeper_has_told_are_left_out(row):
+def test_successes_that_the_keeper_has_acked_are_left_out(row):
     area = row.acquire_area()
     area.write("claim", names(5))
     area.states[:5] = bytes((SUCCEEDED, SUCCEEDED, SUCCEEDED, RUNNING, HELD))
@@ -111,7 +111,7 @@ def test_successes_that_the_keeper_has_told_are_left_out(row):
     assert [(job.position, job.state) for job in batch.jobs] == [(0, SUCCEEDED), (3, RUNNING), (4, HELD)]
 
 
-def test_what_the_keeper_tells_of_a_former_batch_is_not_taken_for_the_next(row):
+def test_acks_of_a_former_batch_do_not_count_for_the_next(row):
     area = row.acquire_area()
     area.write("first", names(3))
     [former] = row.snapshot().batches
@@ -137,7 +137,7 @@ def test_a_batch_says_which_of_its_jobs_found_no_room():
     assert len(batch.surplus) > 0
 
 
-def test_a_batch_leaves_the_board_with_its_last_job():
+def test_a_batch_leaves_the_claim_table_with_its_last_job():
     batch = batch_of(*names(2))
     batch.finish(1)
     assert not batch.area.is_free
@@ -195,14 +195,14 @@ def test_a_copy_of_a_half_written_batch_is_read_without_it(row):
     assert read_snapshot(row.copy()).is_empty
 
 
-def test_a_slot_that_stays_half_written_is_not_waited_for(row, monkeypatch):
+def test_a_row_that_stays_half_written_is_skipped(row, monkeypatch):
     monkeypatch.setattr("pinlater.worker.claim_table.row._READ_TRIES", 3)
     row.acquire_area().write("claim", names(1))
     row.words[0] += 1  # a writer that was stopped in the middle
     assert row.snapshot().is_empty
 
 
-def test_a_new_process_begins_with_a_clear_slot(row):
+def test_a_new_process_begins_with_an_empty_row(row):
     row.acquire_area().write("claim", names(3))
     row.start_dequeue()
     row.record_retry_due(77)
@@ -218,7 +218,7 @@ def test_too_many_queues_are_refused(row):
 
 
 @forks
-def test_slots_are_shared_with_other_processes():
+def test_rows_are_shared_with_other_processes():
     claim_table = ClaimTable(4)
     pid = os.fork()
     if pid == 0:
@@ -250,7 +250,7 @@ def info(pid):
     return ExitInfo(pid, "killed by SIGKILL", was_interrupted=False, died_ns=1)
 
 
-def test_notices_stay_until_they_are_handled(area):
+def test_exits_stay_queued_until_they_are_handled(area):
     exit_queue = ExitQueue(4)
     assert not exit_queue.has_pending
     assert exit_queue.post(info(1), area)
@@ -264,13 +264,13 @@ def test_notices_stay_until_they_are_handled(area):
     assert not exit_queue.has_pending
 
 
-def test_a_full_place_for_notices_says_so(area):
+def test_a_full_exit_queue_says_so(area):
     exit_queue = ExitQueue(2)
     assert [exit_queue.post(info(pid), area) for pid in (1, 2, 3)] == [True, True, False]
     assert [ended.info.pid for ended in exit_queue.pending()] == [1, 2]
 
 
-def test_a_notice_rings_and_reading_silences(area):
+def test_a_queued_exit_wakes_the_keeper_and_reading_clears_that(area):
     exit_queue = ExitQueue(2)
     exit_queue.post(info(1), area)
     assert os.read(exit_queue.wakeup_fd, 1)

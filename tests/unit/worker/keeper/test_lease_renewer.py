@@ -45,7 +45,7 @@ def test_a_keeper_that_hangs_is_replaced_before_its_claims_end(lease_seconds):
     assert lease_seconds / 3 + keeper_hang_seconds(lease_seconds) + DUMP_SECONDS + 1 < lease_seconds
 
 
-def test_a_death_that_cannot_be_settled_holds_up_nothing_else(bench):
+def test_a_recovery_that_fails_does_not_delay_other_work(bench):
     for claim in ("first", "second"):
         bench.hold(HELD, claim=claim)
         bench.die()
@@ -77,7 +77,7 @@ def test_a_job_that_has_run_is_not_given_back_in_place_of_its_process(bench):
     assert bench.turn() == [("give back", names(3)[2:] + names(2))]
 
 
-def test_what_succeeded_before_a_long_job_is_told_once(bench):
+def test_successes_before_a_long_job_are_acked_once(bench):
     area = bench.hold(SUCCEEDED, SUCCEEDED, GONE, SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS, age_ns=LONG_AGO_NS)
     area.mark_sent(1)
     assert bench.turn()[-1] == ("succeeded", [names(4)[1], names(4)[3]])
@@ -89,7 +89,7 @@ def test_what_succeeded_before_a_long_job_is_told_once(bench):
     assert bench.turn() == [("succeeded", [names(1)[0], names(5)[4]])], "the long one is not among those that were told"
 
 
-def test_what_could_not_be_told_is_told_again(bench):
+def test_acks_that_could_not_be_sent_are_sent_again(bench):
     bench.hold(SUCCEEDED, RUNNING, run_ns=LONG_AGO_NS)
     bench.client.trouble = CallTimeout("slow")
     assert bench.turn() == []
@@ -132,7 +132,7 @@ def test_a_job_started_at_the_last_moment_is_left_alone(bench, monkeypatch):
     assert bench.turn() == [("give back", names(3)[2:])]
 
 
-def test_the_estate_of_a_dead_process_is_settled(bench):
+def test_jobs_of_a_dead_process_are_recovered(bench):
     area = bench.hold(SUCCEEDED, FAILED, DISCARDED, RUNNING, HELD, run_ns=LONG_AGO_NS)
     area.delays[1], area.delays[3] = 5000, 9000
     bench.row.start_dequeue()
@@ -181,7 +181,7 @@ def test_a_job_that_would_come_too_late_is_given_up(bench, die):
         assert lost.ending == ("crashed" if die == "die" else "timed_out")
 
 
-def test_a_job_that_began_after_the_sentence_is_not_blamed_for_it(bench):
+def test_a_job_that_began_after_the_kill_was_decided_is_not_blamed(bench):
     bench.hold(RUNNING, run_ns=100_000_000)
     bench.time_out()
     assert bench.turn() == [("give back", names(1))]
@@ -235,7 +235,7 @@ def test_a_job_cut_off_by_a_stop_keeps_its_attempt(bench):
     assert bench.turn() == [("give back", ["mail:s1:p1:2", "mail:s1:p1:1"])]
 
 
-def test_an_estate_waits_for_a_server(bench):
+def test_recovery_waits_for_a_server(bench):
     bench.hold(SUCCEEDED)
     bench.die()
     bench.client.trouble = ServerUnavailable("gone")
@@ -245,7 +245,7 @@ def test_an_estate_waits_for_a_server(bench):
     assert bench.turn() == [("succeeded", names(1))]
 
 
-def test_an_estate_that_a_server_refuses_is_given_up_with_its_claims(bench):
+def test_recovery_that_the_server_refuses_is_given_up_with_its_claims(bench):
     bench.hold(SUCCEEDED)
     bench.die()
     bench.client.trouble = UnknownError("full")
@@ -259,7 +259,7 @@ def test_an_estate_that_a_server_refuses_is_given_up_with_its_claims(bench):
     assert not bench.exit_queue.has_pending
 
 
-def test_trouble_with_an_estate_does_not_stop_renewals(bench, monkeypatch):
+def test_failed_recovery_does_not_stop_renewals(bench, monkeypatch):
     bench.hold(SUCCEEDED)
     bench.die()
     bench.hold(RUNNING, age_ns=LONG_AGO_NS)
@@ -271,7 +271,7 @@ def test_trouble_with_an_estate_does_not_stop_renewals(bench, monkeypatch):
     assert bench.turn() == [("renew", names(1))]
 
 
-def test_a_stop_waits_for_estates_but_not_for_ever(bench, monkeypatch):
+def test_a_stop_waits_for_recovery_but_not_for_ever(bench, monkeypatch):
     monkeypatch.setattr("pinlater.worker.keeper.lease_renewer._STOP_SECONDS", 0.2)
     bench.hold(SUCCEEDED)
     bench.die()

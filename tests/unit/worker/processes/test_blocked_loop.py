@@ -34,6 +34,6 @@ def test_a_loop_that_waits_is_not_blocked(tasks, monkeypatch, caplog):
     assert caplog.records == []
 
 
-def test_without_jobs_nobody_looks(tasks):
+def test_without_running_jobs_no_blocked_loop_is_reported(tasks):
     tasks.run(Awaited(how="fail later"))
     assert tasks.team.check() is None

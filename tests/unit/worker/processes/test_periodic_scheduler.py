@@ -197,7 +197,7 @@ def test_a_tick_whose_last_attempt_was_lost_is_given_up_without_a_run(attempt):
     assert seen == []
 
 
-def test_one_that_was_given_up_and_is_retried_by_hand_ends_since_another_is_planted():
+def test_a_failed_periodic_job_retried_by_hand_ends_without_a_run():
     assert run(planted(), 3 + SPARE_ATTEMPTS)[0] is None
     assert seen == []
 
@@ -209,7 +209,7 @@ def test_a_job_of_another_schedule_ends_without_a_run():
     assert seen == []
 
 
-def test_one_that_somebody_enqueued_runs_once():
+def test_a_job_of_a_periodic_class_enqueued_by_hand_runs_once():
     assert run(encode_body(Tidy()))[0] is None
     assert seen == [None]
 
@@ -256,7 +256,7 @@ def periodic_jobs(*kinds, queues=("tidy",), now_ms=TICK_MS):
     return FirstPeriodicJobs(kinds, queues).by_queue(now_ms)
 
 
-def test_each_periodic_class_of_the_queues_is_planted_for_its_next_tick():
+def test_each_periodic_class_of_the_queues_is_enqueued_for_its_next_tick():
     found = periodic_jobs(Tidy, Plain, Nightly, Elsewhere)
     assert list(found) == ["tidy"]
     tidy, nightly = found["tidy"]
@@ -286,7 +286,7 @@ def planter_of(pipeline, *kinds):
     return PeriodicScheduler(pipeline, Calls("worker:me", is_plain=True), FirstPeriodicJobs(kinds, ["tidy"]), clock)
 
 
-def test_it_plants_at_the_start_and_from_time_to_time(pipeline, monkeypatch):
+def test_periodic_jobs_are_enqueued_at_the_start_and_regularly(pipeline, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(planter_module.time, "monotonic", lambda: now)
     scheduler = planter_of(pipeline, Tidy)
@@ -300,7 +300,7 @@ def test_it_plants_at_the_start_and_from_time_to_time(pipeline, monkeypatch):
     assert len(pipeline.methods) == 3
 
 
-def test_who_has_nothing_to_plant_says_nothing(pipeline):
+def test_without_periodic_classes_nothing_is_enqueued(pipeline):
     scheduler = planter_of(pipeline, Plain)
     scheduler.reset()
     scheduler.enqueue_when_due()
@@ -428,7 +428,7 @@ def test_a_body_of_an_older_form_is_run_with_the_defaults_of_the_class(body):
     assert read_metadata(outcome.body).recurrence == Recurrence(TICK_MS + MINUTE_MS, 5, EVERY_MINUTE)
 
 
-def test_only_the_planted_jobs_of_a_periodic_class_begin_anew():
+def test_only_scheduled_jobs_of_a_periodic_class_fall_back_to_defaults():
     for body in (
         b'{"job":"Tidy","runs":"many"}',
         b'{"job":"Tidy","runs":"many","$again":{"due_ms":5}}',
@@ -440,7 +440,7 @@ def test_only_the_planted_jobs_of_a_periodic_class_begin_anew():
     assert seen == []
 
 
-def test_awaited_jobs_begin_anew_as_well():
+def test_async_periodic_jobs_fall_back_to_defaults_as_well():
     again = b'"$again":{"due_ms":%d,"schedule":"every 60.0"}' % TICK_MS
     assert run_awaited(b'{"job":"Tidy","how":7,' + again + b"}").attempts == 3 + SPARE_ATTEMPTS
     assert len(seen) == 1

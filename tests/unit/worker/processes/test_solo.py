@@ -62,7 +62,7 @@ def test_acks_do_not_wait_for_a_dequeue_that_waits_for_their_room(process, pipel
     assert fetcher.dequeue(0.0)
 
 
-def test_what_the_keeper_has_told_is_not_told_again(process, pipeline, monkeypatch):
+def test_acks_sent_by_the_keeper_are_not_sent_again(process, pipeline, monkeypatch):
     clock, fetcher, run_really = [0], process._fetcher, process._runner.run
     monkeypatch.setattr(solo_module, "monotonic_ns", lambda: clock[0])
 
@@ -103,7 +103,7 @@ def test_each_success_is_sent_once_however_often_that_is_done(process, pipeline,
     assert [job.jobDescriptor for jobs in sent for job in jobs] == names(4)
 
 
-def test_a_tick_that_is_not_even_run_is_counted_for_its_class(process, pipeline):
+def test_a_tick_that_was_not_run_is_counted_for_its_class(process, pipeline):
     """After a job of another class, whose place on the board it may have."""
     schedule = Weekly.job_options.schedule
     body = encode_body(Weekly(), BodyMetadata(recurrence=Recurrence(schedule.next_ms(0), schedule=schedule.text)))

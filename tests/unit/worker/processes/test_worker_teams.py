@@ -40,7 +40,7 @@ def test_how_jobs_end_in_threads(threads):
     assert "SystemExit" in threads.run(Awaited(how="leave"))[0].status
 
 
-def test_the_board_shows_what_runs(tasks):
+def test_the_claim_table_shows_running_jobs(tasks):
     [batch, _] = tasks.start(AwaitedTimed(how="gate"), Awaited(how="gate"))
     tasks.await_seen(2)
     assert tasks.codec.names[batch.area.kinds[0]] == "AwaitedTimed"

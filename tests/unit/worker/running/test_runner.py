@@ -170,7 +170,7 @@ def test_a_success_is_none(bench):
     assert logs.current_job.get().job is None
 
 
-def test_the_board_shows_what_runs_and_the_delay_should_it_crash(bench):
+def test_the_claim_table_shows_the_running_job_and_its_retry_delay(bench):
     bench.run(Act(what="nothing"), allowed=4, remaining=3)
     assert bench.batch.area.delays[0] == 4000
     bench.run(Act(what="nothing"), allowed=4, remaining=1)

@@ -50,7 +50,7 @@ def acked(request):
     return [info.jobDescriptor for info in request.jobsSucceeded or ()]
 
 
-def test_acks_ride_and_are_forgotten_when_confirmed(bench):
+def test_acks_are_sent_with_a_dequeue_and_dropped_when_confirmed(bench):
     batch = bench.batch(*names(3))
     bench.succeed(batch, 0, 1)
     request, on_reply = bench.ack_buffer.piggyback()
@@ -107,7 +107,7 @@ def test_nothing_is_sent_without_a_connection(bench):
     assert bench.pipeline.sent == []
 
 
-def test_the_largest_queue_rides_and_the_others_go_ahead(bench):
+def test_acks_of_the_largest_queue_go_with_the_dequeue_and_others_before(bench):
     batch = bench.batch(*names(2, "web"), *names(1, "mail"))
     bench.succeed(batch, 0, 1, 2)
     request, _ = bench.ack_buffer.piggyback()
@@ -137,7 +137,7 @@ def test_a_job_that_sleeps_goes_back_for_later(bench):
     assert [returned.runAfterTimestampMillis for returned in bench.pipeline.last.requests] == [9000, 2000]
 
 
-def test_only_jobs_to_go_back_leave_nothing_to_ride(bench):
+def test_jobs_given_back_leave_no_acks_for_the_dequeue(bench):
     bench.ack_buffer.release(bench.batch(*names(1)), [0])
     assert bench.ack_buffer.piggyback()[0] is None
     assert bench.pipeline.methods == ["checkpointJobs"]

@@ -59,7 +59,7 @@ def test_a_dequeue_says_what_it_wants(bench):
     assert (request.waitMillis, request.claimTimeoutMillis) == (2500, 20000)
 
 
-def test_every_queue_comes_first_in_turn():
+def test_every_queue_comes_first_once_in_a_round():
     bench = Bench(("a", "b", "c"))
     orders = []
     for _ in range(4):
@@ -68,7 +68,7 @@ def test_every_queue_comes_first_in_turn():
     assert orders == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"], ["a", "b", "c"]]
 
 
-def test_a_batch_is_on_the_board_before_anybody_has_it(bench):
+def test_a_batch_is_in_the_claim_table_before_it_is_handed_out(bench):
     bench.fetcher.dequeue(0.0)
     bench.pipeline.answer(reply(*names(2)))
     snapshot = bench.row.snapshot()
@@ -85,7 +85,7 @@ def test_an_empty_reply(bench):
     assert not bench.fetcher.found_no_jobs
 
 
-def test_acks_are_on_board(bench):
+def test_a_dequeue_carries_acks(bench):
     bench.run(bench.fetch(*names(3)))
     bench.fetcher.dequeue(0.0)
     assert [info.jobDescriptor for info in bench.pipeline.last.jobAckRequest.jobsSucceeded] == names(3)
@@ -116,7 +116,7 @@ def test_nothing_is_fetched_ahead_when_there_seems_to_be_no_more(bench):
     assert bench.fetcher.in_flight == 0
 
 
-def test_no_more_is_asked_for_than_the_board_can_show(bench):
+def test_a_dequeue_asks_for_no_more_than_fits_into_the_claim_table(bench):
     batches = [bench.fetch(*names(1)) for _ in range(3)]
     assert bench.fetcher.dequeue(0.0)
     assert not bench.fetcher.dequeue(0.0)

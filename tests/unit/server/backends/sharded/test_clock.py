@@ -147,7 +147,7 @@ def fleet():
     bench.end()
 
 
-def test_a_fleet_tells_its_shards_time(fleet, machine):
+def test_a_sharded_store_reports_its_shards_clock(fleet, machine):
     for shard in fleet.shards.values():
         shard.ahead_ms = 50_000.0
     clock = machine.store_clock()
@@ -156,7 +156,7 @@ def test_a_fleet_tells_its_shards_time(fleet, machine):
     assert clock.now_ms() == 1_050_000
 
 
-def test_a_dead_fleet_leaves_the_clock_alone(fleet, machine, caplog):
+def test_a_sharded_store_without_answers_keeps_the_clock(fleet, machine, caplog):
     clock = machine.store_clock()
     updater = ClockUpdater(fleet.fleet.group, clock)
     for shard in fleet.shards.values():

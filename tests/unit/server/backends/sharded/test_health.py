@@ -107,7 +107,7 @@ def test_calls_of_each_shard_are_told(fleet):
     assert all(seconds >= 0 for _, seconds, _ in fleet.told)
 
 
-def test_a_shard_that_refuses_is_not_ill(fleet):
+def test_a_shard_that_refuses_a_call_is_healthy(fleet):
     fleet.shards["1"].error = UnknownError("no")
     for _ in range(WINDOW * 2):
         with pytest.raises(UnknownError):

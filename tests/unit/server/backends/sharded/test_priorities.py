@@ -58,7 +58,7 @@ def test_shards_without_the_priority_are_not_asked_to_claim(fleet):
     assert fleet.asked_for("dequeue") == ["3"]
 
 
-def test_an_idle_queue_is_looked_at_once_a_shard_and_a_single_shard_needs_no_look(fleet):
+def test_an_idle_queue_is_read_once_per_shard_and_never_with_one_shard(fleet):
     assert fleet.dequeue_jobs(QUEUE, 1, CLAIM).jobs == []
     assert (sorted(fleet.asked_for("due_priorities")), fleet.asked_for("dequeue")) == (["1", "2", "3", "4"], [])
     fleet.update(*specs_of("1"))
@@ -68,7 +68,7 @@ def test_an_idle_queue_is_looked_at_once_a_shard_and_a_single_shard_needs_no_loo
     assert (fleet.asked_for("due_priorities"), fleet.asked_for("dequeue")) == ([], ["1"])
 
 
-def test_a_crowd_looks_together_and_misses_nothing_that_comes_here(fleet, monkeypatch):
+def test_many_dequeues_share_one_read_and_miss_no_new_job(fleet, monkeypatch):
     monkeypatch.setattr("pinlater.server.backends.sharded.due_priorities.FRESH_SECONDS", 3600)
     for shard in "1234":
         put(fleet, shard, *[2] * 20)
@@ -83,7 +83,7 @@ def test_a_crowd_looks_together_and_misses_nothing_that_comes_here(fleet, monkey
     assert priorities(fleet.dequeue_jobs(QUEUE, 2, CLAIM).jobs) == [3]
 
 
-def test_a_shard_that_fails_between_look_and_claim_keeps_no_other_priority_back(fleet):
+def test_a_shard_that_fails_between_read_and_claim_blocks_no_other_priority(fleet):
     put(fleet, "1", 1)
     put(fleet, "2", 3)
     claim = fleet.shards["1"].dequeue_jobs

@@ -89,7 +89,7 @@ def test_a_truncated_file_is_noticed_for_good(writer, check, path, left):
     assert "was truncated" in check.look()
 
 
-def test_locks_of_sqlite_outlive_the_looks(writer, check, path):
+def test_sqlite_locks_survive_the_health_checks(writer, check, path):
     writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     writer.execute("PRAGMA journal_mode = DELETE")
     writer.execute("BEGIN IMMEDIATE")
