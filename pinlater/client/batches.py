@@ -32,7 +32,7 @@ class _Group:
 
 
 class Batcher:
-    """Gathers jobs by queue until there are enough of them, so that memory stays flat however many come.
+    """Gathers jobs by queue until a batch is full; memory stays constant however many jobs come.
 
     Args:
         encoder: makes the structs.

@@ -124,7 +124,7 @@ class Migration:
                 self._record(state, future=future, count=count)
 
     def _move_due(self) -> None:
-        """Move due jobs by claiming them, so that none of them runs at the source."""
+        """Move due jobs by claiming them first: then none of them runs at the source."""
         while claimed := self.source.dequeue_jobs(self.queue, PAGE_SIZE, lease=LEASE_SECONDS):
             claims = {job.descriptor: job.claim for job in claimed}
             status = _MOVED_STATUS.format(self.new_name)

@@ -1,4 +1,4 @@
-"""Tracing of a client's enqueues, if it is switched on, so that jobs carry a trace context."""
+"""Optional tracing of a client's enqueues; jobs then carry a trace context."""
 
 from __future__ import annotations
 

@@ -21,40 +21,40 @@ class _CommonOptions(PolicyOptions, total=False):
 
 
 class FollowUpOptions(_CommonOptions, total=False):
-    """Options of ``JobContext.enqueue``: those of ``EnqueueOptions``, but for ``status``."""
+    """Options of ``JobContext.enqueue``: those of ``EnqueueOptions`` except ``status``."""
 
     unique: str | None
 
 
 class EnqueueOptions(FollowUpOptions, total=False):
-    """Options of ``Client.enqueue`` and ``AsyncClient.enqueue``. What is left out, or None, is as the job class says.
+    """Options of ``Client.enqueue`` and ``AsyncClient.enqueue``; left out or None, those of the job class apply.
 
     Attributes:
         queue: name of the queue.
         priority: 1 is served first.
-        attempts: how many attempts the job has in all.
-        delay: seconds from now before which the job does not run.
-        run_at: or that moment itself: epoch seconds, or a datetime (a naive one is local time).
+        attempts: number of attempts in all.
+        delay: seconds from now until the job is due.
+        run_at: or the time at which it is due: epoch seconds, or a datetime (a naive one is local time).
         backoff: delay before further attempts: ``Constant``, ``Linear`` or ``Exponential``. This option and the next
-            three travel in the body of the job.
+            three are sent in the body of the job.
         timeout: seconds after which ``JobTimeout`` is raised in the running job.
-        stall_after: seconds without a sign of progress after which ``JobStalled`` is raised in the running job.
+        stall_after: seconds without progress after which ``JobStalled`` is raised in the running job.
         give_up_after: seconds from now after which no attempt begins any more.
         unique: a key of at most 200 characters. While another job of the queue with the same key waits or runs, this
-            job is not stored, and the handle is that of the other job. A server of the original ignores keys.
-        status: text that the custom status of the job begins with.
+            job is not stored, and the handle is that of the other job. Servers of the original service ignore keys.
+        status: text at the beginning of the job's custom status.
     """
 
     status: str
 
 
 class EnqueueManyOptions(_CommonOptions, total=False):
-    """Options of ``enqueue_many``: those of ``EnqueueOptions``, for all jobs alike.
+    """Options of ``enqueue_many``: those of ``EnqueueOptions``, applied to all jobs.
 
     Attributes:
         unique: a function that returns the unique key of a job, or None: ``lambda job: f"bill {job.number}"``. Jobs
-            that are there already count as stored.
-        status: text that the custom status of each job begins with.
+            that exist already count as stored.
+        status: text at the beginning of each job's custom status.
     """
 
     unique: UniqueOf | None

@@ -1,4 +1,4 @@
-"""NaN and infinity: JSON has no word for them and would carry them as null, so that they became None on their way."""
+"""Refusal of NaN and infinity, which JSON cannot express: they would be sent as null and arrive as None."""
 
 from __future__ import annotations
 

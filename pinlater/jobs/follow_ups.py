@@ -16,7 +16,7 @@ def follow_up_key(descriptor: str, run: int, use: str) -> str:
 
     Args:
         descriptor: of the job that wants it.
-        run: how many runs that job has had before; each has follow-ups of its own.
+        run: number of earlier runs of that job; each run has separate follow-ups.
         use: what this one is kept under.
 
     Raises:

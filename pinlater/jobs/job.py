@@ -1,6 +1,6 @@
 """Job classes: a job is a typed record whose fields are its arguments, and its body on the queue.
 
-The class's options stand in its header::
+The options of a class are in its header::
 
     class SendWelcomeEmail(Job, queue="email", attempts=5, backoff=Exponential(first=2, cap=600)):
         user_id: int

@@ -1,4 +1,4 @@
-"""Steps with attempts of their own."""
+"""Retries of single steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Retrying(Generic[_P, _T]):
-    """A function for ``JobContext.step``; made by ``retrying``. Called by itself, it is the function, once.
+    """A step function with retries, made by ``retrying``; called outside ``JobContext.step``, it runs once.
 
     Attributes:
         function: what the step does.
@@ -36,27 +36,27 @@ class Retrying(Generic[_P, _T]):
 
 
 def retrying(function: Callable[_P, _T], *, attempts: int, backoff: Backoff = DEFAULT_BACKOFF) -> Retrying[_P, _T]:
-    """Give a step attempts of its own.
+    """Return a function that ``JobContext.step`` retries by itself.
 
     ::
 
         context.step("download", retrying(download, attempts=5, backoff=Exponential(first=1)), url)
 
-    When such a step raises and has attempts left, the job gives its process back, as if it slept, and comes to the
-    step again when the backoff is over: no attempt of the job is spent. When the last one fails, its exception is
-    raised in the job. The next attempt of the job begins with all attempts of the step.
+    When the step raises and has attempts left, the job goes back to its queue, as in a sleep, and runs the step again
+    after the backoff: no attempt of the job is spent. When the step's last attempt fails, its exception is raised in
+    the job. In the next attempt of the job, the step has all its attempts again.
 
-    ``Retry(after)`` sets the delay of the step, this once. ``Discard``, ``JobTimeout`` and what the class gives up on
-    are raised in the job at once. If the job catches the step's last exception and goes on, the step is not
-    finished: should the job be interrupted or sleep later in this attempt, the step is tried once more.
+    ``Retry(after)`` sets the step's next delay. ``Discard``, ``JobTimeout`` and exceptions in the class's
+    ``give_up_on`` are raised in the job at once. If the job catches the step's last exception and continues, the step
+    is not finished: if the job is interrupted or sleeps later in this attempt, the step is tried once more.
 
-    Coroutine functions are welcome. While other steps are under way beside a failed one, the process is kept until
-    they have ended; when several wait for another attempt, the job goes on when the last one's backoff is over.
+    Coroutine functions work, too. If other steps run at the same time as a failed one, the job waits for them before it
+    goes back; if several steps are to be retried, the job continues after the longest backoff.
 
     Args:
         function: what the step does.
         attempts: attempts of the step, the first included.
-        backoff: delay before the next one.
+        backoff: delay before the next attempt of the step.
 
     Raises:
         ValueError: ``attempts`` is less than 1.

@@ -81,7 +81,7 @@ class DoomedClient(InlineClient):
                 raise
         else:
             return outcome
-        self._is_dead = False  # the next attempt has a process of its own
+        self._is_dead = False  # the next attempt has a new process
         status = f"its process was killed {self.killed_at}\n"
         return Outcome(None, claimed.descriptor, attempt, allowed, Ending.FAILED, status=status)
 

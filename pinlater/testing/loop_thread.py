@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 T = TypeVar("T")
 
 _PATIENCE_SECONDS = 30.0
-"""Longest duration of one piece of work, so that a hanging test fails."""
+"""Longest duration of one piece of work; a hanging test fails after it."""
 
 
 class LoopThread:
