@@ -66,7 +66,7 @@ def test_workers_come_by_host_and_the_last_report_counts(client):
     ]
 
 
-def test_who_says_nothing_more_is_forgotten(client):
+def test_a_worker_without_new_reports_is_forgotten(client):
     client.report_worker(WorkerReport("short", "a"), 0.2)
     client.report_worker(WorkerReport("long", "a"), 60)
     deadline = time.monotonic() + 20

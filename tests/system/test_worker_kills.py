@@ -138,7 +138,7 @@ def test_term_to_one_process_lets_it_finish_and_replaces_it(start, client, folde
 
 
 @pytest.mark.parametrize("names", ["TERM", "QUIT", "INT INT", "TERM INT INT"])
-def test_a_job_that_is_deaf_is_cut_off_and_its_attempt_is_kept(start, client, folder, names):
+def test_a_stop_kills_a_job_that_ignores_it_without_spending_an_attempt(start, client, folder, names):
     (folder / "deaf.py").write_text(DEAF)
     job = put(client, "Deaf", "sleeps")
     worker = start("--processes", 1, "--lease", LEASE_SECONDS, "--drain", 2, modules=("deaf",))

@@ -119,7 +119,7 @@ def test_a_wrong_queue_is_answered_with_near_names(tool_run, server, wrong, hint
     assert tool_run("count", wrong) == (1, "", f"pinlater: {hint}\n")
 
 
-def test_near_names_that_cannot_be_had_change_nothing(tool_run, server):
+def test_suggestions_that_fail_do_not_change_the_error(tool_run, server):
     refusal = QueueNotFound("there is no queue 'emial'")
     server.answer = lambda call: "hang up" if call.method == "getQueueNames" else refusal
     assert tool_run("count", "emial")[:2] == (1, "")

@@ -109,7 +109,7 @@ def given_up(outcome):
     return outcome.status
 
 
-def test_no_attempt_begins_any_more(run):
+def test_no_attempt_begins_after_give_up_after(run):
     assert run(Post(), after=500) is None
     assert seen == ["return"]
     status = given_up(run(Post(), after=601))
@@ -150,7 +150,7 @@ def test_the_keeper_knows_of_it_should_the_process_die(run):
     assert run.batch.area.give_up_ns[0] == 0, "the next tick is to come in any case"
 
 
-def test_a_retry_that_comes_in_time_is_none_of_its_business(run):
+def test_a_retry_in_time_is_not_changed_by_give_up_after(run):
     for outcome in (run(Post(how="fail"), after=100), run(Post(how="retry in 50"))):
         assert outcome.delay_ms is not None
         assert "too late" not in outcome.status
@@ -164,7 +164,7 @@ def test_a_failure_that_would_be_retried_too_late_is_final(run):
     assert "Retry: busy (too late to try again: give_up_after=600)" in given_up(run(Post(how="retry in 150")))
 
 
-def test_those_who_would_not_be_retried_anyway_end_as_ever(run):
+def test_final_failures_are_not_changed_by_give_up_after(run):
     outcome = run(Post(how="discard"))
     assert (outcome.delay_ms is None, outcome.ending) == (True, "discarded")
     outcome = run(Post(how="retry in 150"), remaining=1)
@@ -172,7 +172,7 @@ def test_those_who_would_not_be_retried_anyway_end_as_ever(run):
     assert "too late" not in outcome.status
 
 
-def test_nobody_sleeps_beyond_it(run):
+def test_no_sleep_goes_beyond_give_up_after(run):
     assert isinstance(run(Post(how="nap")), Interruption)
     status = given_up(run(Post(how="sleep")))
     assert "JobExpired: it would sleep until its give_up_after of 600 s is over" in status
@@ -196,7 +196,7 @@ def test_a_server_that_does_not_say_when_it_was_enqueued_sets_no_end(run):
     assert isinstance(run(Post(how="sleep"), is_told_when=False), Interruption)
 
 
-def test_junk_in_a_body_is_no_end(run):
+def test_invalid_metadata_in_a_body_sets_no_deadline(run):
     assert run(Post(), kept=BodyMetadata(trace={"$again": 7})) is None
     body = encode_body(Post(how="fail"))[:-1] + b',"$again":7}'
     batch = batch_of("posts:s1:p1:7", bodies=[body], created_ms=None)

@@ -222,7 +222,7 @@ def test_middleware_is_found_in_modules_and_files_also_those_of_jobs(project):
         ("wk_wrong:Wrong", "Wrong is a job class"),
     ],
 )
-def test_middleware_that_cannot_be_had(project, text, why):
+def test_middleware_that_cannot_be_loaded(project, text, why):
     project(wk_wrong=AROUND + job("Wrong"))
     with pytest.raises(ModulesInvalid) as caught:
         load_middleware([text, "also-wrong"])

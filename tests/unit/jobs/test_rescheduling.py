@@ -86,7 +86,7 @@ def test_a_record_that_is_no_json_any_more_is_a_failure():
     assert "BodyInvalid" in outcome.status
 
 
-def test_who_says_nothing_succeeds():
+def test_without_reschedule_the_job_succeeds():
     assert run(Poll(how="")) is None
 
 

@@ -12,7 +12,7 @@ def said(caplog):
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def test_each_trouble_is_said_once(said):
+def test_each_problem_is_logged_once(said):
     log_once = LogOnce(logging.getLogger("test"), "no jobs: %s")
     for text in ("away", "away", "refused", "refused", "away"):
         log_once.report(ValueError(text))

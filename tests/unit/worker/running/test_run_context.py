@@ -275,7 +275,7 @@ class FakeAllowance:
         (lambda context: list(context.iterate("abc")), ["sign"] * 3),
     ],
 )
-def test_whoever_waits_for_signs_of_progress_sees_them(bench, call, signs):
+def test_calls_of_the_context_count_as_progress(bench, call, signs):
     context = bench.context()
     context.run_limits = FakeAllowance()
     call(context)

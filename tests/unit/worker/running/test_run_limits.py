@@ -96,7 +96,7 @@ def test_other_limits_hold_when_one_was_heeded_but_give_time_for_that():
     assert bench.due(20) is None, "it has been told to end, and nothing is news since"
 
 
-def test_signs_put_off_the_kill_but_not_that_of_other_limits():
+def test_progress_delays_the_kill_of_the_stall_limit_only():
     bench = Bench(stall_after=5, kill_after=30)
     bench.record_progress(0.9)
     assert bench.acked == [], "not at every sign"
@@ -121,7 +121,7 @@ def test_without_a_limit_for_standstills_signs_are_nothing():
     assert bench.kill_after == 70
 
 
-def test_who_waits_for_a_server_does_not_stand_still(monkeypatch):
+def test_waiting_for_a_server_does_not_count_as_a_stall(monkeypatch):
     monkeypatch.setattr(allowances, "monotonic", lambda: BEGAN + 4)
     bench = Bench(stall_after=5)
     with bench.run_limits.calling(30):
@@ -144,7 +144,7 @@ def test_a_thread_that_is_left_behind_puts_nothing_off():
     assert bench.acked == []
 
 
-def test_nor_does_a_fork_of_the_job(monkeypatch):
+def test_a_fork_of_the_job_does_not_extend_the_stall_limit(monkeypatch):
     bench = Bench(stall_after=5)
     monkeypatch.setattr(allowances, "getpid", lambda: os.getpid() + 1)
     forked = threading.Thread(target=bench.record_progress, args=(50,), daemon=True)

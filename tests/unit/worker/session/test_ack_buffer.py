@@ -166,7 +166,7 @@ def test_a_second_refusal_makes_it_wait(bench):
     assert bench.ack_buffer.piggyback()[0] is None
 
 
-def test_patience_ends(bench, monkeypatch):
+def test_retries_stop_at_the_deadline(bench, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(settler_module.time, "monotonic", lambda: clock[0])
     batch = bench.batch(*names(1))

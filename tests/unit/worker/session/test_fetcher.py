@@ -164,7 +164,7 @@ def test_a_release_that_fails_stays_to_be_done(bench):
     ("refusal", "last"),
     [(DequeueRateLimited("paused"), [3.2, 5.0, 5.0]), (NoHealthyShards("none answers"), [2.0, 2.0, 2.0])],
 )
-def test_refusals_are_met_with_growing_patience(bench, monkeypatch, refusal, last):
+def test_refused_dequeues_are_retried_with_growing_delays(bench, monkeypatch, refusal, last):
     monkeypatch.setattr(fetcher_module.time, "monotonic", lambda: 100.0)
     held = []
     for _ in range(8):
@@ -178,7 +178,7 @@ def test_refusals_are_met_with_growing_patience(bench, monkeypatch, refusal, las
     assert round(bench.fetcher.retry_in_seconds, 3) == 0.1
 
 
-def test_a_complaint_is_logged_once(bench, caplog):
+def test_a_repeated_problem_is_logged_once(bench, caplog):
     for _ in range(3):
         bench.fetcher.dequeue(0.0)
         bench.pipeline.answer(UnknownError("the disk is full"))

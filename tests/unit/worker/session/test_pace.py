@@ -51,7 +51,7 @@ def test_it_settles_where_a_batch_takes_the_target(seconds, limit):
     assert pace.limit == limit
 
 
-def test_no_jobs_say_nothing():
+def test_an_empty_batch_does_not_count_for_the_average():
     pace = Pace()
     pace.record(0, 5.0)
     assert pace.average_seconds is None

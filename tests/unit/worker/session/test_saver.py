@@ -183,7 +183,7 @@ def test_a_server_that_hangs_is_sent_no_other_save(child):
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-def test_what_a_server_says_late_is_said_to_its_own_job(child, is_same):
+def test_a_late_reply_goes_to_the_job_that_sent_the_call(child, is_same):
     line = FakeLine()
     saver = Saver(line, line, Calls("me", is_plain=True), child)
     batch = batch_of("walk:s1:p1:7", "walk:s1:p1:8")

@@ -90,7 +90,7 @@ async def test_a_conflict_is_tried_again_but_not_for_ever(monkeypatch):
 
 
 @in_loop
-async def test_only_who_meets_others_again_and_again_takes_everything_first(monkeypatch):
+async def test_only_repeated_conflicts_lock_everything_first(monkeypatch):
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 60.0)
     seen = []
     faults = [TransactionConflict("deadlock"), LockTimeout("a lock"), TransactionConflict("deadlock")]
@@ -113,7 +113,7 @@ async def test_a_broken_connection_is_tried_again():
 
 
 @in_loop
-async def test_patience_ends(monkeypatch):
+async def test_retries_stop_at_the_deadline(monkeypatch):
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.05)
     [error] = await gather(GroupCommit("7", Work(*[ConnectionLost("gone")] * 10**6)), 1)
     assert isinstance(error, ShardConnectionFailed)
@@ -163,7 +163,7 @@ async def test_what_may_have_been_committed_may_not_go_elsewhere(monkeypatch, th
 
 
 @in_loop
-async def test_who_has_waited_through_a_failure_is_let_go(monkeypatch):
+async def test_requests_queued_during_a_failure_are_failed(monkeypatch):
     monkeypatch.setattr(group_commit, "ATTEMPT_SECONDS", 0.2)
     monkeypatch.setattr(group_commit, "RETRY_SECONDS", 0.1)
     work = Work()
