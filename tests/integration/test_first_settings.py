@@ -89,7 +89,7 @@ def test_a_server_starts_while_its_store_is_away_and_hands_out_when_it_is_back(t
     file.write_text(json.dumps({"shards": [shard]}))
     server = ServerProcess(tmp_path / "server", PINLATER_BACKEND="redis", BACKEND_CONFIG=str(file))
     try:
-        with Client(server.address, retries=0) as client:
+        with Client(server.address, retries=0, connect_timeout=30) as client:
             for queue in ("paused", "open"):
                 client.create_queue(queue)
                 client.enqueue_jobs(queue, [NewJob(b"x")])

@@ -83,7 +83,7 @@ def test_without_retries_the_error_says_what_to_do(server):
         address = f"127.0.0.1:{server.port}"
         async with (
             AsyncClient(address, connections=40, timeout=50, retries=1000) as busy,
-            AsyncClient(address, connections=40, timeout=50, retries=0) as client,
+            AsyncClient(address, connections=40, timeout=50, connect_timeout=30, retries=0) as client,
         ):
             await busy.create_queue("other")
             enqueueing = asyncio.gather(*(busy.enqueue_jobs("other", [NewJob(b"x")]) for _ in range(JOBS)))

@@ -66,7 +66,7 @@ class Ledger:
 
     def _produce(self, address, queue):
         """Enqueue jobs of one attempt until it is over."""
-        with Client(address, retries=0, timeout=30) as client:
+        with Client(address, retries=0, timeout=30, connect_timeout=30) as client:
             while not self._is_enough.is_set():
                 try:
                     self.confirmed += client.enqueue_jobs(queue, [NewJob(b"x" * 1000, attempts=ATTEMPTS)])
@@ -79,7 +79,7 @@ class Ledger:
 
     def _hold(self, address, queue, holder):
         """Take jobs and ack them, each until that succeeds, until it is over."""
-        with Client(address, retries=0, timeout=30, source=holder) as client:
+        with Client(address, retries=0, timeout=30, connect_timeout=30, source=holder) as client:
             while not self._is_over.is_set():
                 try:
                     jobs = client.dequeue_jobs(queue, 5, wait=1)

@@ -19,7 +19,7 @@ def server(tmp_path):
 
 @pytest.mark.parametrize("harm", [os.unlink, lambda path: os.truncate(path, 0)], ids=["deleted", "truncated"])
 def test_it_is_noticed_said_and_no_job_is_taken(server, harm):
-    with Client(server.address, retries=0) as client:
+    with Client(server.address, retries=0, connect_timeout=30) as client:
         client.create_queue("q")
         client.enqueue_jobs("q", [NewJob(b"x" * 1000)] * 10)
         wait_for(lambda: (server.data / "pinlater.db").stat().st_size > 0)

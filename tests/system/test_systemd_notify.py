@@ -156,7 +156,7 @@ def expect_watchdog(service, times=3):
 def test_a_server_that_is_ready_answers(start_server):
     server, address = start_server()
     server.expect("READY=1")
-    with Client(address, retries=0) as client:
+    with Client(address, retries=0, connect_timeout=30) as client:
         assert client.queue_names() == set()
 
 

@@ -114,7 +114,7 @@ def own_server(tmp_path_factory):
 
 def test_a_server_that_is_away_for_a_while_loses_nothing(folder, stream, own_server):
     """What ends meanwhile is acknowledged afterwards, and not done again."""
-    with Client(own_server.address, retries=0) as client:
+    with Client(own_server.address, retries=0, connect_timeout=30) as client:
         for queue in ("touch", "counts"):
             client.create_queue(queue)
         jobs = put_stream(client, quick=900, slow=4)

@@ -18,7 +18,7 @@ from tests.support.server import wait_for
 
 def test_an_authority_that_the_client_does_not_know(server, stranger):
     with (
-        Client(server.address, tls=TlsFiles(ca=stranger.ca), retries=0) as client,
+        Client(server.address, tls=TlsFiles(ca=stranger.ca), retries=0, connect_timeout=30) as client,
         pytest.raises(ServerUnavailable, match=r"certificate is not trusted: .*PINLATER_TLS_CA"),
     ):
         client.queue_names()
@@ -27,7 +27,7 @@ def test_an_authority_that_the_client_does_not_know(server, stranger):
 
 def test_the_asyncio_client_says_so_too(server, stranger):
     async def use():
-        async with AsyncClient(server.address, tls=TlsFiles(ca=stranger.ca), retries=0) as client:
+        async with AsyncClient(server.address, tls=TlsFiles(ca=stranger.ca), retries=0, connect_timeout=30) as client:
             await client.queue_names()
 
     with pytest.raises(ServerUnavailable, match=r"certificate is not trusted: .*PINLATER_TLS_CA"):
@@ -38,7 +38,7 @@ def test_a_certificate_of_another_host(authority, files, tmp_path):
     issued = authority.issue("elsewhere", "DNS:elsewhere.example.com")
     with (
         _answering_with(issued) as port,
-        Client(f"tls://127.0.0.1:{port}", tls=files, retries=0) as client,
+        Client(f"tls://127.0.0.1:{port}", tls=files, retries=0, connect_timeout=30) as client,
         pytest.raises(ServerUnavailable, match="IP address mismatch"),
     ):
         client.queue_names()
@@ -73,7 +73,7 @@ def _answering_with(issued):
 
 def test_a_client_without_a_certificate_is_told(strict_server, files):
     with (
-        Client(strict_server.address, tls=files, retries=0) as client,
+        Client(strict_server.address, tls=files, retries=0, connect_timeout=30) as client,
         pytest.raises(ServerUnavailable, match=r"certificate required.*PINLATER_TLS_CERT"),
     ):
         client.queue_names()
@@ -84,7 +84,7 @@ def test_a_client_with_a_strangers_certificate_is_told(strict_server, authority,
     theirs = stranger.issue("theirs")
     wrong = TlsFiles(ca=authority.ca, cert=theirs.cert, key=theirs.key)
     with (
-        Client(strict_server.address, tls=wrong, retries=0) as client,
+        Client(strict_server.address, tls=wrong, retries=0, connect_timeout=30) as client,
         pytest.raises(ServerUnavailable, match="does not accept our certificate"),
     ):
         client.queue_names()
@@ -93,7 +93,7 @@ def test_a_client_with_a_strangers_certificate_is_told(strict_server, authority,
 
 def test_a_plain_client_at_the_tls_port(server):
     with (
-        Client(f"127.0.0.1:{server.port}", tls=TlsFiles(), retries=0) as client,
+        Client(f"127.0.0.1:{server.port}", tls=TlsFiles(), retries=0, connect_timeout=30) as client,
         pytest.raises(CallError, match="it speaks TLS: write tls://host:port"),
     ):
         client.queue_names()
@@ -102,7 +102,7 @@ def test_a_plain_client_at_the_tls_port(server):
 
 def test_a_plain_asyncio_client_at_the_tls_port(server):
     async def use():
-        async with AsyncClient(f"127.0.0.1:{server.port}", tls=TlsFiles(), retries=0) as client:
+        async with AsyncClient(f"127.0.0.1:{server.port}", tls=TlsFiles(), retries=0, connect_timeout=30) as client:
             await client.queue_names()
 
     with pytest.raises(CallError, match="it speaks TLS: write tls://host:port"):
@@ -111,7 +111,7 @@ def test_a_plain_asyncio_client_at_the_tls_port(server):
 
 def test_a_tls_client_at_a_plain_port(shared_server, files):
     with (
-        Client(f"tls://127.0.0.1:{shared_server.port}", tls=files, retries=0) as client,
+        Client(f"tls://127.0.0.1:{shared_server.port}", tls=files, retries=0, connect_timeout=30) as client,
         pytest.raises(ServerUnavailable),
     ):
         client.queue_names()
