@@ -14,6 +14,7 @@ import psutil
 from pinlater.errors import ConfigError
 from pinlater.server.backends.records import StoreSize
 from pinlater.server.backends.sqlite.file_check import FileCheck
+from pinlater.server.backends.sqlite.preallocation import preallocate
 from pinlater.server.backends.sqlite.queries import schema
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, synchronous: str = "FULL") -> None:
         self.path = path
+        self._log_path = path.with_name(path.name + "-wal")
         self._synchronous = synchronous
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,6 +75,9 @@ class SqliteDatabase:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: pages that change often are copied once
         connection.execute("PRAGMA cache_size = -65536")
+        if self._synchronous == "FULL":
+            connection.execute("PRAGMA user_version").fetchone()  # opens the log
+            preallocate(self._log_path)
         return connection
 
     def reader(self) -> sqlite3.Connection:
@@ -82,8 +87,11 @@ class SqliteDatabase:
         return connection
 
     def size(self) -> StoreSize:
-        """Return the size of the files, and the free space of their disk for this user; call it in a thread."""
-        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        """Return the size of the files, and the free space of their disk for this user; call it in a thread.
+
+        What is preallocated counts, as it does for the disk.
+        """
+        files = (self.path, self._log_path)
         disk = os.statvfs(self.path.parent)
         return StoreSize(sum(_bytes_of(file) for file in files), disk.f_bavail * disk.f_frsize)
 
