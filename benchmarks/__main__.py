@@ -17,6 +17,7 @@ from benchmarks import (
     dashboard,
     depth,
     latency,
+    one_call,
     outages,
     parked,
     recovery,
@@ -24,7 +25,7 @@ from benchmarks import (
     single_enqueue,
     worker_drain,
 )
-from benchmarks.figures import Figure, table
+from benchmarks.figures import Figure, cell_tables, table
 from benchmarks.machine import describe_machine, raise_open_files
 from benchmarks.programs import ProgramFailed
 from benchmarks.setting import Setting
@@ -35,6 +36,7 @@ from pinlater.errors import PinLaterError
 BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "bulk_enqueue": bulk_enqueue.measure,
     "single_enqueue": single_enqueue.measure,
+    "one_call": one_call.measure,
     "worker_drain": worker_drain.measure,
     "latency": latency.measure,
     "depth": depth.measure,
@@ -58,8 +60,8 @@ def main(  # noqa: PLR0917 - click calls it
 ) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
-    NAMES are bulk_enqueue, single_enqueue, worker_drain, latency, depth, parked, recovery, servers, dashboard and
-    outages (of a store with servers); without, all.
+    NAMES are bulk_enqueue, single_enqueue, one_call, worker_drain, latency, depth, parked, recovery, servers, dashboard
+    and outages (of a store with servers); without, all.
     """
     raise_open_files()
     figures: list[Figure] = []
@@ -79,7 +81,9 @@ def main(  # noqa: PLR0917 - click calls it
             )
         )
     elif figures:
-        click.echo(f"\n{machine}; scale {scale:g}\n\n{table(figures, STORES[store].driver)}")
+        rows, cells = ([one for one in figures if (one.cell is not None) == is_cell] for is_cell in (False, True))
+        parts = [table(rows, STORES[store].driver)] * bool(rows) + [cell_tables(cells)] * bool(cells)
+        click.echo("\n\n".join([f"\n{machine}; scale {scale:g}", *parts]))
     sys.exit(1 if failures else 0)
 
 

@@ -44,6 +44,11 @@ class Database:
                 raise ProgramFailed(f"{self._command[0]} did not start: {words}")
             time.sleep(0.02)
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a crash would."""
         self._process.kill()

@@ -18,6 +18,7 @@ class Figure:
         unit: of both.
         ours: PinLater, one number for each round.
         bare: the bare loop, the same way; empty where there is none to compare with.
+        cell: row and column, of a figure that is shown in the table of its unit; None: it has a row of its own.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Figure:
     unit: str
     ours: Sequence[float]
     bare: Sequence[float] = ()
+    cell: tuple[str, str] | None = None
 
     @property
     def value(self) -> float:
@@ -69,10 +71,25 @@ def table(figures: Sequence[Figure], driver: str) -> str:
     return "\n".join(_line(row, widths) for row in rows)
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    texts = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
-    numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-    return "  ".join(texts + numbers).rstrip()
+def cell_tables(figures: Sequence[Figure]) -> str:
+    """Return the figures that are cells as aligned text, a table for each unit."""
+    units = dict.fromkeys(figure.unit for figure in figures)
+    return "\n\n".join(_cell_table(unit, [figure for figure in figures if figure.unit == unit]) for unit in units)
+
+
+def _cell_table(unit: str, figures: Sequence[Figure]) -> str:
+    values = {figure.cell: figure.value for figure in figures}
+    titles, columns = (list(dict.fromkeys(cell[at] for cell in values if cell is not None)) for at in (0, 1))
+    rows = [(unit, *columns)]
+    rows += [(title, *(_number(values.get((title, column))) for column in columns)) for title in titles]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(_line(row, widths, texts=1) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], *, texts: int = 2) -> str:
+    words = [cell.ljust(width) for cell, width in zip(row[:texts], widths[:texts], strict=True)]
+    numbers = [cell.rjust(width) for cell, width in zip(row[texts:], widths[texts:], strict=True)]
+    return "  ".join(words + numbers).rstrip()
 
 
 def _number(value: float | None) -> str:

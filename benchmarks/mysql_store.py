@@ -57,6 +57,10 @@ class MysqlStores:
         """Ask the table."""
         return asyncio.run(_finished(self._ports[folder], since_ms))
 
+    def statements(self, folder: Path) -> int:
+        """Return the statements of all clients so far."""
+        return asyncio.run(_statements(self._ports[folder]))
+
     def bare(self, folder: Path) -> BareMysql:
         """Start a MariaDB; return a bare loop on it."""
         return BareMysql(self._start(folder), _USER, _PASSWORD)
@@ -88,12 +92,20 @@ class MysqlStores:
 
 
 async def _finished(port: int, since_ms: int) -> Finished:
+    return Finished(*await _row(port, _WHEN_DONE, (since_ms,)))
+
+
+async def _statements(port: int) -> int:
+    return int((await _row(port, "SHOW GLOBAL STATUS LIKE 'Questions'"))[1])
+
+
+async def _row(port: int, statement: str, parameters: tuple[Any, ...] = ()) -> Any:
     connection = await asyncmy.connect(host="127.0.0.1", port=port, user=_USER, password=_PASSWORD)
     async with connection.cursor() as cursor:
-        await cursor.execute(_WHEN_DONE, (since_ms,))
+        await cursor.execute(statement, parameters)
         row: Any = await cursor.fetchone()
     connection.close()
-    return Finished(*row)
+    return row
 
 
 def _answers(port: int) -> bool:

@@ -57,6 +57,11 @@ class _Program:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """The id of its first process."""
+        return self._process.pid
+
     def check(self) -> None:
         """Raise ProgramFailed if it has ended by itself."""
         if self._process.poll() is not None:
@@ -83,17 +88,25 @@ class _Program:
 class Server(_Program):
     """``pinlater-server`` with default settings, but for those of its store.
 
+    Args:
+        folder: of its data.
+        settings: each ``KEY=VALUE``.
+        marks: file in which it marks the stages of its calls; None: it does not.
+
     Attributes:
         address: where it serves.
         admin_port: where it shows its dashboard.
     """
 
-    def __init__(self, folder: Path, settings: Sequence[str]) -> None:
+    def __init__(self, folder: Path, settings: Sequence[str], *, marks: Path | None = None) -> None:
         port, self.admin_port = free_ports(2)
         self.address = Address("127.0.0.1", port)
         arguments = ["--data-dir", str(folder), "--port", str(port), "--admin-port", str(self.admin_port)]
         arguments += [part for setting in settings for part in ("--set", setting)]
-        super().__init__("pinlater.server.program", arguments, folder / "server.log")
+        if marks is None:
+            super().__init__("pinlater.server.program", arguments, folder / "server.log")
+        else:
+            super().__init__("benchmarks.marked_server", [str(marks), *arguments], folder / "server.log")
 
     def __enter__(self) -> Self:
         try:
@@ -115,6 +128,11 @@ class Server(_Program):
                 else:
                     return
         raise self._failed(f"gave no answer in {START_SECONDS:g} s")
+
+    def process(self) -> psutil.Process:
+        """Return the process that serves the calls."""
+        [found] = [process for process in self._family() if process.cmdline()[:1] == ["pinlater-server"]]
+        return found
 
     def client(self, *, retries: int = 3) -> Client:
         """Return a client with time enough for large things."""
@@ -152,6 +170,29 @@ class Worker(_Program):
             raise self._failed(f"was not done after {timeout_seconds:g} s") from None
         if status != 0:
             raise self._failed(f"ended with status {status}")
+
+
+class Echo(_Program):
+    """A server that sends back what it receives."""
+
+    def __init__(self, folder: Path) -> None:
+        [self._port] = free_ports(1)
+        super().__init__("benchmarks.echo", [str(self._port)], folder / "echo.log")
+
+    def connect(self) -> socket.socket:
+        """Return a connection, as soon as it takes one."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            self.check()
+            try:
+                connection = socket.create_connection(("127.0.0.1", self._port))
+            except ConnectionRefusedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            else:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return connection
 
 
 class Viewers(_Program):

@@ -47,6 +47,10 @@ class RedisStores:
         [(_, last_ms)] = client.zrange(key, -1, -1, withscores=True)
         return Finished(first_ms, last_ms, count)
 
+    def statements(self, folder: Path) -> int:
+        """Return the commands so far, those of scripts included, without this one."""
+        return int(self._clients[folder].info("stats")["total_commands_processed"])
+
     def bare(self, folder: Path) -> BareRedis:
         """Start a Redis; return a bare loop on it."""
         self._start(folder)

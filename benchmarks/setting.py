@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.finished import Finished
-from benchmarks.programs import Server, Viewers, Worker
+from benchmarks.programs import Echo, Server, Viewers, Worker
 from benchmarks.stores import Bare, Stores
 
 T = TypeVar("T")
@@ -46,11 +46,15 @@ class Setting:
                 found.append(measure())
         return numbers
 
-    def server(self, name: str = "server") -> Server:
-        """Start a server with an empty store."""
+    def server(self, name: str = "server", *, marks: Path | None = None) -> Server:
+        """Start a server with an empty store; with ``marks``, one that marks the stages of its calls in that file."""
         folder = self.folder / name
         folder.mkdir()
-        return Server(folder, self.stores.settings(folder))
+        return Server(folder, self.stores.settings(folder), marks=marks)
+
+    def echo(self) -> Echo:
+        """Start a server that sends back what it receives."""
+        return Echo(self.folder)
 
     def safe_server(self, name: str, shards: int) -> Server:
         """Start a server with an empty store of several shards, which keeps on disk whatever it confirms."""

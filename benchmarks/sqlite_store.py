@@ -33,6 +33,9 @@ class SqliteStores:
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
             return Finished(*connection.execute(_WHEN_DONE, (since_ms,)).fetchone())
 
+    def statements(self, folder: Path) -> None:
+        """Return nothing: a file counts none."""
+
     def bare(self, folder: Path) -> BareStore:
         """Make a file."""
         return BareStore(folder / "bare.db")

@@ -48,6 +48,9 @@ class Stores(Protocol):
     def finished(self, folder: Path, since_ms: int) -> Finished:
         """Look into a store: which jobs have succeeded since."""
 
+    def statements(self, folder: Path) -> int | None:
+        """Return how many statements the server of a store has executed; None where there is none."""
+
     def bare(self, folder: Path) -> AbstractContextManager[Bare]:
         """Make a bare store."""
 

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.activity import can_count_calls
+from benchmarks.marked_server import TARGETS
+from benchmarks.marks import missing
+from benchmarks.one_call_stages import CLIENT_TARGETS
 from tests.support import mariadb_service, redis_service
 
 ROOT = Path(__file__).parents[2]
@@ -38,8 +42,28 @@ WITH_NOTHING_TO_COMPARE = {
     *(f"dashboard_{page}" for page in PAGES),
 }
 
+MOST_OF_ONE_CALL = {
+    # What an enqueue of one job costs: statements, hand-overs between threads, round trips, system calls of the server.
+    # Counts hardly drift; who saves some lowers them here, who needs more has to say why.
+    "sqlite": {"statements": 4, "hand_overs_between_threads": 2, "system_calls_of_the_server": 28},
+    "redis": {
+        "statements": 9,
+        "hand_overs_between_threads": 0,
+        "round_trips_to_the_database": 1,
+        "system_calls_of_the_server": 16,
+    },
+    "mysql": {
+        "statements": 5,
+        "hand_overs_between_threads": 0,
+        "round_trips_to_the_database": 2,
+        "system_calls_of_the_server": 25,
+    },
+}
+BACKGROUND_SHARE = 1.12
+"""What the server does besides, such as heartbeats and samples of its queues."""
 
-def run_benchmarks(*arguments, tmp_path, rounds=1):
+
+def run_benchmarks(*arguments, tmp_path, rounds=1, scale="0.002"):
     return subprocess.run(
         [
             sys.executable,
@@ -47,7 +71,7 @@ def run_benchmarks(*arguments, tmp_path, rounds=1):
             "benchmarks",
             *arguments,
             "--scale",
-            "0.002",
+            scale,
             "--rounds",
             str(rounds),
             "--folder",
@@ -59,6 +83,11 @@ def run_benchmarks(*arguments, tmp_path, rounds=1):
         text=True,
         check=False,
     )
+
+
+def skip_without_server_of(store):
+    if store != "sqlite":
+        {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()
 
 
 @pytest.mark.timeout(180)
@@ -75,8 +104,30 @@ def test_each_benchmark_finds_all_its_figures(name, tmp_path):
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("store", MOST_OF_ONE_CALL)
+def test_one_enqueue_takes_no_more_steps_than_it_has_to(store, tmp_path):
+    skip_without_server_of(store)
+    if not can_count_calls():
+        pytest.skip("no strace that may attach to processes")
+    done = run_benchmarks("one_call", "--json", "--store", store, tmp_path=tmp_path, scale="0.1")
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
+    found = {name: figures[f"one_call_{name}_hot"] for name in MOST_OF_ONE_CALL[store]}
+    too_many = {
+        name: count for name, count in found.items() if count > MOST_OF_ONE_CALL[store][name] * BACKGROUND_SHARE
+    }
+    assert not too_many, f"more than {MOST_OF_ONE_CALL[store]}"
+    for stage in ("client_encode", "server_decode", "server_encode", "client_decode"):
+        assert figures[f"one_call_{stage}_hot_wall"] > 0, f"{stage} is not marked any more"
+
+
+def test_all_functions_that_one_call_marks_are_still_there():
+    assert missing([*TARGETS, *CLIENT_TARGETS]) == []
+
+
+@pytest.mark.timeout(180)
 def test_several_servers_are_measured_on_a_store_that_they_share(tmp_path):
-    redis_service.program()  # or skip
+    skip_without_server_of("redis")
     done = run_benchmarks("servers", "--json", "--store", "redis", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     names = {figure["name"] for figure in json.loads(done.stdout)["figures"]}
@@ -86,7 +137,7 @@ def test_several_servers_are_measured_on_a_store_that_they_share(tmp_path):
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("store", "name"), [("mysql", "worker_drain"), ("redis", "worker_drain"), ("redis", "depth")])
 def test_shared_stores_are_measured_beside_their_drivers(store, name, tmp_path):
-    {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()  # or skip
+    skip_without_server_of(store)
     done = run_benchmarks(name, "--json", "--store", store, tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -98,7 +149,7 @@ def test_shared_stores_are_measured_beside_their_drivers(store, name, tmp_path):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", ["mysql", "redis"])
 def test_a_database_that_dies_hangs_and_comes_back_costs_no_job(store, tmp_path):
-    {"mysql": mariadb_service.skip_if_missing, "redis": redis_service.program}[store]()  # or skip
+    skip_without_server_of(store)
     done = run_benchmarks("outages", "--json", "--store", store, tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
