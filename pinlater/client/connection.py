@@ -23,7 +23,9 @@ from pinlater.protocol.stopping import STOPPING
 MAX_REPLY_BYTES = 256 << 20
 """Largest accepted reply. A dequeue may bring many large bodies; beyond this, the peer is no PinLater server."""
 
-_READ_BYTES = 1 << 18
+_READ_BYTES = 64 * 1024
+"""Read at once. Above 128 KiB, malloc may map memory for each reply and unmap it again: three system calls."""
+
 _TLS_ALERT = b"\x15\x03"
 _LAST_SEQUENCE_ID = 2**31 - 1
 
