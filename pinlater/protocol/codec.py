@@ -17,9 +17,18 @@ from thriftpy2.transport.buffered import TCyBufferedTransport
 from thriftpy2.transport.memory import TCyMemoryBuffer
 
 from pinlater.errors import CallUnsendable, ProtocolError, ServiceError, StaleClaims, service_error
+from pinlater.protocol.enqueue_head import METHOD as ENQUEUE
+from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.framing import with_header
 from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, TooManyElements, check_message
-from pinlater.protocol.messages import METHODS, PinLaterException, arguments_of, result_of
+from pinlater.protocol.messages import (
+    METHODS,
+    PinLaterEnqueueRequest,
+    PinLaterException,
+    PinLaterJob,
+    arguments_of,
+    result_of,
+)
 from pinlater.protocol.reader import RequestReader
 
 UNKNOWN_METHOD = TApplicationException.UNKNOWN_METHOD
@@ -35,6 +44,8 @@ _QUICK_CHECK_BYTES = 16 * 1024
 """Size of a message that ``guard`` checks in about the same time."""
 
 _T = TypeVar("_T")
+
+_enqueue_arguments = arguments_of(ENQUEUE)
 
 
 class SlowToDecode(Exception):
@@ -78,9 +89,9 @@ class _Source:
         self._frame = b""
         self._position = 0
 
-    def load(self, frame: bytes) -> None:
+    def load(self, frame: bytes, position: int = 0) -> None:
         self._frame = frame
-        self._position = 0
+        self._position = position
 
     def read(self, size: int) -> bytes:
         start = self._position
@@ -169,7 +180,7 @@ class Codec:
         self._forget_large(data)
         return struct
 
-    def decode_call(self, frame: bytes, *, quick_only: bool = False) -> DecodedCall:
+    def decode_call(self, frame: bytes, *, quick_only: bool = False, head: EnqueueHead | None = None) -> DecodedCall:
         """Decode the request of a call.
 
         An unknown method is skipped completely, so that the connection stays in sync (contract §1.1).
@@ -177,12 +188,15 @@ class Codec:
         Args:
             frame: payload of the call.
             quick_only: refuse calls that take more than milliseconds to decode.
+            head: how the enqueues of the connection begin, to be recognized and remembered.
 
         Raises:
             CallTooLarge: it has too many elements; the connection can go on.
             MalformedMessage: the connection must be closed.
             TakesLong: it is not quickly decoded.
         """
+        if head is not None and (call := self._recognized(frame, head)) is not None:
+            return call
         method, kind, sequence_id = self._begin(frame)
         if kind != TMessageType.CALL:
             raise MalformedMessage(f"expected a call, not a message of type {kind}")
@@ -194,7 +208,26 @@ class Codec:
         except TooManyElements as error:
             raise CallTooLarge(method, sequence_id, str(error)) from None
         self._forget_large(frame)
+        if head is not None and method == ENQUEUE:
+            head.learn(frame, arguments, self.encode_struct)
         return DecodedCall(method, sequence_id, arguments)
+
+    def _recognized(self, frame: bytes, head: EnqueueHead) -> DecodedCall | None:
+        """Decode an enqueue that begins as remembered; return None for any other, and for one that is not as usual."""
+        found = head.recognize(frame)
+        if found is None or not 0 <= found.jobs <= MANY_ELEMENTS:
+            return None
+        self._input.clean()
+        self._source.load(frame, found.position)
+        try:
+            jobs = self._requests.read_leaves(PinLaterJob, found.jobs)
+            if self._input.read(2) != b"\0\0":  # more fields of the request, or of the call
+                return None
+        except Exception:  # noqa: BLE001 - the full decoding finds out what is wrong
+            return None
+        return DecodedCall(
+            ENQUEUE, found.sequence_id, _enqueue_arguments(found.context, PinLaterEnqueueRequest(found.queue, jobs))
+        )
 
     def _arguments(self, frame: bytes, method: str, *, quick_only: bool) -> Any:
         try:

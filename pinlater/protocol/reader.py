@@ -46,6 +46,11 @@ class RequestReader:
         self._elements_left = most_elements
         return self._struct(kind)
 
+    def read_leaves(self, kind: Any, count: int) -> list[Any]:
+        """Decode ``count`` structs of class ``kind``, which has neither structs nor containers."""
+        read_leaf = self._leaf.read_struct
+        return [read_leaf(kind()) for _ in range(count)]
+
     def _struct(self, kind: Any) -> Any:
         read = self._transport.read
         fields = kind.thrift_spec
@@ -81,8 +86,7 @@ class RequestReader:
                 f"a list of {count} elements; a message may have at most {MAX_ELEMENTS}, send smaller batches"
             )
         if element_type == TType.STRUCT and _is_leaf(spec):
-            read_leaf = self._leaf.read_struct
-            return [read_leaf(spec()) for _ in range(count)]
+            return self.read_leaves(spec, count)
         return [self._value(element_type, spec) for _ in range(count)]
 
 

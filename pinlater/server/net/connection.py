@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from pinlater.errors import ProtocolError, ServiceError, UnknownError
 from pinlater.protocol.codec import PROTOCOL_ERROR, CallTooLarge, Codec, DecodedCall, SlowToDecode
 from pinlater.protocol.conversion.jobs import dequeue_reply
+from pinlater.protocol.enqueue_head import EnqueueHead
 from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
@@ -66,6 +67,7 @@ class ClientConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._caller = Caller()
         self._splitter = FrameSplitter(owner.settings.max_frame_bytes)
+        self._enqueue_head = EnqueueHead()
         self._frames: deque[bytes] = deque()
         self._pending_bytes = 0
         self._waits_for_memory = self._is_paused = False
@@ -312,7 +314,7 @@ class ClientConnection(asyncio.Protocol):
         if len(frame) >= LARGE_FRAME_BYTES:
             return None
         try:
-            call = self._owner.codec.decode_call(frame, quick_only=True)
+            call = self._owner.codec.decode_call(frame, quick_only=True, head=self._enqueue_head)
         except SlowToDecode:
             return None
         self._frames.popleft()
