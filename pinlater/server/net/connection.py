@@ -19,6 +19,7 @@ from pinlater.server.api.calls import CallRefused, CallReply, may_wait, wants_st
 from pinlater.server.broker import Caller
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.net.memory_budget import UNBUDGETED_BYTES
+from pinlater.server.net.peers import host_of
 from pinlater.server.net.tls_transport import HandshakeFailed, TlsTransport, speaks_tls
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         network = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         self._transport = network
-        self._peer = self._owner.admit(self, _address(network))
+        self._peer = self._owner.admit(self, host_of(network))
         if self._peer is None:
             network.abort()
             return
@@ -184,7 +185,7 @@ class ClientConnection(asyncio.Protocol):
         except HandshakeFailed as failure:
             self._owner.metrics.handshakes_failed.add()
             self._handshake_failed_at = self._loop.time()
-            log.info("TLS handshake with %s failed: %s", _address(tls_transport), failure)
+            log.info("TLS handshake with %s failed: %s", host_of(tls_transport), failure)
         except ssl.SSLError as error:
             self._reject(f"invalid TLS data: {error}")
         return b""
@@ -382,14 +383,13 @@ class ClientConnection(asyncio.Protocol):
         if may_wait(call):  # a parked dequeue takes no slot
             return await self._owner.service.call(call.method, call.arguments, self._caller)
         assert self._peer is not None
-        async with self._peer.call_slots, self._owner.call_slots:  # in this order, a busy address delays only itself
+        slots = self._peer.call_slots
+        if not slots.take():
+            await slots.wait()
+        try:
             return await self._owner.service.call(call.method, call.arguments, self._caller)
-
-
-def _address(transport: asyncio.Transport | TlsTransport) -> str:
-    """Return the client's host; empty for a Unix socket."""
-    name = transport.get_extra_info("peername")
-    return str(name[0]) if isinstance(name, tuple) else ""
+        finally:
+            slots.leave()
 
 
 async def _undo(answer: CallReply) -> None:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import TYPE_CHECKING
+
+from pinlater.server.net.call_slots import CallSlots
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pinlater.server.net.tls_transport import TlsTransport
+
+
+def host_of(transport: asyncio.Transport | TlsTransport) -> str:
+    """Return the client's host; empty for a Unix socket."""
+    name = transport.get_extra_info("peername")
+    return str(name[0]) if isinstance(name, tuple) else ""
 
 
 class Peer:
@@ -10,15 +23,15 @@ class Peer:
 
     Attributes:
         connections: how many are open.
-        call_slots: one for each call that may run at once.
+        call_slots: one for each of its calls that may run at once.
     """
 
     __slots__ = ("address", "call_slots", "connections")
 
-    def __init__(self, address: str, calls: int) -> None:
+    def __init__(self, address: str, call_slots: CallSlots) -> None:
         self.address = address
         self.connections = 0
-        self.call_slots = asyncio.Semaphore(calls)
+        self.call_slots = call_slots
 
 
 class Peers:
@@ -27,13 +40,15 @@ class Peers:
     Args:
         most_connections: of one address.
         most_calls: running calls of one address; further ones wait.
+        call_slots: one for each call that the server may run at once.
     """
 
-    def __init__(self, most_connections: int, most_calls: int) -> None:
+    def __init__(self, most_connections: int, most_calls: int, call_slots: CallSlots) -> None:
         self._most_connections = most_connections
         self._most_calls = most_calls
+        self._call_slots = call_slots
         self._known: dict[str, Peer] = {}
-        self._local = Peer("this machine", most_calls)
+        self._local = Peer("this machine", CallSlots(most_calls, call_slots))
 
     def __len__(self) -> int:
         return len(self._known)
@@ -48,7 +63,7 @@ class Peers:
             return self._local
         peer = self._known.get(address)
         if peer is None:
-            peer = self._known[address] = Peer(address, self._most_calls)
+            peer = self._known[address] = Peer(address, CallSlots(self._most_calls, self._call_slots))
         if peer.connections >= self._most_connections:
             return None
         peer.connections += 1

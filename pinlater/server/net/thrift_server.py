@@ -16,6 +16,7 @@ from pinlater.server.api.service import Service
 from pinlater.server.config.settings import Settings
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.metrics import Metrics
+from pinlater.server.net.call_slots import CallSlots
 from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.connection import ClientConnection
 from pinlater.server.net.memory_budget import BUDGET_BYTES, AnswerBudget, CallBudget
@@ -53,11 +54,11 @@ class ThriftServer:
         self.settings = settings
         self.metrics = metrics
         self.codec = Codec()
-        self.call_slots = asyncio.Semaphore(settings.max_concurrent_requests)
         self.large_call_slots = asyncio.Semaphore(_LARGE_AT_ONCE)
         self.call_budget = CallBudget(max(BUDGET_BYTES, settings.max_frame_bytes))
         self.answer_budget = AnswerBudget()
-        self.peers = Peers(settings.max_connections_per_address, settings.max_requests_per_address)
+        call_slots = CallSlots(settings.max_concurrent_requests)
+        self.peers = Peers(settings.max_connections_per_address, settings.max_requests_per_address, call_slots)
         self.handshake_seconds = min(_HANDSHAKE_SECONDS, settings.partial_frame_timeout_seconds)
         self._certificates = certificates
         self.is_draining = False

@@ -1,6 +1,5 @@
 """Limits that protect a server: exposed addresses, connections per address, overload."""
 
-import asyncio
 import json
 
 import pytest
@@ -9,6 +8,7 @@ from click.testing import CliRunner
 from pinlater.errors import EXIT_CONFIG, ConfigError, NoHealthyShards
 from pinlater.server.api.overload import LoadShedder
 from pinlater.server.metrics import Metrics
+from pinlater.server.net.call_slots import CallSlots
 from pinlater.server.net.listeners import is_exposed, listen_locally
 from pinlater.server.net.peers import Peers
 from pinlater.server.program import main
@@ -67,7 +67,7 @@ def test_a_socket_of_a_living_server_or_a_file_is_left_alone(tmp_path):
 
 
 def test_an_address_has_its_share_of_connections_and_no_more():
-    peers = Peers(2, 1)
+    peers = Peers(2, 1, CallSlots(9))
     first, second = peers.admit("192.0.2.1"), peers.admit("192.0.2.1")
     assert first is second
     assert peers.admit("192.0.2.1") is None
@@ -77,34 +77,15 @@ def test_an_address_has_its_share_of_connections_and_no_more():
 
 
 def test_addresses_that_left_are_forgotten():
-    peers = Peers(2, 1)
+    peers = Peers(2, 1, CallSlots(9))
     for number in range(100):
         peers.remove(peers.admit(f"192.0.2.{number}"))
     assert len(peers) == 0
 
 
 def test_local_sockets_have_no_share():
-    peers = Peers(1, 1)
+    peers = Peers(1, 1, CallSlots(9))
     assert {peers.admit("") for _ in range(5)} == {peers.admit("")}
-
-
-def test_calls_of_one_address_wait_for_each_other():
-    async def most_at_once():
-        peer = Peers(9, 2).admit("192.0.2.1")
-        running = most = 0
-
-        async def call():
-            nonlocal running, most
-            async with peer.call_slots:
-                running += 1
-                most = max(most, running)
-                await asyncio.sleep(0)
-                running -= 1
-
-        await asyncio.gather(*(call() for _ in range(10)))
-        return most
-
-    assert asyncio.run(most_at_once()) == 2
 
 
 def test_dequeues_are_refused_before_enqueues():
