@@ -17,9 +17,15 @@ from pinlater.client.connection import Connection
 from pinlater.jobs.body_codec import encode_body
 
 JOBS = 300
-PAUSE_SECONDS = 0.005
-"""Long enough for everything to be done with the job before; after longer pauses, one measures how long the
-machine takes to wake: with 20 ms all figures here double, the bare commit's, too."""
+PARK_SECONDS = 0.00125
+"""Within it, a dequeue that was sent is parked."""
+
+PAUSES = {"": 0.005, "_20ms": 0.02}
+"""Seconds between two jobs, by the end of the figures' names.
+
+5 ms are long enough for everything to be done with the job before. After 20 ms, one measures how long the machine takes
+to wake, too, as on one that mostly has nothing to do: all figures double, those of the bare commit as well.
+"""
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -36,33 +42,46 @@ def measure(setting: Setting) -> list[Figure]:
         lean_queue = server.create_queue("lean")
         server.create_queue("tell")
         body = encode_body(Tell(number=1, listener="/"))
+        figures: list[Figure] = []
         with setting.worker(server, processes=1) as worker:
             _to_worker(client, worker, listener, -1)  # until it runs and waits
-            bare_rounds, lean_rounds, worker_rounds = setting.in_turns(
-                lambda: _repeat(jobs, lambda _: _bare_commit(store.insert, body)),
-                lambda: _repeat(jobs, lambda _: _to_parked_dequeue(producer, consumer, lean_queue, body)),
-                lambda: _repeat(jobs, lambda number: _to_worker(client, worker, listener, number)),
-            )
-    return [
-        _figure("latency_p50", "enqueue to start of the job, idle worker, p50", worker_rounds, bare_rounds, 50),
-        _figure("latency_p99", "enqueue to start of the job, idle worker, p99", worker_rounds, bare_rounds, 99),
-        _figure("latency_raw_p50", "enqueue to a parked plain consumer, p50", lean_rounds, bare_rounds, 50),
-        _figure("latency_raw_p99", "enqueue to a parked plain consumer, p99", lean_rounds, bare_rounds, 99),
-    ]
+            for ending, pause in PAUSES.items():
+                rounds = setting.in_turns(
+                    lambda pause=pause: _repeat(jobs, pause, lambda _: _bare_commit(store.insert, body)),
+                    lambda pause=pause: _repeat(
+                        jobs, pause, lambda _: _to_parked_dequeue(producer, consumer, lean_queue, body)
+                    ),
+                    lambda pause=pause: _repeat(
+                        jobs, pause, lambda number: _to_worker(client, worker, listener, number)
+                    ),
+                )
+                figures += _figures(ending, pause, *rounds)
+    return figures
 
 
-def _figure(name: str, title: str, rounds: list[list[float]], bare_rounds: list[list[float]], percent: float) -> Figure:
-    """Return a percentile over all rounds, for which there is enough only in all of them together."""
-    ours = percentile([ms for round_ in rounds for ms in round_], percent)
-    bare = percentile([ms for round_ in bare_rounds for ms in round_], percent)
-    return Figure(name, title, "ms", [ours], [bare])
+def _figures(
+    ending: str, pause: float, bare: list[list[float]], lean: list[list[float]], worker: list[list[float]]
+) -> list[Figure]:
+    """Return percentiles over all rounds, for which there is enough only in all of them together."""
+    bare_ms = [ms for round_ in bare for ms in round_]
+    found = []
+    for name, title, rounds in (
+        ("latency", "enqueue to start of the job, idle worker", worker),
+        ("latency_raw", "enqueue to a parked plain consumer", lean),
+    ):
+        ours_ms = [ms for round_ in rounds for ms in round_]
+        for percent in (50, 99):
+            ours, bare_one = percentile(ours_ms, percent), percentile(bare_ms, percent)
+            title_of_one = f"{title}, each {pause * 1000:.0f} ms, p{percent}"
+            found.append(Figure(f"{name}{ending}_p{percent}", title_of_one, "ms", [ours], [bare_one]))
+    return found
 
 
-def _repeat(jobs: int, measure_one: Callable[[int], float]) -> list[float]:
+def _repeat(jobs: int, pause: float, measure_one: Callable[[int], float]) -> list[float]:
     """Return milliseconds; the pauses let everything fall idle in between."""
     found = []
     for number in range(jobs):
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(pause)
         found.append(measure_one(number) * 1000)
     return found
 
@@ -75,7 +94,7 @@ def _bare_commit(insert: Callable[[list[bytes]], None], body: bytes) -> float:
 
 def _to_parked_dequeue(producer: Connection, consumer: Connection, queue: str, body: bytes) -> float:
     send_dequeue(consumer, queue, 1, wait_ms=10_000)
-    time.sleep(PAUSE_SECONDS / 4)  # until it is parked
+    time.sleep(PARK_SECONDS)  # until it is parked
     started = time.monotonic()
     send_enqueue(producer, queue, body)
     reply = consumer.receive(PATIENCE_SECONDS)

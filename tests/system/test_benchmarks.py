@@ -20,7 +20,9 @@ FIGURES = {
     "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu"},
     "single_enqueue": {"single_enqueue", "single_enqueue_raw", "single_enqueue_raw_cpu"},
     "worker_drain": {"worker_drain", "raw_drain", "raw_drain_cpu"},
-    "latency": {"latency_p50", "latency_p99", "latency_raw_p50", "latency_raw_p99"},
+    "latency": {
+        f"latency{who}{pause}_p{percent}" for who in ("", "_raw") for pause in ("", "_20ms") for percent in (50, 99)
+    },
     "depth": {"depth_shallow", "depth_deep", "depth_ratio"},
     "parked": {"parked_cpu", "parked_memory", "parked_memory_each"},
     "recovery": {"worker_start", "idle_process", "kill_recovery"},
