@@ -68,7 +68,7 @@ def main(  # noqa: PLR0917 - click calls it
     failures = 0
     for name in names or BENCHMARKS:
         try:
-            figures += _run(name, scale, rounds, store, folder or _durable_folder())
+            figures += _run(name, scale, rounds, store, folder or durable_folder())
         except (ProgramFailed, PageFailed, PinLaterError) as error:
             failures += 1
             click.echo(f"{name} failed: {error}", err=True)
@@ -99,7 +99,7 @@ def _run(name: str, scale: float, rounds: int, store: str, folder: Path) -> list
     return figures
 
 
-def _durable_folder() -> Path:
+def durable_folder() -> Path:
     """Return a folder on a disk: /tmp is often memory, where a sync costs nothing."""
     durable = Path("/var/tmp")
     return durable if durable.is_dir() else Path(tempfile.gettempdir())

@@ -10,6 +10,7 @@ from benchmarks.activity import can_count_calls
 from benchmarks.marked_server import TARGETS
 from benchmarks.marks import missing
 from benchmarks.one_call_stages import CLIENT_TARGETS
+from benchmarks.peers.report import BEGIN, END
 from tests.support import mariadb_service, redis_service
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +112,7 @@ def test_one_enqueue_takes_no_more_steps_than_it_has_to(store, tmp_path):
     skip_without_server_of(store)
     if not can_count_calls():
         pytest.skip("no strace that may attach to processes")
-    done = run_benchmarks("one_call", "--json", "--store", store, tmp_path=tmp_path, scale="0.1")
+    done = run_benchmarks("one_call", "--json", "--store", store, tmp_path=tmp_path, scale="0.04")
     assert done.returncode == 0, done.stderr
     figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)["figures"]}
     found = {name: figures[f"one_call_{name}_hot"] for name in MOST_OF_ONE_CALL[store]}
@@ -171,3 +172,33 @@ def test_the_table_shows_figures_beside_the_bare_loop_and_leaves_nothing_behind(
     *_, ours, bare, ratio = [float(cell.replace(",", "")) for cell in first.split()[-3:]]
     assert ratio == pytest.approx(ours / bare, abs=0.01)
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+@pytest.mark.timeout(240)
+def test_pinlater_plays_in_the_league_of_queues(tmp_path):
+    redis_service.program()  # or skip
+    page, svg = tmp_path / "page.md", tmp_path / "rates.svg"
+    page.write_text(f"before\n\n{BEGIN}\n\nold\n\n{END}\n\nafter\n")
+    (tmp_path / "stores").mkdir()
+    arguments = ["--scale", "0.01", "--rounds", "1", "--folder", str(tmp_path / "stores"), "--json"]
+    arguments += ["--page", str(page), "--svg", str(svg)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.peers", "pinlater-sqlite", "pinlater-redis", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    contestants = json.loads(done.stdout)["contestants"]
+    assert contestants.keys() == {"pinlater-sqlite", "pinlater-redis"}
+    for [figures] in contestants.values():
+        assert all(number > 0 for number in figures.values()), figures
+    words = page.read_text()
+    assert words.startswith("before")
+    assert words.endswith("after\n")
+    assert "old" not in words
+    assert words.count("| PinLater, ") == 2
+    assert svg.read_text().count("<rect") == 5
+    assert list((tmp_path / "stores").iterdir()) == []

@@ -1,0 +1,248 @@
+"""Measure one contestant for one round."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from benchmarks.activity import activity_of
+from benchmarks.figures import percentile
+from benchmarks.peers.contestants import Contestant
+from benchmarks.peers.drivers.note import START
+from benchmarks.peers.services import Service
+from benchmarks.programs import ProgramFailed
+
+DRIVERS = Path(__file__).with_name("drivers")
+ROOT = Path(__file__).parents[2]
+
+CALLS, PAUSED_CALLS, DRAINED = 3000, 150, 20_000
+PAUSE_SECONDS = 0.02
+PATIENCE_SECONDS = 180.0
+_POLL_SECONDS = 0.01
+_STOP_SECONDS = 10.0
+
+
+class Round(NamedTuple):
+    """What one round found."""
+
+    calls_a_second: float
+    call_server_us: float
+    call_producer_us: float
+    paused_call_ms: float
+    start_p50_ms: float
+    start_p99_ms: float
+    jobs_a_second: float
+    job_server_us: float
+    job_worker_us: float
+
+
+class Amounts(NamedTuple):
+    """How much is measured in a round."""
+
+    calls: int
+    paused: int
+    drained: int
+
+    @classmethod
+    def scaled(cls, scale: float) -> Amounts:
+        """Return a share of the full amounts."""
+        return cls(*(max(round(full * scale), 10) for full in (CALLS, PAUSED_CALLS, DRAINED)))
+
+
+def measure(contestant: Contestant, python: Path, folder: Path, amounts: Amounts) -> Round:
+    """Start a contestant in an empty folder, measure it, and end all of its processes.
+
+    Raises:
+        ProgramFailed: one of its programs did not do what it should.
+        NotInstalled: its server is not on this machine.
+    """
+    drained = max(round(amounts.drained * contestant.drained), 10)
+    with ExitStack() as stack:
+        service = stack.enter_context(contestant.serve(folder))
+        match = _Match(contestant, python, service, folder, amounts.calls + 2 * amounts.paused + drained + 4)
+        hot = match.produce(amounts.calls + 1, 0.0)
+        paused = match.produce(amounts.paused, PAUSE_SECONDS)
+        with match.workers() as workers:
+            match.wait_until_done(workers)
+            started = match.produce(amounts.paused, PAUSE_SECONDS)
+            match.wait_until_done(workers)
+        starts = [start / 1e6 for start in match.starts_after(started)]
+        match.produce(drained, None)
+        with match.workers() as workers:
+            drain = match.drain(workers, drained)
+        return Round(
+            amounts.calls / (sum(took for _, took in hot.calls) / 1e9),
+            hot.server_us / amounts.calls,
+            hot.producer_us / amounts.calls,
+            percentile([took / 1e6 for _, took in paused.calls], 50),
+            percentile(starts, 50),
+            percentile(starts, 99),
+            *drain,
+        )
+
+
+class Produced(NamedTuple):
+    """What a producer did: its first measured job, begin and length of each call in nanoseconds, processor times."""
+
+    first: int
+    calls: list[tuple[int, int]]
+    producer_us: float
+    server_us: float
+
+
+class _Match:
+    """A running contestant: its producers, its workers, and the starts of its jobs by their numbers."""
+
+    def __init__(self, contestant: Contestant, python: Path, service: Service, folder: Path, most: int) -> None:
+        self._contestant, self._python, self._service, self._folder = contestant, python, service, folder
+        self._starts = folder / "starts"
+        self._starts.write_bytes(bytes(most * START.size))
+        self._next = 0
+        self._log_numbers = count()
+
+    def produce(self, jobs: int, pause: float | None) -> Produced:
+        """Enqueue jobs in a process of their own; all at once without ``pause``."""
+        own = sys.executable if self._contestant.is_ours else str(self._python)
+        how = "fill" if pause is None else str(pause)
+        first, self._next = self._next, self._next + jobs
+        command = [own, str(DRIVERS / "produce.py"), self._contestant.driver, str(first), str(jobs), how]
+        with (
+            self._log("producer").open("wb") as log,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environ()
+            ) as producer,
+        ):
+            assert producer.stdin is not None
+            assert producer.stdout is not None
+            try:
+                self._expect(producer.stdout.readline() == "ready\n", "producer", log.name)
+                before = cpu_us_of(self._service.pids)
+                producer.stdin.write("go\n")
+                producer.stdin.flush()
+                line = producer.stdout.readline()
+                self._expect(bool(line), "producer", log.name)
+                server_us = cpu_us_of(self._service.pids) - before
+            except BaseException:
+                producer.kill()
+                raise
+            producer.stdin.close()
+        found: Any = json.loads(line)
+        return Produced(first + 1, found["calls"], found["cpu_us"], server_us)
+
+    @contextmanager
+    def workers(self) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Start the workers; end them with all of their processes."""
+        command = self._contestant.command(self._python, self._service.url)
+        with ExitStack() as stack:
+            workers: list[subprocess.Popen[bytes]] = []
+            stack.callback(_end, workers)
+            for _ in range(self._contestant.workers):
+                log = stack.enter_context(self._log("worker").open("wb"))
+                workers.append(
+                    subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        cwd=DRIVERS,
+                        env=self._environ(),
+                        start_new_session=True,
+                    )
+                )
+            yield workers
+
+    def wait_until_done(self, workers: Sequence[subprocess.Popen[bytes]]) -> None:
+        """Wait until all jobs so far have started."""
+        self._wait(workers, 0, self._next)
+
+    def starts_after(self, produced: Produced) -> list[int]:
+        """Return the nanoseconds from the begin of each call to the start of its job."""
+        starts = self._read()
+        return [starts[produced.first + at] - began for at, (began, _) in enumerate(produced.calls)]
+
+    def drain(self, workers: Sequence[subprocess.Popen[bytes]], jobs: int) -> tuple[float, float, float]:
+        """Wait until the last jobs are done; return jobs a second, and processor time of server and workers a job.
+
+        Counts from the first jobs on, so that the start of the workers is left out.
+        """
+        first = self._next - jobs
+        begun = self._wait(workers, first, self._next, 1)
+        before = self._spent(workers)
+        left = jobs - begun
+        self._wait(workers, first, self._next)
+        server_us, worker_us = (now - then for now, then in zip(self._spent(workers), before, strict=True))
+        starts = self._read()[first : self._next]
+        rate = (jobs - 1) / max((max(starts) - min(starts)) / 1e9, 1e-9)
+        return rate, server_us / max(left, 1), worker_us / max(left, 1)
+
+    def _spent(self, workers: Sequence[subprocess.Popen[bytes]]) -> tuple[float, float]:
+        return cpu_us_of(self._service.pids), cpu_us_of([worker.pid for worker in workers])
+
+    def _wait(self, workers: Sequence[subprocess.Popen[bytes]], first: int, end: int, least: int | None = None) -> int:
+        """Wait until so many jobs of a range have started, or all; return how many have."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            begun = sum(map(bool, self._read()[first:end]))
+            if begun >= (end - first if least is None else least):
+                return begun
+            ended = any(worker.poll() is not None for worker in workers)
+            self._expect(not ended and time.monotonic() < deadline, f"worker ({begun} of {end - first} jobs)")
+            time.sleep(_POLL_SECONDS)
+
+    def _read(self) -> Sequence[int]:
+        return memoryview(self._starts.read_bytes()).cast("q").tolist()
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}-{next(self._log_numbers)}.log"
+
+    def _expect(self, is_well: bool, who: str, log: str = "") -> None:
+        if not is_well:
+            logs = [Path(log)] if log else sorted(self._folder.glob("worker-*.log"))
+            words = "\n".join(file.read_text(errors="replace")[-2000:] for file in logs)
+            raise ProgramFailed(f"{self._contestant.title}: its {who} failed; its last words:\n{words}")
+
+    def _environ(self) -> dict[str, str]:
+        path = [str(DRIVERS), *([str(ROOT), str(ROOT / "supervisor")] if self._contestant.is_ours else [])]
+        ours = {key: value for key, value in os.environ.items() if not key.startswith("PINLATER_")}
+        more = {"PEERS_URL": self._service.url, "PEERS_STARTS": str(self._starts), "PYTHONPATH": os.pathsep.join(path)}
+        return ours | more | dict(self._contestant.environ)
+
+
+def cpu_us_of(pids: Sequence[int]) -> float:
+    """Return the processor time of processes and all of their children, as long as these live."""
+    spent = 0.0
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            for one in [process, *process.children(recursive=True)]:
+                with suppress(OSError):  # it has just ended
+                    spent += activity_of(one.pid).cpu_us
+    return spent
+
+
+def _end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask workers to stop, then kill what is left of their processes."""
+    families = [worker.pid for worker in workers]
+    with suppress(psutil.NoSuchProcess):
+        families += [child.pid for worker in workers for child in psutil.Process(worker.pid).children(recursive=True)]
+    processes = [psutil.Process(pid) for pid in families if psutil.pid_exists(pid)]
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        with suppress(subprocess.TimeoutExpired):
+            worker.wait(_STOP_SECONDS)
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    for worker in workers:
+        worker.wait()
