@@ -126,7 +126,7 @@ def test_a_connection_that_was_cut_off_is_not_used_again(endpoint):
     async def scenario():
         pool = MysqlPool(endpoint, 1)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), pool.connection() as connection:
+            async with pool.connection() as connection, asyncio.timeout(0.05):
                 await connection.run(b"SELECT SLEEP(2)")
         assert not connection.is_open
         async with pool.connection() as other:

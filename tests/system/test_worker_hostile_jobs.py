@@ -49,7 +49,7 @@ class Crew:
     def expect_unharmed(self, others):
         for job in others:
             found = await_state(self.client, job, JobState.SUCCEEDED)
-            assert found.attempts_remaining == 3, found
+            assert found.attempts_remaining == 3, found.status
         touched = [line for line in ran(self.folder) if line.startswith("touch")]
         assert len(touched) == len(set(touched))
         for queue in ("touch", "hostile"):

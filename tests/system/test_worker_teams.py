@@ -239,7 +239,7 @@ def test_one_job_past_its_limits_does_not_hurt_the_others(team, client, folder):
     assert ran(folder).count(next(line for line in ran(folder) if "other" in line)) == 1
     hard = client.enqueue_jobs("overdue", [NewJob(b'{"job": "Overdue", "how": "blocks"}', attempts=1)])[0]
     found = await_state(client, hard, JobState.FAILED)
-    assert "time-out: the process died while it ran Overdue for 1." in found.status
+    assert "time-out: the process died while it ran Overdue for " in found.status
     assert "threads.py" in worker.log, "where it was"
     (folder / "go on").touch()
     found = await_state(client, other, JobState.SUCCEEDED)

@@ -1,6 +1,7 @@
 """A Redis shard and a real server: what the contract's tests, which every store passes, do not ask."""
 
 import asyncio
+import contextlib
 import logging
 import re
 import shutil
@@ -25,6 +26,7 @@ from tests.support.bench import QUEUE, ack_of, new_job
 from tests.support.openssl import certificates
 from tests.support.redis_bench import CLAIM
 from tests.support.redis_service import RedisService, free_port, program
+from tests.support.server import wait_for
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "stores-redis.md"
 
@@ -271,6 +273,14 @@ def test_connections_are_encrypted_and_certificates_checked(bench, tmp_path):
     service = RedisService(tmp_path / "encrypted", **options)
     try:
         shard = bench.shard_at(RedisEndpoint(("127.0.0.1", port), tls=TlsFiles(ca, cert, key)))
+
+        def reaches():
+            with contextlib.suppress(ShardUnreachable):  # no handshake in time, on a busy machine
+                bench.run(shard.ping())
+                return True
+            return False
+
+        wait_for(reaches)
         bench.run(shard.create_queue(QUEUE))
         assert len(bench.run(shard.enqueue_jobs(QUEUE, [new_job()]))) == 1
         for tls in (TlsFiles(None, cert, key), TlsFiles(ca), None):
