@@ -168,7 +168,7 @@ IN_ORDER = {
 BY_MOMENT = {"expired_claims", "finished_jobs"}
 BY_KEY = {"unique_jobs"}
 OF_QUEUES = {
-    "queues", "deleted_queues", "share_queues", "queue_exists", "delete_queue", "queue_settings",
+    "queues", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "lock_queues", "purge_queue",
     "bucket", "update_bucket", "queue_lock", "update_queue_lock", "delete_queue_lock", "delete_queue_settings",
     "lock_version", "last_clock_record",
@@ -243,7 +243,7 @@ def test_nor_are_they_looked_for_among_the_others_where_these_are_few(young, nam
 @pytest.mark.parametrize(
     ("names", "key", "name"),
     [
-        (["share_queues", "lock_queues", "queue_exists", "purge_queue"], "PRIMARY", None),
+        (["share_queues", "present_queue", "lock_queues", "queue_exists", "purge_queue"], "PRIMARY", None),
         (["settings_of_queue", "change_queue_settings", "delete_queue"], "queues_by_name", "emails"),
         (
             ["update_bucket", "update_queue_lock", "delete_queue_lock", "delete_queue_settings", "reserve_ids"],

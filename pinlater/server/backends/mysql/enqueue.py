@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.mysql.call_results import find_results, insert_results
 from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.errors import NullRejected
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
 from pinlater.server.backends.mysql.queries import blob, text
@@ -27,8 +28,8 @@ STATEMENT_BYTES = 1_000_000
 _JOB_BYTES = 100
 """Size of a row in addition to its body."""
 
-RowWriter = Callable[[Any, int, int, int], bytes]
-"""Returns the row of a job, given job, id, queue id and time."""
+RowWriter = Callable[[Any, int, bytes, int], bytes]
+"""Returns the row of a job, given job, id, SQL expression of the queue id, and time."""
 
 
 @dataclass(slots=True)
@@ -78,15 +79,15 @@ def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None
     return MysqlEnqueueCall(queue, records, priorities, keys if any(keys) else None, _imported_row, once)
 
 
-def _new_row(job: NewJob, local_id: int, queue_id: int, now: int) -> bytes:
+def _new_row(job: NewJob, local_id: int, queue_id: bytes, now: int) -> bytes:
     body, priority, run_after, attempts, status, key = job
     at = now if run_after is None else run_after
     numbers = (local_id, queue_id, priority, at, now, now, attempts, attempts, len(body))
     texts = (b"NULL" if key is None else blob(key.encode()), text(status) if status else b"''", blob(body))
-    return b"(%d,%d,0,%d,%d,NULL,%d,%d,%d,%d,%d,%b,%b,%b)" % (*numbers, *texts)
+    return b"(%d,%b,0,%d,%d,NULL,%d,%d,%d,%d,%d,%b,%b,%b)" % (*numbers, *texts)
 
 
-def _imported_row(job: JobRecord, local_id: int, queue_id: int, _: int) -> bytes:
+def _imported_row(job: JobRecord, local_id: int, queue_id: bytes, _: int) -> bytes:
     body, key = job.body or b"", job.unique
     priority = JobDescriptor.parse(job.descriptor).priority
     moment = b"NULL" if job.state == PENDING else b"%d" % job.updated_at_ms
@@ -94,7 +95,7 @@ def _imported_row(job: JobRecord, local_id: int, queue_id: int, _: int) -> bytes
     attempts = (job.attempts_allowed, job.attempts_remaining, len(body))
     texts = (b"NULL" if key is None else blob(key.encode()), text(job.status), blob(body))
     head = (local_id, queue_id, job.state, priority, job.run_after_ms, moment)
-    return b"(%d,%d,%d,%d,%d,%b,%d,%d,%d,%d,%d,%b,%b,%b)" % (*head, *times, *attempts, *texts)
+    return b"(%d,%b,%d,%d,%d,%b,%d,%d,%d,%d,%d,%b,%b,%b)" % (*head, *times, *attempts, *texts)
 
 
 EnqueueBatch = CommitBatch[MysqlEnqueueCall, list[str]]
@@ -123,8 +124,8 @@ class JobInserter:
             if not call.first_id:
                 call.first_id = await self._ids.allocate(len(call.jobs))
         missing: set[int] = set()
-        while True:
-            calls = [call for call in batch.requests if call.queue.id not in missing]
+        descriptors: Descriptors = {}
+        while calls := [call for call in batch.requests if call.queue.id not in missing]:
             try:
                 async with self._database.transaction() as transaction:
                     descriptors = await _insert(transaction, calls, batch)
@@ -168,19 +169,32 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
         for index in range(len(call.jobs))
         if (id(call), index) not in duplicates and call.first_id + index not in stored
     ]
-    if any(call.keys is not None for call in new):
-        rows.sort(key=_unique_index_order)
-    held, *_ = await transaction.run(
-        transaction.bind("share_queues", queues=queue_ids),
-        *(_insertions(transaction, rows) if rows else ()),
-        *insert_results(transaction, _results(new, duplicates)),
-    )
-    missing = set(queue_ids) - {queue_id for (queue_id,) in held.rows}
+    if len(queue_ids) > 1 or any(call.keys is not None for call in new):
+        rows.sort(key=_lock_order)
+    queues_without_rows = set(queue_ids) - {call.queue.id for call, _ in rows}
+    if queues_without_rows:
+        await _check_queues(transaction, queues_without_rows)
+    try:
+        with batch.committing():
+            await transaction.run_and_commit(
+                *_insertions(transaction, rows), *insert_results(transaction, _results(new, duplicates))
+            )
+    except NullRejected:
+        await _check_queues(transaction, queue_ids)
+        raise
+    return _with_repeats(calls, known | {id(call): _descriptors(call, duplicates) for call in new})
+
+
+async def _check_queues(transaction: MysqlTransaction, queue_ids: Collection[int]) -> None:
+    """Check that queues exist; they cannot be deleted until the transaction ends.
+
+    Raises:
+        _QueuesMissing: some were deleted.
+    """
+    held = await transaction.rows("share_queues", queues=sorted(queue_ids))
+    missing = set(queue_ids) - {queue_id for (queue_id,) in held}
     if missing:
         raise _QueuesMissing(missing)
-    with batch.committing():
-        await transaction.commit()
-    return _with_repeats(calls, known | {id(call): _descriptors(call, duplicates) for call in new})
 
 
 async def _known(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], *, is_doubtful: bool) -> Descriptors:
@@ -221,8 +235,8 @@ def _results(calls: Iterable[MysqlEnqueueCall], duplicates: _Duplicates) -> Iter
             yield call.once, CallResult(call.first_id, elsewhere.get(id(call), ()))
 
 
-def _unique_index_order(row: Row) -> tuple[int, str]:
-    """Return the sort key in the unique index; servers that inserted keys in different orders would deadlock."""
+def _lock_order(row: Row) -> tuple[int, str]:
+    """Return the sort key by queue and unique key; servers that locked these in different orders would deadlock."""
     call, index = row
     return call.queue.id, (call.keys[index] if call.keys is not None else None) or ""
 
@@ -261,14 +275,21 @@ async def _duplicates(
 
 
 def _insertions(transaction: MysqlTransaction, rows: Sequence[Row]) -> Iterator[bytes]:
+    """Yield the statements that insert jobs; one fails if a queue was deleted, and locks each queue before its jobs."""
     head = transaction.bind("insert_jobs")
+    queue_ids: dict[int, bytes] = {}
     written: list[bytes] = []
     size = 0
     for call, index in rows:
-        row = call.write_row(call.jobs[index], call.first_id + index, call.queue.id, transaction.now)
+        queue_id = queue_ids.get(call.queue.id)
+        if queue_id is None:
+            queue_ids[call.queue.id] = b"%d" % call.queue.id
+            queue_id = b"(%b)" % transaction.bind("present_queue", queue=call.queue.id)
+        row = call.write_row(call.jobs[index], call.first_id + index, queue_id, transaction.now)
         if written and size + len(row) > STATEMENT_BYTES:
             yield head + b",".join(written)
             written, size = [], 0
         written.append(row)
         size += len(row)
-    yield head + b",".join(written)
+    if written:
+        yield head + b",".join(written)

@@ -12,6 +12,9 @@ from pinlater.server.backends.sharded import ShardUnreachable
 DEADLOCK, LOCK_WAIT_TIMEOUT = 1213, 1205
 DUPLICATE_KEY = 1062
 """Of a unique key, since ids are never used twice: another server was faster, and the retry finds its job."""
+NULL_VALUE = 1048
+NOT_SENT = 2006
+"""The driver's: the connection was closed before it wrote the packet."""
 ROLLED_BACK_AT_COMMIT = 3101
 """By the server's replication group; Galera reports a deadlock instead."""
 STATEMENT_TIMEOUT = frozenset({1969, 3024})
@@ -24,6 +27,10 @@ it cannot serve now, but may later."""
 
 class ConnectionLost(Exception):
     """The connection broke or timed out: the outcome of the last statements is unknown."""
+
+
+class PacketNotSent(ConnectionLost):
+    """The connection was found closed before the last packet was sent: no commit at its end was made."""
 
 
 class ConnectFailed(ConnectionLost):
@@ -42,6 +49,10 @@ class StatementRejected(UnknownError):
     """The database rejected a statement; nothing was changed."""
 
 
+class NullRejected(StatementRejected):
+    """A value was NULL where the column takes none."""
+
+
 def conflict_backoff(conflicts: int) -> float:
     """Return random seconds to wait after so many conflicts, so that the same transactions do not meet again."""
     return random.uniform(0, min(0.001 * 2 ** min(conflicts, 10), 0.1))  # noqa: S311 - no secret
@@ -54,11 +65,14 @@ def classify(error: MySQLError) -> Exception:
         return LockTimeout(str(error))
     if number in {DEADLOCK, DUPLICATE_KEY, ROLLED_BACK_AT_COMMIT}:
         return TransactionConflict(str(error))
+    if number == NOT_SENT:
+        return PacketNotSent(str(error))
     if number == 0 or 2000 <= number < 3000 or number in _UNAVAILABLE:
         return ConnectionLost(str(error))
     if number in STATEMENT_TIMEOUT:
         return UnknownError("the database stopped a statement that took too long; nothing was changed")
-    return StatementRejected(f"the store rejected the call, nothing was changed: {error}")
+    kind = NullRejected if number == NULL_VALUE else StatementRejected
+    return kind(f"the store rejected the call, nothing was changed: {error}")
 
 
 def unreachable(shard: str, error: BaseException) -> ShardUnreachable:

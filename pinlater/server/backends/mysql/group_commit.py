@@ -19,6 +19,7 @@ from pinlater.server.backends.mysql.errors import (
     ConnectFailed,
     ConnectionLost,
     LockTimeout,
+    PacketNotSent,
     StatementRejected,
     TransactionConflict,
     conflict_backoff,
@@ -100,10 +101,10 @@ class CommitBatch(Generic[Q, R]):
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Mark the batch as uncertain if the block fails, unless the database reports that nothing was changed."""
+        """Mark the batch as uncertain if the block fails, unless it is known that nothing was changed."""
         try:
             yield
-        except (TransactionConflict, ServiceError):
+        except (TransactionConflict, ServiceError, PacketNotSent):
             raise
         except BaseException:
             self.is_uncertain = True

@@ -64,6 +64,11 @@ WHERE name = :name
 -- The queues that exist; they cannot be deleted until the transaction ends.
 SELECT id FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) AND name IS NOT NULL LOCK IN SHARE MODE
 
+-- name: present_queue
+-- The value of queue_id in the first row of a queue that insert_jobs inserts: its id, and it cannot be deleted until the
+-- transaction ends; NULL if it was deleted, which the column rejects.
+SELECT id FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id = :queue AND name IS NOT NULL LOCK IN SHARE MODE
+
 -- name: lock_queues
 -- No other transaction stores jobs in these queues until this one ends.
 SELECT name FROM {db}.queues FORCE INDEX (PRIMARY) WHERE id IN (:queues) FOR UPDATE

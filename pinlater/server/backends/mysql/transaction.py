@@ -46,6 +46,8 @@ class MysqlTransaction:
     async def run_and_commit(self, *statements: bytes) -> list[StatementResult]:
         """Execute the last statements and commit, in one packet if they fit."""
         self.is_committing = True
+        if not self._is_open and len(statements) == 1:  # sessions use autocommit: it is a transaction by itself
+            return await self._connection.run(*statements)
         return (await self.run(*statements, self.bind("commit")))[:-1]
 
     async def commit(self) -> None:

@@ -11,6 +11,7 @@ from pinlater.server.backends.mysql.errors import (
     ConnectFailed,
     ConnectionLost,
     LockTimeout,
+    PacketNotSent,
     StatementRejected,
     TransactionConflict,
 )
@@ -223,6 +224,20 @@ async def test_nobody_is_told_that_nothing_was_changed_when_an_earlier_attempt_m
     errors = await gather(GroupCommit("1", work), *requests)
     assert [type(error) for error in errors] == [ShardConnectionFailed] * len(requests)
     assert [is_uncertain for _, is_uncertain in seen] == [False] + [True] * (len(seen) - 1)
+
+
+@in_loop
+async def test_a_commit_that_was_not_sent_leaves_nothing_uncertain():
+    seen = []
+
+    async def work(batch):
+        seen.append(batch.is_uncertain)
+        with batch.committing():
+            raise PacketNotSent("closed") if len(seen) == 1 else StatementRejected("full, nothing was changed")
+
+    [error] = await gather(GroupCommit("1", work), 1)
+    assert seen == [False, False]
+    assert isinstance(error, StatementRejected)
 
 
 @in_loop

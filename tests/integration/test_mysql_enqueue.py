@@ -1,0 +1,221 @@
+"""Enqueues of the MySQL store: their round trips, deleted queues, and connections that break."""
+
+import asyncio
+import os
+
+import pytest
+
+from pinlater.errors import QueueNotFound
+from pinlater.model.attempts import StoredAck
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.protocol.messages import PENDING
+from pinlater.server.backends.mysql import enqueue
+from pinlater.server.backends.mysql.connection import MysqlConnection
+from pinlater.server.backends.mysql.errors import PacketNotSent
+from pinlater.server.backends.records import Claim, IdempotencyKey, JobFilter
+from tests.support.bench import QUEUE, START_MS, new_job
+from tests.support.lossy_proxy import LossyProxy
+from tests.support.mariadb_service import shared_service
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
+
+OTHER = "thumbnails"
+
+
+def key():
+    return IdempotencyKey(os.urandom(16), 60_000)
+
+
+def with_servers(scenario, count=1, *, endpoint=None, prefix=None):
+    """Run ``scenario(*servers)`` with servers on one shard that has two queues, all connected."""
+
+    async def run():
+        databases = prefix or fresh_prefix()
+        at = endpoint or endpoint_of(shared_service())
+        servers = [make_fleet([at], lambda: START_MS, prefix=databases) for _ in range(count)]
+        try:
+            for queue in (QUEUE, OTHER):
+                await servers[0].create_queue(queue)
+            for server in servers:
+                await server.enqueue_jobs(OTHER, [new_job()])
+                await server.delete_jobs(OTHER, JobFilter(PENDING, 1), 10)
+            return await scenario(*servers)
+        finally:
+            await asyncio.gather(*(server.close() for server in servers))
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def packets(monkeypatch):
+    """Return the list of packets that are sent; each is a list of statements."""
+    sent = []
+    send = MysqlConnection._send
+
+    async def noted(self, packet, results):
+        before = len(results)
+        await send(self, packet, results)
+        sent.append((len(results) - before, packet))
+
+    monkeypatch.setattr(MysqlConnection, "_send", noted)
+    return sent
+
+
+async def statements(packets, call):
+    """Make a call; return how many statements each of its packets had."""
+    packets.clear()
+    await call
+    return [count for count, _ in packets]
+
+
+def test_an_enqueue_is_one_round_trip(packets):
+    async def scenario(server):
+        jobs = [new_job(b"%d" % number) for number in range(100)]
+        assert await statements(packets, server.enqueue_jobs(QUEUE, jobs[:1])) == [1]
+        assert await statements(packets, server.enqueue_jobs(QUEUE, jobs)) == [1]
+        assert await statements(packets, server.enqueue_jobs(QUEUE, jobs[:1], once=key())) == [4]
+        # Whether another job has the key is asked first.
+        assert await statements(packets, server.enqueue_jobs(QUEUE, [new_job(unique_key="k")])) == [2, 2]
+        at_once = asyncio.gather(*(server.enqueue_jobs(queue, jobs[:2], once=key()) for queue in (QUEUE, OTHER) * 9))
+        assert await statements(packets, at_once) == [4]
+
+    with_servers(scenario)
+
+
+def test_an_ack_of_one_outcome_is_one_statement(packets):
+    async def scenario(server):
+        await server.enqueue_jobs(QUEUE, [new_job(), new_job()])
+        claim = Claim("h:1:1:w:1", 60_000)
+        found = await server.dequeue_jobs(QUEUE, 2, claim)
+        acks = [StoredAck(JobDescriptor.parse(job.descriptor), claim.descriptor, "", 0, False) for job in found.jobs]
+        assert await statements(packets, server.ack_dequeued_jobs(QUEUE, acks, [])) == [1]
+
+    with_servers(scenario)
+
+
+@pytest.mark.parametrize("once", [None, key()], ids=["without a key", "with a key"])
+def test_a_queue_that_another_server_deletes_takes_no_job_and_others_do(once):
+    async def scenario(first, second):
+        await first.delete_queue(OTHER)
+        gone = second.enqueue_jobs(OTHER, [new_job(b"lost")] * 3, once=once)
+        answers = await asyncio.gather(
+            second.enqueue_jobs(QUEUE, [new_job()]),
+            gone,
+            second.enqueue_jobs(QUEUE, [new_job(unique_key="k")], once=key()),
+            return_exceptions=True,
+        )
+        assert isinstance(answers[1], QueueNotFound)
+        assert await second.count_jobs(QUEUE, JobFilter(PENDING)) == 2
+        with pytest.raises(QueueNotFound):
+            await second.enqueue_jobs(OTHER, [new_job()], once=once)
+        # Its jobs would be deleted with it; none was stored after that.
+        await first.collect_finished(10**6, 10**6, 100)
+        await first.collect_finished(10**6, 10**6, 100)
+        await first.create_queue(OTHER)
+        assert await second.count_jobs(OTHER, JobFilter(PENDING)) == 0
+        if once is not None:  # nor a result of the call
+            assert len(await second.enqueue_jobs(OTHER, [new_job()], once=once._replace(is_repeat=True))) == 1
+            assert await second.count_jobs(OTHER, JobFilter(PENDING)) == 1
+
+    with_servers(scenario, 2)
+
+
+def test_a_deleted_queue_keeps_all_statements_of_a_large_enqueue_from_being_committed(monkeypatch, packets):
+    monkeypatch.setattr(enqueue, "STATEMENT_BYTES", 1000)
+
+    async def scenario(first, second):
+        large = [new_job(b"x" * 400) for _ in range(50)]
+        assert max(await statements(packets, second.enqueue_jobs(OTHER, large))) > 20
+        await first.delete_queue(OTHER)
+        answers = await asyncio.gather(
+            second.enqueue_jobs(QUEUE, large), second.enqueue_jobs(OTHER, large), return_exceptions=True
+        )
+        assert len(answers[0]) == 50
+        assert isinstance(answers[1], QueueNotFound)
+        assert await first.count_jobs(QUEUE, JobFilter(PENDING)) == 50
+
+    with_servers(scenario, 2)
+
+
+def test_a_queue_is_not_deleted_while_jobs_are_stored_in_it():
+    """Deletes and enqueues at once: each enqueue is refused, or its job is swept with the queue."""
+
+    async def scenario(first, second, third):
+        async def store(server, stored):
+            for _ in range(15):
+                try:
+                    stored += await server.enqueue_jobs(OTHER, [new_job()], once=key())
+                except QueueNotFound:
+                    return
+
+        for _ in range(5):
+            stored = []
+            storing = asyncio.gather(*(store(server, stored) for server in (second, third) * 2))
+            await asyncio.sleep(0.01)
+            await first.delete_queue(OTHER)
+            await storing
+            for _ in range(4):
+                await first.collect_finished(10**6, 10**6, 1000)
+            records = await first.lookup_jobs([JobDescriptor.parse(name) for name in stored], include_body=False)
+            assert records == [None] * len(stored)
+            await first.create_queue(OTHER)
+            assert await first.count_jobs(OTHER, JobFilter(PENDING)) == 0
+
+    with_servers(scenario, 3)
+
+
+@pytest.fixture
+def proxy():
+    """Stands before the server, and loses answers."""
+    proxy = LossyProxy(shared_service().port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.mark.parametrize("unique", [None, "k"])
+@pytest.mark.parametrize("once", [None, key()], ids=["without a key", "with a key"])
+def test_an_enqueue_whose_answer_is_lost_stores_one_job(proxy, once, unique):
+    async def scenario(server):
+        proxy.lose(b"INSERT INTO")
+        names = await server.enqueue_jobs(QUEUE, [new_job(b"a", unique_key=unique), new_job(b"b")], once=once)
+        assert proxy.lost == 1
+        found = await server.dequeue_jobs(QUEUE, 9, Claim("h:1:1:w:1", 60_000))
+        assert [job.descriptor for job in found.jobs] == names
+
+    with_servers(scenario, endpoint=endpoint_of(shared_service(), port=proxy.port))
+
+
+def test_a_queue_that_is_deleted_before_a_lost_enqueue_is_repeated_is_not_found(proxy):
+    prefix = fresh_prefix()
+
+    async def delete():
+        other = make_fleet([endpoint_of(shared_service())], lambda: START_MS, prefix=prefix)
+        await other.delete_queue(OTHER)
+        await other.close()
+
+    async def scenario(server):
+        proxy.lose(b"INSERT INTO", before_cut=lambda: asyncio.run(delete()))
+        with pytest.raises(QueueNotFound):
+            await server.enqueue_jobs(OTHER, [new_job()])
+        assert proxy.lost == 1
+        assert await server.queue_names() == {QUEUE}
+
+    with_servers(scenario, endpoint=endpoint_of(shared_service(), port=proxy.port), prefix=prefix)
+
+
+def test_a_connection_that_the_server_has_closed_leaves_nothing_uncertain():
+    """Nothing was sent on it, so that a shard that is gone for good is left for another one at once."""
+
+    async def scenario():
+        connection = await MysqlConnection.open(endpoint_of(shared_service()))
+        [(rows, _, _)] = await connection.run(b"SELECT CONNECTION_ID()")
+        other = await MysqlConnection.open(endpoint_of(shared_service()))
+        await other.run(b"KILL %d" % rows[0][0])
+        other.close()
+        async with asyncio.timeout(30):
+            while not connection._raw._stream_broken:
+                await asyncio.sleep(0.01)
+        with pytest.raises(PacketNotSent):
+            await connection.run(b"SELECT 1")
+        assert not connection.is_open
+
+    asyncio.run(scenario())
