@@ -19,11 +19,13 @@ from thriftpy2.transport.memory import TCyMemoryBuffer
 from pinlater.errors import CallUnsendable, ProtocolError, ServiceError, StaleClaims, service_error
 from pinlater.protocol.enqueue_head import METHOD as ENQUEUE
 from pinlater.protocol.enqueue_head import EnqueueHead
+from pinlater.protocol.enqueue_reply import encode_descriptor
 from pinlater.protocol.framing import with_header
 from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage, TooManyElements, check_message
 from pinlater.protocol.messages import (
     METHODS,
     PinLaterEnqueueRequest,
+    PinLaterEnqueueResponse,
     PinLaterException,
     PinLaterJob,
     arguments_of,
@@ -128,6 +130,10 @@ class Codec:
 
     def encode_reply(self, method: str, sequence_id: int, success: Any) -> bytes:
         """Encode the result of a method (None for void) as a frame."""
+        if method == ENQUEUE and type(success) is PinLaterEnqueueResponse:
+            descriptors = success.jobDescriptors
+            if descriptors is not None and len(descriptors) == 1:
+                return encode_descriptor(sequence_id, descriptors[0])
         result = result_of(method)()
         if success is not None:
             result.success = success

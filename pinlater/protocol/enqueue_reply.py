@@ -1,0 +1,27 @@
+"""Encode the reply to an enqueue of one job, which is the most frequent reply, in a third of the codec's time."""
+
+from __future__ import annotations
+
+import struct
+
+from thriftpy2.thrift import TMessageType, TType
+
+from pinlater.protocol.enqueue_head import METHOD
+from pinlater.protocol.framing import HEADER_BYTES
+
+_VERSION = b"\x80\x01\0"
+_MESSAGE = _VERSION + struct.pack(f">Bi{len(METHOD)}s", TMessageType.REPLY, len(METHOD), METHOD.encode())
+_LIST = struct.pack(">BhBhBi", TType.STRUCT, 0, TType.LIST, 1, TType.STRING, 1)
+"""Field 0 of the result is the response, its field 1 the list, of one text."""
+
+_END = b"\0\0"
+_START = struct.Struct(f">i{len(_MESSAGE)}si{len(_LIST)}si")
+_OTHER_BYTES = _START.size - HEADER_BYTES + len(_END)
+"""Bytes of the payload that are not the descriptor."""
+
+
+def encode_descriptor(sequence_id: int, descriptor: str) -> bytes:
+    """Encode the reply to an enqueue of one job as a frame, exactly as the codec would."""
+    data = descriptor.encode()
+    size = len(data)
+    return _START.pack(size + _OTHER_BYTES, _MESSAGE, sequence_id, _LIST, size) + data + _END
