@@ -127,16 +127,16 @@ def test_what_ends_an_attempt_without_a_claim_is_not_sent_twice(bench, service, 
     (name,) = bench.run(shard.enqueue_jobs(QUEUE, [new_job(attempts=5)]))
     bench.take(shard)
     taken = []
-    round_trip = connection.SharedConnection._round_trip
+    call = connection.SharedConnection.call
 
-    async def let_another_claim(self, connection, batch):
+    async def let_another_claim(self, *command):
         try:
-            await round_trip(self, connection, batch)
+            return await call(self, *command)
         except ShardConnectionFailed:
             taken.append(await other.dequeue_jobs(QUEUE, 1, Claim("host:2:1:worker:1", 30_000)))
             raise
 
-    monkeypatch.setattr(connection.SharedConnection, "_round_trip", let_another_claim)
+    monkeypatch.setattr(connection.SharedConnection, "call", let_another_claim)
     proxy.lose(scripts()[script].sha.encode())
     with pytest.raises(ShardConnectionFailed):
         bench.run(

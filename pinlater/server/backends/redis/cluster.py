@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.asyncio import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from pinlater.server.backends.redis.single_command import run_command
+from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.sharded import ShardUnreachable
 
 _ADVICE = (
@@ -17,7 +16,7 @@ _ADVICE = (
 )
 
 
-async def reject_cluster(connection: Connection) -> None:
+async def reject_cluster(connection: RespConnection) -> None:
     """Reject a server that shares the hash slots of a cluster; a cluster's only master has all and is accepted.
 
     Raises:
@@ -36,11 +35,11 @@ def key_moved(shard: str) -> ShardUnreachable:
     return ShardUnreachable(f"shard {shard} cannot serve: another server holds the key: {_ADVICE}")
 
 
-async def _count_masters(connection: Connection) -> int:
+async def _count_masters(connection: RespConnection) -> int:
     """Return how many masters have slots; 1 for a server outside a cluster."""
-    hello = await run_command(connection, "HELLO")  # every user may send this; the answer is names and values in turn
+    hello = await connection.call("HELLO")  # every user may send this; the answer is names and values in turn
     properties: dict[Any, Any] = dict(zip(hello[::2], hello[1::2], strict=True))
     if properties.get(b"mode") != b"cluster":
         return 1
-    ranges = await run_command(connection, "CLUSTER", "SLOTS")  # each: first slot, last slot, its master, replicas
+    ranges = await connection.call("CLUSTER", "SLOTS")  # each: first slot, last slot, its master, replicas
     return len({(master[0], master[1]) for _, _, master, *_ in ranges})

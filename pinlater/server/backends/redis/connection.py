@@ -9,16 +9,17 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import hiredis
-from redis.asyncio import Connection
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from pinlater.errors import ServiceError, ShardConnectionFailed
 from pinlater.server.backends.records import CommitStats
 from pinlater.server.backends.redis.endpoint import RedisEndpoint
+from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.sharded import ShardUnreachable
 
 log = logging.getLogger(__name__)
@@ -29,19 +30,23 @@ CONNECT_SECONDS = 2.0
 ANSWER_SECONDS = 4.0
 """Timeout for the answers to a batch; then the connection is closed."""
 
+CALL_SECONDS = 9.5
+"""Timeout for a call, from when it is queued."""
+
 _MAX_BATCH_BYTES = 4_000_000
 _MAX_BATCH_COMMANDS = 500
-"""Limits of a batch; a single command may be larger."""
+"""Limits of a batch; a single command may be larger. As one batch is in flight, no more than one is buffered."""
 
 _CLOSE_SECONDS = 5.0
 
-Handshake = Callable[[Connection], Awaitable[None]]
+Handshake = Callable[[RespConnection], Awaitable[None]]
 """Runs first on every new connection; an error closes it."""
 
 
 class _QueuedCommand(NamedTuple):
     packed: bytes
     future: asyncio.Future[Any]
+    queued_at: float
 
 
 class SharedConnection:
@@ -65,11 +70,14 @@ class SharedConnection:
         self._endpoint = endpoint
         self._handshake = handshake
         self._on_commit = on_commit
-        self._connection: Connection | None = None
+        self._connection: RespConnection | None = None
         self._queued: list[_QueuedCommand] = []
-        self._in_flight = 0
+        self._batch: list[_QueuedCommand] = []
+        self._sent_at = 0.0
         self._failed_at = -math.inf
-        self._sender: asyncio.Task[None] | None = None
+        self._is_scheduled = False
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def seconds_since_failure(self) -> float:
@@ -79,50 +87,69 @@ class SharedConnection:
     @property
     def is_open(self) -> bool:
         """Whether it is connected."""
-        return self._connection is not None and self._connection.is_connected
+        return self._connection is not None and self._connection.is_open
 
     @property
     def waiting(self) -> int:
         """Number of commands without an answer."""
-        return len(self._queued) + self._in_flight
+        return len(self._queued) + len(self._batch)
 
-    async def call(self, *command: Any) -> Any:
-        """Send a command and return its answer.
+    def call(self, *command: Any) -> asyncio.Future[Any]:
+        """Queue a command and return the future of its answer. What is queued in one turn of the loop is sent together.
 
         Raises:
-            ShardUnreachable: it was not sent.
-            ShardConnectionFailed: it was sent, but it is unknown whether it was executed.
-            ResponseError: Redis refused it.
+            ShardUnreachable: the future does: it was not sent.
+            ShardConnectionFailed: the future does: it was sent, but it is unknown whether it was executed.
+            ResponseError: the future does: Redis refused it.
         """
-        future = asyncio.get_running_loop().create_future()
-        self._queued.append(_QueuedCommand(hiredis.pack_command(command), future))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._run())
-        return await future
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._queued.append(_QueuedCommand(hiredis.pack_command(command), future, time.monotonic()))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._send_next)
+        return future
 
-    async def disconnect(self) -> None:
+    def disconnect(self) -> None:
         """Disconnect, so that the next command connects anew."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.disconnect(nowait=True)
+        if self._connection is not None:
+            self._connection.close()
 
     async def close(self) -> None:
         """Wait for the answers to what was sent, for a few seconds at most, and disconnect."""
-        if self._sender is not None:
-            await asyncio.wait([self._sender], timeout=_CLOSE_SECONDS)
-        if self._sender is not None:
-            self._sender.cancel()
-            await asyncio.wait([self._sender])
-        await self.disconnect()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while pending := [each.future for each in (*self._batch, *self._queued) if not each.future.done()]:
+                    await asyncio.wait(pending)
+        closed = ShardUnreachable(f"the connection to shard {self._name} was closed")
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        self._fail_queued(closed)
+        if self._connection is not None:
+            self._connection.close("the server stops")
+        if self._timer is not None:
+            self._timer.cancel()
 
-    async def _run(self) -> None:
-        try:
-            while self._queued:
-                await self._send(self._next_batch())
-        finally:
-            self._sender = None
-            _fail(self._queued, ShardUnreachable(f"the connection to shard {self._name} was closed"))
-            self._queued = []
+    # Sending
+
+    def _send_next(self) -> None:
+        """Send the next batch; connect before, if need be."""
+        if not self._queued:
+            self._is_scheduled = False
+            return
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            self.disconnect()
+            self._connecting = asyncio.create_task(self._connect())
+            return
+        self._batch = self._next_batch()
+        self._sent_at = time.monotonic()
+        if self._timer is None:
+            self._start_timer(ANSWER_SECONDS)
+        connection.send(
+            b"".join([command.packed for command in self._batch]), [command.future for command in self._batch]
+        )
 
     def _next_batch(self) -> list[_QueuedCommand]:
         size = 0
@@ -134,39 +161,28 @@ class SharedConnection:
         batch, self._queued = self._queued, []
         return batch
 
-    async def _send(self, batch: list[_QueuedCommand]) -> None:
-        """Send a batch and answer its callers, whatever happens."""
-        self._in_flight, began = len(batch), time.monotonic()
-        try:
-            connection = await self._connect()
-            await self._round_trip(connection, batch)
-        except ServiceError as error:
-            self._failed_at = time.monotonic()
-            if not isinstance(error, ShardUnreachable):
-                self._on_commit(CommitStats(len(batch), time.monotonic() - began, is_failed=True))
-            _fail(batch, error)
-        except BaseException:  # cancelled: the server stops
-            _fail(batch, self._outcome_unknown("the server stops"))
-            raise
-        finally:
-            self._in_flight = 0
+    def _finish_batch(self) -> None:
+        batch, self._batch = self._batch, []
+        self._on_commit(CommitStats(len(batch), time.monotonic() - self._sent_at))
+        self._send_next()
 
-    async def _round_trip(self, connection: Connection, batch: list[_QueuedCommand]) -> None:
-        try:
-            began = time.monotonic()
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await connection.send_packed_command([command.packed for command in batch], check_health=False)
-                for command in batch:
-                    _answer(command.future, await _read_answer(connection))
-            self._on_commit(CommitStats(len(batch), time.monotonic() - began))
-        except TimeoutError:
-            # The queued commands have waited as long: they fail now, not after another timeout.
-            self._fail_queued(ShardUnreachable(f"shard {self._name} at {self._endpoint} does not answer"))
-            await self.disconnect()
-            raise self._outcome_unknown(f"no answer within {ANSWER_SECONDS:g} s") from None
-        except (RedisError, OSError) as error:
-            await self.disconnect()
-            raise self._outcome_unknown(str(error)) from error
+    def _fail_batch(self, unanswered: Iterable[asyncio.Future[Any]], reason: str) -> None:
+        """Tell the callers of a lost connection; commands that were not sent yet go to the next connection."""
+        self._connection = None
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        error = self._outcome_unknown(reason)
+        for future in unanswered:
+            _fail(future, error)
+        self._failed_at = time.monotonic()
+        self._on_commit(CommitStats(len(batch), self._failed_at - self._sent_at, is_failed=True))
+        self._send_next()
+
+    def _fail_queued(self, error: ServiceError) -> None:
+        queued, self._queued = self._queued, []
+        for command in queued:
+            _fail(command.future, error)
 
     def _outcome_unknown(self, reason: str) -> ShardConnectionFailed:
         return ShardConnectionFailed(
@@ -174,61 +190,61 @@ class SharedConnection:
             f"{reason}"
         )
 
-    async def _connect(self) -> Connection:
-        """Return the open connection, or open one.
+    # Connecting
 
-        Raises:
-            ShardUnreachable: it could not be opened.
-        """
-        connection = self._connection
-        if connection is not None:
-            if connection.is_connected and not await connection.can_read():
-                return connection
-            await self.disconnect()  # readable without a pending command: the server has closed it
+    async def _connect(self) -> None:
+        """Connect and send the next batch; fail what is queued if that is impossible."""
+        error = ShardUnreachable(f"the connection to shard {self._name} was closed")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await self._open()
-        except (RedisError, OSError, TimeoutError) as error:
-            unreachable = ShardUnreachable(
-                f"shard {self._name} at {self._endpoint} cannot be reached: {str(error) or 'no answer'}"
+                self._connection = await self._open()
+        except (RedisError, OSError, TimeoutError) as failure:
+            error = ShardUnreachable(
+                f"shard {self._name} at {self._endpoint} cannot be reached: {str(failure) or 'no answer'}"
             )
-            self._fail_queued(unreachable)
-            raise unreachable from error
+        finally:
+            self._connecting = None
+            if self._connection is None:
+                self._failed_at = time.monotonic()
+                self._fail_queued(error)
+            self._send_next()
 
-    async def _open(self) -> Connection:
-        connection = await self._endpoint.connection(CONNECT_SECONDS)
+    async def _open(self) -> RespConnection:
+        connection = await self._endpoint.open(CONNECT_SECONDS)
         try:
-            await connection.connect()  # type: ignore[no-untyped-call]
             await self._handshake(connection)
         except BaseException:
-            await connection.disconnect(nowait=True)
+            connection.close()
             raise
-        self._connection = connection
+        connection.on_answered = self._finish_batch
+        connection.on_lost = self._fail_batch
         return connection
 
-    def _fail_queued(self, error: ServiceError) -> None:
-        queued, self._queued = self._queued, []
-        _fail(queued, error)
+    # Timeouts: one timer for all commands, which is started anew only when it has ended
+
+    def _start_timer(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(max(seconds, 0), self._check_timeouts)
+
+    def _check_timeouts(self) -> None:
+        """Fail the calls that have waited too long; close the connection if its batch has."""
+        self._timer = None
+        now = time.monotonic()
+        if self._batch and self._connection is not None and now >= self._sent_at + ANSWER_SECONDS:
+            # The queued commands have waited as long: they fail now, not after another timeout.
+            self._fail_queued(ShardUnreachable(f"shard {self._name} at {self._endpoint} does not answer"))
+            self._connection.abort(f"no answer within {ANSWER_SECONDS:g} s")
+            return
+        waiting = [command for command in (*self._batch, *self._queued) if not command.future.done()]
+        for command in waiting:
+            if now >= command.queued_at + CALL_SECONDS:
+                _fail(command.future, self._outcome_unknown(f"no answer within {CALL_SECONDS:g} s"))
+        ends = [command.queued_at + CALL_SECONDS for command in waiting if not command.future.done()]
+        if self._batch:
+            ends.append(self._sent_at + ANSWER_SECONDS)
+        if ends:
+            self._start_timer(min(*ends, now + ANSWER_SECONDS) - now)  # a batch may be sent next
 
 
-async def _read_answer(connection: Connection) -> Any:
-    """Return an answer; an error that Redis reports is one, too."""
-    try:
-        return await connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
-
-
-def _answer(future: asyncio.Future[Any], answer: Any) -> None:
-    if future.done():  # cancelled
-        return
-    if isinstance(answer, ResponseError):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
-
-
-def _fail(commands: list[_QueuedCommand], error: ServiceError) -> None:
-    for command in commands:
-        if not command.future.done():
-            command.future.set_exception(error)
+def _fail(future: asyncio.Future[Any], error: ServiceError) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from redis.asyncio import Connection
 from redis.exceptions import ResponseError
 
-from pinlater.server.backends.redis.single_command import run_command
+from pinlater.server.backends.redis.resp import RespConnection
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +24,10 @@ class DurabilityCheck:
         self._name = name
         self._logged: list[str] | None = None
 
-    async def run(self, connection: Connection) -> None:
+    async def run(self, connection: RespConnection) -> None:
         """Log the warnings if they differ from the last ones: after a fail-over it may be another server."""
         try:
-            pairs = [await run_command(connection, "CONFIG", "GET", name) for name in _SETTINGS]
+            pairs = [await connection.call("CONFIG", "GET", name) for name in _SETTINGS]
         except ResponseError as error:
             warnings = [f"CONFIG GET was refused ({error}), so its durability settings are unknown"]
         else:

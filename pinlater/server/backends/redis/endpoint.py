@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import Any, NamedTuple
 
 from redis.asyncio import Connection, SSLConnection
 from redis.asyncio.sentinel import Sentinel
 
+from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.tls_files import TlsFiles
+
+_CLIENT_NAME = "pinlater-server"
 
 Address = tuple[str, int]
 """Host and port."""
@@ -43,8 +47,29 @@ class RedisEndpoint(NamedTuple):
             return f"{self.master[0]}:{self.master[1]}"
         return f"service {self.service!r} of Sentinel"
 
-    async def connection(self, connect_seconds: float) -> Connection:
-        """Return a connection that is yet to be opened.
+    async def open(self, connect_seconds: float) -> RespConnection:
+        """Open a connection for calls, log in, and select the database.
+
+        Raises:
+            RedisError: no Sentinel knows the present master, or the server refuses the log-in.
+            OSError: the server cannot be reached.
+        """
+        host, port = self.master or await self._discover_master(connect_seconds)
+        connection = await RespConnection.connect(host, port, None if self.tls is None else _ssl_context(self.tls))
+        commands: list[tuple[Any, ...]] = [("CLIENT", "SETNAME", _CLIENT_NAME)]
+        if self.username or self.password:
+            commands.insert(0, ("AUTH", *((self.username,) if self.username else ()), self.password or ""))
+        if self.db:
+            commands.append(("SELECT", self.db))
+        try:
+            await asyncio.gather(*(connection.call(*command) for command in commands))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def subscription(self, connect_seconds: float) -> Connection:
+        """Return a connection of redis-py for job notifications, which is yet to be opened.
 
         Raises:
             RedisError: no Sentinel knows the present master.
@@ -60,7 +85,7 @@ class RedisEndpoint(NamedTuple):
             "socket_connect_timeout": connect_seconds,
             "socket_timeout": None,
             "socket_keepalive": True,
-            "client_name": "pinlater-server",
+            "client_name": _CLIENT_NAME,
         }
         return Connection(**options) if self.tls is None else SSLConnection(**options, **_ssl_options(self.tls))
 
@@ -88,3 +113,13 @@ def _ssl_options(tls: TlsFiles) -> dict[str, Any]:
         "ssl_keyfile": tls.key,
         "ssl_min_version": ssl.TLSVersion.TLSv1_2,
     }
+
+
+def _ssl_context(tls: TlsFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if tls.ca:
+        context.load_verify_locations(tls.ca)
+    if tls.cert:
+        context.load_cert_chain(tls.cert, tls.key)
+    return context

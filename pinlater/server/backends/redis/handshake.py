@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
-from redis.asyncio import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pinlater.server.backends.redis.cluster import reject_cluster
+from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.redis.scripts import scripts
-from pinlater.server.backends.redis.single_command import run_command
 
 log = logging.getLogger(__name__)
 
 
-async def handshake(connection: Connection) -> None:
+async def handshake(connection: RespConnection) -> None:
     """Check the server of a new connection and load the scripts.
 
     Raises:
@@ -23,15 +23,12 @@ async def handshake(connection: Connection) -> None:
     """
     await _check_role(connection)
     await reject_cluster(connection)
-    for script in scripts().values():
-        await connection.send_command("SCRIPT", "LOAD", script.text)
-    for _ in scripts():
-        await connection.read_response(disable_decoding=True)
+    await asyncio.gather(*(connection.call("SCRIPT", "LOAD", script.text) for script in scripts().values()))
 
 
-async def _check_role(connection: Connection) -> None:
+async def _check_role(connection: RespConnection) -> None:
     try:
-        role = (await run_command(connection, "ROLE"))[0]
+        role = (await connection.call("ROLE"))[0]
     except ResponseError as error:  # a proxy, or the user may not ask; if it is a replica, the first write fails
         log.debug("ROLE: %s", error)
         return

@@ -125,7 +125,7 @@ class JobChannel:
 
     async def _receive_until_failure(self) -> None:
         async with asyncio.timeout(CONNECT_SECONDS):
-            connection = await self._endpoint.connection(CONNECT_SECONDS)
+            connection = await self._endpoint.subscription(CONNECT_SECONDS)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.connect()  # type: ignore[no-untyped-call]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from redis.exceptions import (
 
 from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.server.backends.redis.cluster import key_moved
-from pinlater.server.backends.redis.connection import SharedConnection
+from pinlater.server.backends.redis.connection import CALL_SECONDS, SharedConnection
 from pinlater.server.backends.redis.scripts import scripts
 from pinlater.server.backends.sharded import ShardUnreachable
 from pinlater.server.backends.store import queue_not_found
@@ -29,9 +30,6 @@ PREFIX = "pinlater:"
 
 ALL_QUEUES = "queues"
 """Name of the set of queue names, and key of scripts about several queues."""
-
-DEADLINE_SECONDS = 9.5
-"""Timeout for a call, retries included."""
 
 _WRONG_SERVER = (ReadOnlyError, MasterDownError, ClusterDownError, MovedError, NoPermissionError)
 """Errors of a server that is not, or no longer, the master of the shard. Nothing was changed."""
@@ -106,35 +104,38 @@ class ScriptRunner:
         """
         now = self.now() if at is None else at
         command = ("EVALSHA", scripts()[script].sha, 1, key or self.queue_key(queue), now, *arguments)
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                return await self._send(script, command, is_repeatable)
-        except TimeoutError:
-            raise ShardConnectionFailed(
-                f"shard {self.name} did not answer within {DEADLINE_SECONDS:g} s; "
-                "the call may or may not have been executed"
-            ) from None
-        except ResponseError as error:
-            raise await self._translated(error, queue, is_enqueue=script == "enqueue") from None
-
-    async def _send(self, script: str, command: tuple[Any, ...], is_repeatable: bool) -> Any:
+        deadline = time.monotonic() + CALL_SECONDS
+        is_loaded = True
         try:
             return await self._connection.call(*command)
         except NoScriptError:  # the script cache was flushed; nothing was changed
-            await self._connection.call("SCRIPT", "LOAD", scripts()[script].text)
+            is_loaded = False
+        except ResponseError as error:
+            raise self._translated(error, queue, is_enqueue=script == "enqueue") from None
         except ShardUnreachable:
             raise
         except ShardConnectionFailed:
-            if not is_repeatable:
+            if not is_repeatable or time.monotonic() >= deadline:
                 raise
-        return await self._connection.call(*command)
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                if not is_loaded:
+                    await self._connection.call("SCRIPT", "LOAD", scripts()[script].text)
+                return await self._connection.call(*command)
+        except TimeoutError:
+            raise ShardConnectionFailed(
+                f"shard {self.name} did not answer within {CALL_SECONDS:g} s; "
+                "the call may or may not have been executed"
+            ) from None
+        except ResponseError as error:
+            raise self._translated(error, queue, is_enqueue=script == "enqueue") from None
 
-    async def _translated(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
+    def _translated(self, error: ResponseError, queue: str, *, is_enqueue: bool) -> Exception:
         text = str(error)
         if text.startswith("NOQUEUE"):
             return queue_not_found(queue)
         if isinstance(error, _WRONG_SERVER) or "-READONLY " in text:  # before Redis 7, errors in scripts come wrapped
-            await self._connection.disconnect()
+            self._connection.disconnect()
             if isinstance(error, MovedError):
                 return key_moved(self.name)
             return ShardUnreachable(f"shard {self.name} cannot serve: {text}")

@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from redis.asyncio import Connection
-
 from pinlater.errors import ShardConnectionFailed, UnknownError
 from pinlater.model.attempts import DequeuedJob, StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
@@ -39,6 +37,7 @@ from pinlater.server.backends.redis.handshake import handshake
 from pinlater.server.backends.redis.job_notifications import JobChannel
 from pinlater.server.backends.redis.orphaned_claims import RedisOrphanedClaims
 from pinlater.server.backends.redis.queues import RedisQueues
+from pinlater.server.backends.redis.resp import RespConnection
 from pinlater.server.backends.redis.script_calls import ScriptRunner
 from pinlater.server.backends.sharded import (
     CallResult,
@@ -105,7 +104,7 @@ class RedisShard:
         self._channel = JobChannel(self._scripts, endpoint, notifications)
         self._orphaned = RedisOrphanedClaims(self._slow_scripts, self._notify_released, on_commit)
 
-    async def _slow_handshake(self, connection: Connection) -> None:
+    async def _slow_handshake(self, connection: RespConnection) -> None:
         await handshake(connection)
         await self._durability.run(connection)
         self._channel.subscribe()
