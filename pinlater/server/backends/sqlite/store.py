@@ -37,6 +37,7 @@ from pinlater.server.backends.sqlite.database import SqliteDatabase
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
 from pinlater.server.backends.sqlite.file_watch import FileWatch
 from pinlater.server.backends.sqlite.import_jobs import ImportRequest, import_jobs
+from pinlater.server.backends.sqlite.inline_commits import SMALL
 from pinlater.server.backends.sqlite.only_shard import SHARD, check_shard, checked, ours
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import create, drop
@@ -128,7 +129,7 @@ class SqliteStore:
         }
         self.writes = WriteWatch(self._write_nothing, now_ms)
         self._on_commit = on_commit
-        self._writer = Writer(connection, _VERBS, now_ms, self._committed)
+        self._writer = Writer(connection, _VERBS, now_ms, self._committed, SMALL)
         self._readers = Readers(self._store.reader)
         self._renewals_failed_at = -math.inf
 

@@ -1,7 +1,11 @@
-"""The writer: one thread, one connection, one commit for all requests that wait.
+"""The writer: one connection, one commit for all requests that wait.
 
 Requests that arrive while a transaction is being written go into the next one. When none is being written, a request
-is carried out at once. A transaction takes two hand-overs between threads, however many calls are in it.
+is carried out at once. A thread carries out the transactions, which takes two hand-overs between threads, however many
+requests are in one. A small request that is alone does not take them: the event loop carries it out itself.
+
+The connection has one owner at a time. The thread owns it from when requests are handed over to it until the loop has
+their results; in between there is no request that waits, and the loop may use it.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.records import CommitStats, Dequeued
+from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
 from pinlater.server.log_rate_limit import LogRateLimit
 
@@ -30,6 +35,10 @@ Verb = Callable[[SqliteTransaction, Sequence[Any]], Sequence[Any]]
 MAX_REQUESTS = 2000
 """Most requests in one transaction, so that no caller waits for too many others."""
 
+_LOOP_SETTINGS = "PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 0"
+_THREAD_SETTINGS = "PRAGMA wal_autocheckpoint = 4000; PRAGMA busy_timeout = 30000"  # 16 MB; 30 s
+"""The loop waits neither for another program's lock nor for the log being copied to the database."""
+
 
 class _Item(NamedTuple):
     order: int
@@ -39,7 +48,7 @@ class _Item(NamedTuple):
 
 
 class Writer:
-    """Carries out verbs in transactions, in a thread of its own.
+    """Carries out verbs in transactions, in a thread of its own or, if that is quicker, in the event loop.
 
     Args:
         connection: to be used by this writer alone from now on.
@@ -47,6 +56,7 @@ class Writer:
             stands before what claims, so that a job stored for a waiting dequeue is handed over at once.
         now_ms: the clock of the store.
         on_commit: is told of each transaction, in the event loop.
+        small: by verb, whether a request may be carried out in the event loop; those of other verbs may not.
 
     Attributes:
         waiting: requests that have no result yet.
@@ -58,11 +68,16 @@ class Writer:
         verbs: Sequence[Verb],
         now_ms: Callable[[], int],
         on_commit: Callable[[CommitStats], None],
+        small: Mapping[Verb, Callable[[Any], bool]],
     ) -> None:
         self._connection = connection
         self._order = {verb: position for position, verb in enumerate(verbs)}
         self._now_ms = now_ms
         self._on_commit = on_commit
+        self._small = small
+        self._inline_commits = InlineCommits()
+        self._is_set_for_loop = False
+        self._is_closing = False
         self._ids = IdBlock()
         self._loop = asyncio.get_running_loop()
         self._pending: list[_Item] = []
@@ -83,50 +98,55 @@ class Writer:
 
     async def close(self) -> None:
         """Finish what was submitted and end the thread."""
+        self._is_closing = True
         self._hand_over()
         self._inbox.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
 
     def _hand_over(self) -> None:
-        if self._pending:
-            self._inbox.put(self._pending)
-            self._pending = []
-
-    # In the writer thread
-
-    def _work(self) -> None:
-        while True:
-            items = self._inbox.get()
-            is_last = items is None
-            batch = list(items or ())
-            while not is_last and len(batch) < MAX_REQUESTS:
-                try:
-                    more = self._inbox.get_nowait()
-                except queue.Empty:
-                    break
-                is_last = more is None
-                batch += more or ()
-            if batch:
-                self._write(batch)
-            if is_last:
-                self._connection.close()
-                return
-
-    def _write(self, batch: list[_Item]) -> None:
-        batch.sort(key=itemgetter(0))  # stable: requests of a kind keep their order
-        commits: list[CommitStats] = []
-        outcome = self._transact(batch, commits)
+        batch, self._pending = self._pending, []
+        if not batch:
+            return
+        if not self._may_be_inline(batch):
+            self._inbox.put(batch)
+            return
+        started = time.perf_counter()
         try:
-            self._loop.call_soon_threadsafe(self._ended, outcome, commits)
-        except RuntimeError:  # the loop is closed: no caller waits any more
-            log.debug("results were dropped: the event loop is closed")
+            self._begin(for_loop=True)
+        except sqlite3.Error:  # such as another program's lock: the thread can wait, and reports what it cannot do
+            self._inbox.put(batch)
+            return
+        commits: list[CommitStats] = []
+        self._ended(self._transact(batch, commits, begun=started), commits, is_inline=True)
 
-    def _transact(self, batch: list[_Item], commits: list[CommitStats]) -> list[tuple[_Item, Any]]:
-        """Carry out requests in one transaction; return each with its exception, or with its committed result."""
-        connection, started = self._connection, time.perf_counter()
+    def _may_be_inline(self, batch: list[_Item]) -> bool:
+        """Return whether the batch is one small request, nothing is under way, and commits are fast."""
+        if self.waiting != 1 or self._is_closing or not self._inline_commits.are_allowed():
+            return False
+        is_small = self._small.get(batch[0].verb)
+        return is_small is not None and is_small(batch[0].request)
+
+    # By the owner of the connection
+
+    def _begin(self, *, for_loop: bool) -> None:
+        if self._is_set_for_loop is not for_loop and not self._connection.in_transaction:
+            # Not execute(): these statements take effect when they are compiled, so they must not come from its cache.
+            self._connection.executescript(_LOOP_SETTINGS if for_loop else _THREAD_SETTINGS)
+            self._is_set_for_loop = for_loop
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def _transact(
+        self, batch: list[_Item], commits: list[CommitStats], begun: float | None = None
+    ) -> list[tuple[_Item, Any]]:
+        """Carry out requests in one transaction; return each with its exception, or with its committed result.
+
+        ``begun`` is when the transaction was begun, if it was.
+        """
+        connection, started = self._connection, time.perf_counter() if begun is None else begun
         outcome: list[tuple[_Item, Any]] = []
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            if begun is None:
+                self._begin(for_loop=False)
             outcome = self._run(batch, SqliteTransaction(connection, self._now_ms(), self._ids))
             connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - raised to the callers
@@ -160,11 +180,41 @@ class Writer:
         except sqlite3.Error:
             log.exception("the transaction could not be rolled back")
 
+    # In the writer thread
+
+    def _work(self) -> None:
+        while True:
+            items = self._inbox.get()
+            is_last = items is None
+            batch = list(items or ())
+            while not is_last and len(batch) < MAX_REQUESTS:
+                try:
+                    more = self._inbox.get_nowait()
+                except queue.Empty:
+                    break
+                is_last = more is None
+                batch += more or ()
+            if batch:
+                self._write(batch)
+            if is_last:
+                self._connection.close()
+                return
+
+    def _write(self, batch: list[_Item]) -> None:
+        batch.sort(key=itemgetter(0))  # stable: requests of a kind keep their order
+        commits: list[CommitStats] = []
+        outcome = self._transact(batch, commits)
+        try:
+            self._loop.call_soon_threadsafe(self._ended, outcome, commits)
+        except RuntimeError:  # the loop is closed: no caller waits any more
+            log.debug("results were dropped: the event loop is closed")
+
     # In the event loop
 
-    def _ended(self, outcome: list[tuple[_Item, Any]], commits: list[CommitStats]) -> None:
+    def _ended(self, outcome: list[tuple[_Item, Any]], commits: list[CommitStats], *, is_inline: bool = False) -> None:
         self.waiting -= len(outcome)
         for stats in commits:
+            self._inline_commits.record(stats, is_inline=is_inline)
             self._on_commit(stats)
         for item, result in outcome:
             future = item.future

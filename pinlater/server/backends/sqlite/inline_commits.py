@@ -1,0 +1,89 @@
+"""Which transactions the event loop carries out itself: small ones, while the disk is fast."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pinlater.server.backends.records import CommitStats
+from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
+from pinlater.server.backends.sqlite.checkpoint import SqliteCheckpointRequest, checkpoint
+from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
+from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
+
+SLOW_SECONDS = 0.01
+"""A commit in the event loop that takes longer has stopped it for too long."""
+
+STALL_SECONDS = 0.25
+"""The same of a commit in the thread: it may carry many requests, and copy the log to the database."""
+
+PAUSE_FACTOR = 1000
+"""After a slow commit, the thread takes over for so many times as long: the loop loses a thousandth of its time."""
+
+FAILURE_PAUSE_SECONDS = 10.0
+
+MAX_RUN = 100
+"""After so many commits in the loop, the thread carries out one: only there, the log is copied to the database."""
+
+_MAX_JOBS = 10
+_MAX_BYTES = 16 << 10
+
+
+class InlineCommits:
+    """Decides by the commits before whether the next one may run in the event loop.
+
+    A disk that stalls so stops the loop once; then it has to be fast for long in the thread.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._run = MAX_RUN  # the first commit shows in the thread how fast the disk is
+        self._paused_until = clock()
+
+    def are_allowed(self) -> bool:
+        """Return whether the last commit was fast, none has stalled lately, and the thread had its turn."""
+        return self._run < MAX_RUN and self._clock() >= self._paused_until
+
+    def record(self, stats: CommitStats, *, is_inline: bool) -> None:
+        """Record a commit, or a failed attempt at one."""
+        is_slow = stats.seconds > SLOW_SECONDS
+        if is_inline:
+            self._run += 1
+        else:
+            self._run = MAX_RUN if is_slow or stats.requests > 1 else 0
+        if stats.is_failed:
+            self._pause(FAILURE_PAUSE_SECONDS)
+        if stats.seconds > STALL_SECONDS or (is_slow and is_inline):
+            self._pause(PAUSE_FACTOR * stats.seconds)
+
+    def _pause(self, seconds: float) -> None:
+        self._paused_until = max(self._paused_until, self._clock() + seconds)
+
+
+def _is_small_enqueue(request: EnqueueRequest) -> bool:
+    return len(request.jobs) == 1 and len(request.jobs[0].body) <= _MAX_BYTES
+
+
+def _is_small_claim(request: SqliteClaimRequest) -> bool:
+    return request.limit <= _MAX_JOBS and request.max_running is None
+
+
+def _is_small_ack(request: SqliteAckRequest) -> bool:
+    return len(request.succeeded) + len(request.failed) <= _MAX_JOBS
+
+
+def _is_small_checkpoint(request: SqliteCheckpointRequest) -> bool:
+    return len(request.checkpoints) == 1 and len(request.checkpoints[0].body or b"") <= _MAX_BYTES
+
+
+SMALL: Mapping[Callable[..., Any], Callable[[Any], bool]] = {
+    enqueue: _is_small_enqueue,
+    claim_jobs: _is_small_claim,
+    ack_jobs: _is_small_ack,
+    checkpoint: _is_small_checkpoint,
+}
+"""Which requests may be carried out in the event loop, by verb; those of other verbs may not."""

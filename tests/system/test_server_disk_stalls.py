@@ -1,0 +1,88 @@
+"""A disk whose syncs take long: the event loop waits for it once at most, and nothing that was answered is lost."""
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+
+from pinlater import Client, JobState
+from pinlater.model.jobs import NewJob
+from tests.support.server import ServerProcess, wait_for
+
+STALL_SECONDS = 2.0
+STALLS = 4
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = ServerProcess(tmp_path / "server")
+    yield server
+    assert server.stop() == 0
+
+
+class Stalls:
+    """Lets each sync of a process take long, as long as it is entered; needs the right to trace it."""
+
+    def __init__(self, process, log):
+        self._process = process
+        self._log = log
+        self._tracer = None
+
+    def __enter__(self):
+        delay = f"inject=fdatasync,fsync:delay_enter={int(STALL_SECONDS * 1e6)}"
+        tracer = ["strace", "-f", "-e", "trace=fdatasync,fsync", "-e", delay]
+        tracer += ["-o", str(self._log), "-p", str(self._process.pid)]
+        self._tracer = subprocess.Popen(tracer, stderr=subprocess.PIPE, text=True)
+        said = self._tracer.stderr.readline()
+        if "attached" not in said:
+            self._tracer.wait(10)
+            pytest.skip(f"strace cannot trace here: {said}")
+        return self
+
+    def __exit__(self, *_):
+        self._tracer.terminate()
+        self._tracer.communicate(timeout=60)
+
+
+class Pulse:
+    """Asks the server for what it has in memory, again and again; remembers how long the answers took."""
+
+    def __init__(self, address):
+        self._address = address
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.seconds = []
+
+    def __enter__(self):
+        self._thread.start()
+        wait_for(lambda: self.seconds)
+        return self
+
+    def __exit__(self, *_):
+        self._is_over.set()
+        self._thread.join(60)
+
+    def _run(self):
+        with Client(self._address, timeout=60) as client:
+            while not self._is_over.wait(0.01):
+                asked = time.monotonic()
+                client.queue_names()
+                self.seconds.append(time.monotonic() - asked)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_a_disk_that_stalls_stops_the_server_once_at_most(server, tmp_path):
+    with Client(server.address, timeout=60) as client:
+        client.create_queue("q")
+        stored = [client.enqueue_jobs("q", [NewJob(b"before")]) for _ in range(20)]
+        with Pulse(server.address) as pulse, Stalls(server.child(), tmp_path / "trace"):
+            for _ in range(STALLS):
+                began = time.monotonic()
+                stored.append(client.enqueue_jobs("q", [NewJob(b"while the disk stalls")]))
+                assert time.monotonic() - began >= STALL_SECONDS  # answered after the sync
+        assert client.count("q", JobState.PENDING) == len(stored) == 20 + STALLS
+    assert sum(seconds > STALL_SECONDS * 0.75 for seconds in pulse.seconds) <= 1
+    assert os.path.getsize(tmp_path / "trace") > 0

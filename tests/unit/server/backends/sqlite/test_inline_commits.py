@@ -1,0 +1,402 @@
+"""Small transactions in the event loop: which ones, and that a disk that stalls does not stop the loop again."""
+
+import asyncio
+import random
+import sqlite3
+import threading
+import time
+
+import pytest
+
+from pinlater.errors import UnknownError
+from pinlater.server.backends.records import CommitStats
+from pinlater.server.backends.sqlite import SqliteStore
+from pinlater.server.backends.sqlite.inline_commits import (
+    FAILURE_PAUSE_SECONDS,
+    MAX_RUN,
+    PAUSE_FACTOR,
+    SLOW_SECONDS,
+    STALL_SECONDS,
+    InlineCommits,
+)
+from tests.support.bench import QUEUE, Bench, ack_of, checkpoint_of, new_job
+
+FAST = CommitStats(1, 0.0005)
+
+
+class Rule:
+    """The rule under a clock that passes when a test says so, after a first fast commit."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.rule = InlineCommits(lambda: self.now)
+        self.in_thread()
+
+    def in_thread(self, seconds=0.0005, requests=1, *, is_failed=False):
+        self.rule.record(CommitStats(requests, seconds, is_failed), is_inline=False)
+
+    def inline(self, seconds=0.0005, *, is_failed=False):
+        assert self.rule.are_allowed()
+        self.rule.record(CommitStats(1, seconds, is_failed), is_inline=True)
+
+    @property
+    def is_allowed(self):
+        return self.rule.are_allowed()
+
+
+@pytest.fixture
+def rule():
+    return Rule()
+
+
+def test_the_first_commit_is_the_thread_s():
+    commits = InlineCommits(lambda: 0.0)
+    assert not commits.are_allowed()
+    commits.record(FAST, is_inline=False)
+    assert commits.are_allowed()
+
+
+def test_the_thread_has_its_turn_after_many_commits(rule):
+    for _ in range(MAX_RUN):
+        rule.inline()
+    assert not rule.is_allowed
+    rule.in_thread()
+    assert rule.is_allowed
+
+
+@pytest.mark.parametrize("seconds", [SLOW_SECONDS * 1.1, 1.0, 30.0])
+def test_after_a_slow_commit_the_thread_takes_over_for_long(rule, seconds):
+    rule.inline(seconds)
+    rule.now += PAUSE_FACTOR * seconds - 1
+    rule.in_thread()
+    assert not rule.is_allowed
+    rule.now += 2
+    assert rule.is_allowed
+
+
+def test_a_stall_in_the_thread_counts_as_well(rule):
+    rule.in_thread(STALL_SECONDS * 2)
+    rule.in_thread()
+    assert not rule.is_allowed
+    rule.now += PAUSE_FACTOR * STALL_SECONDS * 2 + 1
+    assert rule.is_allowed
+
+
+def test_a_slow_commit_in_the_thread_has_to_be_followed_by_a_fast_one(rule):
+    rule.in_thread(SLOW_SECONDS * 2)
+    assert not rule.is_allowed
+    rule.in_thread()
+    assert rule.is_allowed
+
+
+def test_after_a_group_commit_the_thread_goes_on(rule):
+    rule.in_thread(requests=2)
+    assert not rule.is_allowed
+    rule.in_thread()
+    assert rule.is_allowed
+
+
+def test_after_a_failure_the_thread_takes_over(rule):
+    rule.inline(is_failed=True)
+    rule.in_thread()
+    assert not rule.is_allowed
+    rule.now += FAILURE_PAUSE_SECONDS + 1
+    assert rule.is_allowed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_disk_that_stalls_now_and_then_takes_a_thousandth_of_the_loop(rule, seed):
+    """Apart from the first stall, which nobody can foresee."""
+    chance = random.Random(seed)
+    began, lost, longest = rule.now, 0.0, 0.0
+    for _ in range(5_000):
+        seconds = chance.uniform(1, 30) if chance.random() < 0.01 else 0.0005
+        if rule.is_allowed:
+            rule.inline(seconds)
+            if seconds > SLOW_SECONDS:
+                lost, longest = lost + seconds, max(longest, seconds)
+        else:
+            rule.in_thread(seconds)
+        rule.now += seconds + 1
+    assert lost <= longest + (rule.now - began) / PAUSE_FACTOR
+
+
+class Disk:
+    """Stands in for a writer's connection: remembers which thread commits, and stalls when a test says so.
+
+    Attributes:
+        committers: a thread for each commit.
+        clashes: how often two threads used the connection at once.
+        stall_seconds: how long commits take from now on.
+    """
+
+    def __init__(self, connection):
+        self._connection = connection
+        self._lock = threading.Lock()
+        self.committers = []
+        self.clashes = 0
+        self.stall_seconds = 0.0
+
+    def _use(self, method, *arguments):
+        if not self._lock.acquire(blocking=False):
+            self.clashes += 1
+            self._lock.acquire()
+        try:
+            if arguments[0] == "COMMIT":
+                self.committers.append(threading.current_thread().name)
+                time.sleep(self.stall_seconds)
+            return method(*arguments)
+        finally:
+            self._lock.release()
+
+    def execute(self, *arguments):
+        return self._use(self._connection.execute, *arguments)
+
+    def executemany(self, *arguments):
+        return self._use(self._connection.executemany, *arguments)
+
+    def executescript(self, *arguments):
+        return self._use(self._connection.executescript, *arguments)
+
+    @property
+    def in_transaction(self):
+        return self._connection.in_transaction
+
+    def close(self):
+        self._connection.close()
+
+    @property
+    def inline(self):
+        """For each commit, whether the event loop carried it out."""
+        return [name != "sqlite-writer" for name in self.committers]
+
+
+class Home:
+    def __init__(self, folder):
+        self.folder = folder
+        self.commits = []
+
+    def open(self, clock):
+        return SqliteStore(
+            self.folder, priority_levels=3, now_ms=clock, synchronous="OFF", on_commit=self.commits.append
+        )
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def store(home):
+    bench = Bench(home)
+    bench.create_queue(QUEUE)
+    yield bench
+    bench.end()
+
+
+@pytest.fixture
+def disk(store, home, monkeypatch):
+    """Of a machine that is never slow by itself, so that only the test decides."""
+    monkeypatch.setattr("pinlater.server.backends.sqlite.inline_commits.SLOW_SECONDS", 0.4)
+    monkeypatch.setattr("pinlater.server.backends.sqlite.inline_commits.STALL_SECONDS", 0.4)
+    writer = store.backend._writer
+    writer._inline_commits = InlineCommits()
+    writer._connection = Disk(writer._connection)
+    store.finished()
+    home.commits.clear()
+    writer._connection.committers.clear()
+    yield writer._connection
+    assert writer._connection.clashes == 0
+
+
+def test_one_small_request_at_a_time_is_carried_out_in_the_loop(store, disk, home):
+    store.put_one()
+    store.take(1)
+    done, claim = store.started()
+    store.ack(done, claim=claim)
+    name, claim = store.started()
+    store.checkpoint(name, claim=claim, move_to_pending=True)
+    assert disk.inline == [True] * 8
+    assert [(stats.requests, stats.is_failed) for stats in home.commits] == [(1, False)] * 8
+    assert store.backend.waiting == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.put(*[new_job()] * 2),
+        lambda store: store.put_one(b"x" * 20_000),
+        lambda store: store.put_one(unique_key="key"),
+        lambda store: store.take(100),
+        lambda store: store.dequeue_jobs(QUEUE, 1, store.claim(), max_running=5),
+        lambda store: store.ack(*store.put(*[new_job()] * 11)),
+        lambda store: store.create_queue("thumbnails"),
+        lambda store: store.reap(),
+        lambda store: store.collect_finished(1, 1, 10),
+    ],
+    ids=["jobs", "large", "unique", "many", "limit of running jobs", "acks", "queue", "expired leases", "collection"],
+)
+def test_what_may_take_longer_is_the_thread_s(store, disk, call):
+    call(store)
+    assert disk.inline[-1] is False
+
+
+def test_requests_of_one_turn_share_a_transaction_of_the_thread(store, disk):
+    store.take()
+    disk.committers.clear()
+    dequeued, (name,) = store.together(
+        lambda: store.backend.dequeue_jobs(QUEUE, 1, store.claim()),
+        lambda: store.backend.enqueue_jobs(QUEUE, [new_job()]),
+    )
+    assert [job.descriptor for job in dequeued.jobs] == [name]
+    assert disk.inline == [False]
+
+
+def test_while_the_thread_has_the_connection_the_loop_leaves_it_alone(store, disk):
+    disk.stall_seconds = 0.2
+
+    async def arrive():
+        big = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()] * 2))
+        await asyncio.sleep(0.05)
+        small = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()]))
+        await asyncio.gather(big, small)
+
+    store.run(arrive())
+    assert disk.inline == [False, False]
+
+
+async def _longest_gap(work):
+    """Return for how long the event loop did nothing else while some work was under way."""
+    task, longest = asyncio.create_task(work), 0.0
+    while not task.done():
+        before = time.monotonic()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.monotonic() - before)
+    await task
+    return longest
+
+
+@pytest.mark.parametrize("seconds", [0.6, 1.5])
+def test_a_disk_that_stalls_stops_the_loop_once(store, disk, seconds):
+    def enqueue():
+        return store.run(_longest_gap(store.backend.enqueue_jobs(QUEUE, [new_job()])))
+
+    disk.stall_seconds = seconds
+    assert enqueue() >= seconds
+    gaps = [enqueue() for _ in range(3)]
+    disk.stall_seconds = 0.0
+    gaps += [enqueue() for _ in range(3)]
+    assert max(gaps) < seconds / 2
+    assert disk.inline == [True] + [False] * 6
+
+
+def test_another_program_s_lock_does_not_stop_the_loop(store, disk, home):
+    other = sqlite3.connect(home.folder / "pinlater.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    async def enqueue():
+        task = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()]))
+        gap = await _longest_gap(asyncio.sleep(0.5))
+        assert not task.done()
+        other.execute("ROLLBACK")
+        return gap, await task
+
+    gap, names = store.run(enqueue())
+    other.close()
+    assert gap < 0.4
+    assert len(names) == 1
+    assert disk.inline == [False]
+
+
+def test_the_thread_waits_for_a_lock_each_time_the_loop_had_the_connection(store, disk, home):
+    """What is set for the loop must be unset for the thread, again and again."""
+    for _ in range(3):
+        store.backend._writer._inline_commits = InlineCommits()
+        store.put(new_job())
+        store.put(new_job())
+        assert disk.inline[-1] is True
+        assert disk._connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
+        store.put(*[new_job()] * 2)
+        assert disk.inline[-1] is False
+        [(timeout,)] = sqlite_setting(disk, "busy_timeout")
+        [(pages,)] = sqlite_setting(disk, "wal_autocheckpoint")
+        assert (timeout, pages) == (30_000, 4000)
+
+
+def sqlite_setting(disk, name):
+    return disk._connection.execute(f"PRAGMA {name}").fetchall()
+
+
+def test_a_request_that_fails_in_the_loop_is_told_and_leaves_nothing(store, disk, home):
+    with pytest.raises(UnknownError, match="nothing was changed"):
+        store.put(new_job(run_after_ms=2**80))
+    assert store.count() == 0
+    assert store.backend.waiting == 0
+    assert len(store.put(new_job())) == 1
+
+
+def test_a_failed_commit_in_the_loop_is_counted_and_undone(store, disk, home):
+    disk._connection.execute("PRAGMA query_only = 1")
+    with pytest.raises(UnknownError, match="nothing was changed"):
+        store.put(new_job())
+    disk._connection.execute("PRAGMA query_only = 0")
+    assert [(stats.requests, stats.is_failed) for stats in home.commits] == [(1, True)]
+    assert store.count() == 0
+    store.put(new_job())
+    assert disk.inline == [False]
+
+
+def test_a_caller_that_gave_up_does_not_see_its_result(store, disk):
+    async def give_up():
+        task = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()]))
+        await asyncio.sleep(0)
+        task.cancel()
+        return await asyncio.gather(task, return_exceptions=True)
+
+    [result] = store.run(give_up())
+    assert isinstance(result, asyncio.CancelledError)
+    assert store.backend.waiting == 0
+    assert store.count() == 1  # submitted is submitted, as in the thread
+    assert disk.inline == [True]
+
+
+def test_closing_finishes_a_small_request_in_the_thread(store, disk):
+    async def submit_and_close():
+        task = asyncio.create_task(store.backend.enqueue_jobs(QUEUE, [new_job()]))
+        await asyncio.sleep(0)
+        await store.backend.close()
+        return await task
+
+    assert len(store.run(submit_and_close())) == 1
+    assert disk.inline == [False]
+    store.backend = store.run(store._open())
+    assert store.count() == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_loop_and_thread_never_use_the_connection_at_once(store, disk, seed):
+    chance = random.Random(seed)
+
+    async def client():
+        for _ in range(60):
+            names = await store.backend.enqueue_jobs(QUEUE, [new_job()] * chance.choice([1, 1, 3]))
+            await asyncio.sleep(chance.choice([0, 0, 0.002]))
+            claim = store.claim()
+            found = (await store.backend.dequeue_jobs(QUEUE, chance.choice([1, 100]), claim)).jobs
+            jobs = [job.descriptor for job in found]
+            if jobs:
+                kept = await store.backend.checkpoint_jobs(QUEUE, [checkpoint_of(jobs[0], claim=claim.descriptor)])
+                assert (kept.changed, kept.stale) == (1, 0)
+                acks = [ack_of(name, claim=claim.descriptor) for name in jobs]
+                settled = await store.backend.ack_dequeued_jobs(QUEUE, acks, [])
+                assert (settled.changed, settled.stale) == (len(jobs), 0)
+            assert names
+
+    async def clients(count):
+        await asyncio.gather(*(client() for _ in range(count)))
+
+    for count in (1, 4, 1):
+        store.run(clients(count))
+    assert {True, False} <= set(disk.inline)
+    assert store.backend.waiting == 0
