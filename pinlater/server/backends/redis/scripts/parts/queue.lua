@@ -12,6 +12,12 @@ local MOST_ARGUMENTS = 2000
 
 -- Runs a command on any number of arguments.
 local function call_in_chunks(command, key, arguments)
+  if #arguments <= MOST_ARGUMENTS then
+    if #arguments > 0 then
+      redis.call(command, key, unpack(arguments))
+    end
+    return
+  end
   for from = 1, #arguments, MOST_ARGUMENTS do
     redis.call(command, key, unpack(arguments, from, math.min(from + MOST_ARGUMENTS - 1, #arguments)))
   end

@@ -6,10 +6,8 @@
 local RECORD = '^(%d) (%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%d+) (%d+) (.*)$'
 local PENDING, IN_PROGRESS, SUCCEEDED, FAILED = '0', '1', '2', '3'
 
-local DIGITS = {}
-for digits = 1, 20 do
-  DIGITS[digits] = string.char(96 + digits)
-end
+-- The letters for 1 to 20 digits. Each call of a script makes this table anew, so it is written out.
+local DIGITS = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't'}
 
 local function member_of(id)
   local text = string.format('%d', id)
