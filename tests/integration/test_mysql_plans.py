@@ -153,7 +153,7 @@ COMMON = {
     "jobs_per_second": None, "max_running": None, "worker": b"w10", "workers": [b"w10", b"w20"],
     "expires_at": NOW, "bytes": 1, "spent_until": NOW, "was": 1, "report": b"x",
     "key": b"%16d" % 10, "number": 1,
-    "until": NOW, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
+    "until": NOW, "small": 2000, "levels": [1, 2, 3], "names": [b"emails", b"thumbnails"],
 }  # fmt: skip
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "lock_result", "insert_jobs", "insert_results", "lock_claims",

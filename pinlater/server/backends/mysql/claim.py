@@ -10,13 +10,14 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pinlater.errors import UnknownError
 from pinlater.model.attempts import DequeuedJob
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
+from pinlater.server.backends.mysql.queries import one_row
 from pinlater.server.backends.mysql.scan_cursor import FROM_START, ScanCursor
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
@@ -29,6 +30,9 @@ log.addFilter(LogRateLimit())
 
 _BEGIN = -(2**63)
 """Smallest run_after."""
+
+SMALL_BODY_BYTES = 2000
+"""Bodies up to this size are read with the candidates, though there may be no room for them in the answer."""
 
 MAX_JOBS = 5000
 """A transaction claims no more than this, or the limit of one dequeue."""
@@ -50,7 +54,13 @@ class MysqlDequeueCall(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A job that may be claimed; ``prefix`` is that of its descriptor."""
+    """A job that may be claimed.
+
+    Attributes:
+        prefix: of its descriptor.
+        size: of its body, in bytes.
+        body: None: it is larger than ``SMALL_BODY_BYTES``, and was not read.
+    """
 
     prefix: str
     id: int
@@ -59,10 +69,13 @@ class Candidate(NamedTuple):
     remaining: int
     created_at: int
     run_after: int
+    body: bytes | None
 
-    def with_body(self, body: bytes) -> DequeuedJob:
-        """Return the claimed job."""
-        descriptor = f"{self.prefix}{self.id}"
+    def claimed(self, large_bodies: Mapping[int, bytes]) -> DequeuedJob:
+        """Return the claimed job, given the bodies that were not read, by id."""
+        descriptor, body = f"{self.prefix}{self.id}", self.body
+        if body is None:
+            body = large_bodies[self.id]
         return DequeuedJob(descriptor, body, self.allowed, self.remaining, self.created_at, self.run_after)
 
 
@@ -153,23 +166,24 @@ class Claimer:
         self, transaction: MysqlTransaction, wanted: int, positions: Mapping[str, int]
     ) -> list[Candidate] | None:
         priorities = range(1, len(self._queue.prefixes) + 1)
-        exists, *firsts, first_page = await transaction.run(
-            transaction.bind("queue_exists", queue=self._queue.id),
-            *(
-                transaction.bind(
-                    "first_pending", queue=self._queue.id, priority=priority, start=self._start(positions, priority)
-                )
-                for priority in priorities[1:]
-            ),
-            self._claimable(transaction, 1, wanted, positions),
+        exists_query = transaction.bind("queue_exists", queue=self._queue.id)
+        first_queries = [
+            transaction.bind(
+                "first_pending", queue=self._queue.id, priority=priority, start=self._start(positions, priority)
+            )
+            for priority in priorities[1:]
+        ]
+        known, first_page = await transaction.run(
+            one_row([exists_query, *first_queries]), self._claimable(transaction, 1, wanted, positions)
         )
-        if not exists.rows:
+        exists, *firsts = known.rows[0]
+        if exists is None:
             return None
         found = self._parse(1, first_page.rows)
         for priority, first in zip(priorities[1:], firsts, strict=True):
             if len(found) >= wanted:
                 break
-            if first.rows and first.rows[0][0] <= transaction.now:
+            if first is not None and first <= transaction.now:
                 page = self._claimable(transaction, priority, wanted - len(found), positions)
                 found += self._parse(priority, (await transaction.run(page))[0].rows)
         return found
@@ -184,12 +198,13 @@ class Claimer:
             start=self._start(positions, priority),
             now=transaction.now,
             limit=limit,
+            small=SMALL_BODY_BYTES,
         )
 
     def _start(self, positions: Mapping[str, int], priority: int) -> int:
         return positions.get(self._queue.prefixes[priority - 1], _BEGIN)
 
-    def _parse(self, priority: int, rows: Sequence[tuple[int, ...]]) -> list[Candidate]:
+    def _parse(self, priority: int, rows: Sequence[tuple[Any, ...]]) -> list[Candidate]:
         prefix = self._queue.prefixes[priority - 1]
         return [Candidate(prefix, *row) for row in rows]
 
@@ -202,20 +217,19 @@ class Claimer:
             for call, share in zip(calls, shares, strict=True)
             if share.jobs
         ]
-        ids = sorted(job.id for share in shares for job in share.jobs)
-        bodies_query = [transaction.bind("job_bodies", ids=ids)] if ids else []
-        due_queries = self._next_due_queries(transaction, calls, shares)
-        results = await transaction.run_and_commit(*statements, *bodies_query, *due_queries)
+        large = sorted(job.id for share in shares for job in share.jobs if job.body is None)
+        bodies_query = [transaction.bind("job_bodies", ids=large)] if large else []
+        due_query = self._next_due_query(transaction, calls, shares)
+        results = await transaction.run_and_commit(*statements, *bodies_query, *due_query)
         claimed = (result.matched for result in results)
-        bodies = dict(results[len(statements)].rows) if ids else {}
-        due = min(
-            (row[0] for result in results[len(statements) + len(bodies_query) :] for row in result.rows), default=None
-        )
+        bodies = dict(results[len(statements)].rows) if large else {}
+        dues = results[-1].rows[0] if due_query else ()
+        due = min((due_ms for due_ms in dues if due_ms is not None), default=None)
         return [
             self._fail_claim(call, share)
             if share.jobs and next(claimed) < len(share.jobs)
             else Dequeued(
-                [job.with_body(bodies[job.id]) for job in share.jobs],
+                [job.claimed(bodies) for job in share.jobs],
                 due if _is_short(call, share) else None,
                 share.is_full and not share.is_held,
                 share.is_held,
@@ -244,15 +258,16 @@ class Claimer:
             now=transaction.now,
         )
 
-    def _next_due_queries(
+    def _next_due_query(
         self, transaction: MysqlTransaction, calls: Sequence[MysqlDequeueCall], shares: Sequence[Share]
     ) -> list[bytes]:
         if not any(_is_short(call, share) for call, share in zip(calls, shares, strict=True)):
             return []
-        return [
-            transaction.bind("next_due", queue=self._queue.id, priority=priority, now=transaction.now)
-            for priority in range(1, len(self._queue.prefixes) + 1)
-        ]
+        priorities = range(1, len(self._queue.prefixes) + 1)
+        queries = (
+            transaction.bind("next_due", queue=self._queue.id, priority=at, now=transaction.now) for at in priorities
+        )
+        return [one_row(queries)]
 
 
 def _is_short(call: MysqlDequeueCall, share: Share) -> bool:

@@ -8,7 +8,7 @@ only special character of a literal.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 Value = int | float | str | bytes | Sequence[int] | Sequence[bytes] | None
@@ -28,6 +28,11 @@ def blob(value: bytes) -> bytes:
 def text(value: str) -> bytes:
     """Return the SQL literal of a string, in the connection's character set, UTF-8."""
     return b"'" + value.encode().replace(b"'", b"''") + b"'"
+
+
+def one_row(queries: Iterable[bytes]) -> bytes:
+    """Return one query for queries of a single value: its row has these values; NULL: such a query found nothing."""
+    return b"SELECT (" + b"), (".join(queries) + b")"
 
 
 def _list(values: Sequence[int] | Sequence[bytes]) -> bytes:

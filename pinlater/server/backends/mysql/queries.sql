@@ -158,14 +158,15 @@ WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after > :
 ORDER BY run_after LIMIT 1
 
 -- name: claimable_jobs
--- Locks due jobs, in order, from a run_after on; those that another claim has locked are skipped.
-SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after
+-- Locks due jobs, in order, from a run_after on; those that another claim has locked are skipped. Large bodies are read
+-- once it is known whose jobs fit into the answers.
+SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body)
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after BETWEEN :start AND :now
 ORDER BY run_after, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: peek_jobs
-SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after
+SELECT id, body_bytes, attempts_allowed, attempts_remaining, created_at, run_after, IF(body_bytes > :small, NULL, body)
 FROM {db}.jobs FORCE INDEX (jobs_in_order)
 WHERE queue_id = :queue AND state = 0 AND priority = :priority AND run_after <= :now
 ORDER BY run_after, id LIMIT :limit

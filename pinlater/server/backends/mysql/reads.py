@@ -11,7 +11,7 @@ from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, Position, RecordPage
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.body_pattern import BodyPattern
-from pinlater.server.backends.mysql.claim import Candidate, MysqlDequeueCall, share_out
+from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES, Candidate, MysqlDequeueCall, share_out
 from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.records import RETRIES_LOOKED_AT, StoreSize
@@ -34,12 +34,13 @@ async def peek(database: Database, queue: Queue, limit: int, max_bytes: int) -> 
         found: list[Candidate] = []
         for priority, prefix in enumerate(queue.prefixes, 1):
             left = limit - len(found)
-            query = bind("peek_jobs", queue=queue.id, priority=priority, now=database.now_ms(), limit=left)
+            values = {"queue": queue.id, "priority": priority, "now": database.now_ms(), "small": SMALL_BODY_BYTES}
+            query = bind("peek_jobs", limit=left, **values)
             found += [Candidate(prefix, *row) for row in (await connection.run(query))[0].rows]
         [share] = share_out(found, [MysqlDequeueCall(limit, max_bytes, b"", 0, want_next_due=False, max_running=None)])
-        ids = sorted(job.id for job in share.jobs)
-        bodies = dict((await connection.run(bind("job_bodies", ids=ids)))[0].rows) if ids else {}
-        return [job.with_body(bodies[job.id]) for job in share.jobs if job.id in bodies]
+        large = sorted(job.id for job in share.jobs if job.body is None)
+        bodies = dict((await connection.run(bind("job_bodies", ids=large)))[0].rows) if large else {}
+        return [job.claimed(bodies) for job in share.jobs if job.body is not None or job.id in bodies]
 
     return await database.read(read)
 
