@@ -76,7 +76,8 @@ def _measure(  # noqa: PLR0917 - it is a part of ``main``
         store = Path(home, "store")
         store.mkdir()
         try:
-            found.setdefault(name, []).append(measure(CONTESTANTS[name], python, store, Amounts.scaled(scale)))
+            amounts = Amounts.scaled(scale, CONTESTANTS[name].share)
+            found.setdefault(name, []).append(measure(CONTESTANTS[name], python, store, amounts))
         except (NotInstalled, ProgramFailed) as error:
             failed.add(name)
             found.pop(name, None)

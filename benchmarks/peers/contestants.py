@@ -29,7 +29,7 @@ class Contestant:
         workers: how many are started: each contestant works with two processes, unless its default is one.
         environ: more settings for producer and worker.
         is_ours: runs with the project's interpreter, not with that of the others.
-        drained: share of the jobs of a drain, for those that are slow.
+        share: of the jobs, for those whose workers are slow.
     """
 
     title: str
@@ -41,7 +41,7 @@ class Contestant:
     workers: int = 1
     environ: Mapping[str, str] = field(default_factory=dict)
     is_ours: bool = False
-    drained: float = 1.0
+    share: float = 1.0
 
     def command(self, python: Path, url: str) -> list[str]:
         """Return the command of its worker."""
@@ -68,20 +68,20 @@ def _celery(title: str, when_killed: str, *more: str, **environ: str) -> Contest
         "celery_driver",
         worker,
         environ=environ,
-        drained=0.2,
+        share=0.2,
     )
 
 
-def _rq(title: str, drained: float, *more: str) -> Contestant:
+def _rq(title: str, share: float, *more: str) -> Contestant:
     worker = ("-m", "rq.cli", "worker-pool", "peers", "--num-workers", "2", "--url", "{url}", "--quiet", *more)
     when = "fails; again with Retry"
-    return Contestant(f"RQ, {title}", EACH_SECOND, when, redis_server, "rq_driver", worker, drained=drained)
+    return Contestant(f"RQ, {title}", EACH_SECOND, when, redis_server, "rq_driver", worker, share=share)
 
 
 def _huey(title: str, *more: str, **environ: str) -> Contestant:
     worker = ("-m", "huey.bin.huey_consumer", "huey_driver.huey", "--quiet", *more)
     return Contestant(
-        f"Huey, Redis, {title}", EACH_SECOND, _LOST, redis_server, "huey_driver", worker, environ=environ, drained=0.5
+        f"Huey, Redis, {title}", EACH_SECOND, _LOST, redis_server, "huey_driver", worker, environ=environ, share=0.5
     )
 
 
@@ -95,7 +95,7 @@ def _taskiq(title: str, when_killed: str, **environ: str) -> Contestant:
         "taskiq_driver",
         worker,
         environ=environ,
-        drained=0.5,
+        share=0.5,
     )
 
 
@@ -116,7 +116,7 @@ def _procrastinate(title: str, *more: str, workers: int) -> Contestant:
         "procrastinate_driver",
         worker,
         workers=workers,
-        drained=0.1,
+        share=0.1,
     )
 
 
@@ -133,7 +133,7 @@ CONTESTANTS = {
         redis_server,
         "dramatiq_driver",
         ("-m", "dramatiq", "dramatiq_driver", "--processes", "2"),
-        drained=0.5,
+        share=0.5,
     ),
     "huey-fast": _huey("2 processes, no results", "-w", "2", "-k", "process"),
     "huey": _huey("default", PEERS_RESULTS="1"),

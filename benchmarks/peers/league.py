@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
@@ -19,6 +18,7 @@ from benchmarks.activity import activity_of
 from benchmarks.figures import percentile
 from benchmarks.peers.contestants import Contestant
 from benchmarks.peers.drivers.note import START
+from benchmarks.peers.producer import Produced, Producer
 from benchmarks.peers.services import Service
 from benchmarks.programs import ProgramFailed
 
@@ -27,6 +27,10 @@ ROOT = Path(__file__).parents[2]
 
 CALLS, PAUSED_CALLS, DRAINED = 3000, 150, 20_000
 PAUSE_SECONDS = 0.02
+PRODUCERS = 8
+LEAST_SHARE = 0.1
+"""Of the calls, however slow the workers are that get their jobs."""
+
 PATIENCE_SECONDS = 180.0
 _POLL_SECONDS = 0.01
 _STOP_SECONDS = 10.0
@@ -38,7 +42,9 @@ class Round(NamedTuple):
     calls_a_second: float
     call_server_us: float
     call_producer_us: float
+    many_calls_a_second: float
     paused_call_ms: float
+    paused_call_beside_worker_ms: float
     start_p50_ms: float
     start_p99_ms: float
     jobs_a_second: float
@@ -54,9 +60,11 @@ class Amounts(NamedTuple):
     drained: int
 
     @classmethod
-    def scaled(cls, scale: float) -> Amounts:
-        """Return a share of the full amounts."""
-        return cls(*(max(round(full * scale), 10) for full in (CALLS, PAUSED_CALLS, DRAINED)))
+    def scaled(cls, scale: float, share: float) -> Amounts:
+        """Return a share of the full amounts; of those that a slow contestant has to work off, only its share."""
+        shares = max(share, LEAST_SHARE), 1.0, share
+        full = zip((CALLS, PAUSED_CALLS, DRAINED), shares, strict=True)
+        return cls(*(max(round(amount * scale * part), 10) for amount, part in full))
 
 
 def measure(contestant: Contestant, python: Path, folder: Path, amounts: Amounts) -> Round:
@@ -66,78 +74,75 @@ def measure(contestant: Contestant, python: Path, folder: Path, amounts: Amounts
         ProgramFailed: one of its programs did not do what it should.
         NotInstalled: its server is not on this machine.
     """
-    drained = max(round(amounts.drained * contestant.drained), 10)
     with ExitStack() as stack:
         service = stack.enter_context(contestant.serve(folder))
-        match = _Match(contestant, python, service, folder, amounts.calls + 2 * amounts.paused + drained + 4)
-        hot = match.produce(amounts.calls + 1, 0.0)
-        paused = match.produce(amounts.paused, PAUSE_SECONDS)
+        match = _Match(contestant, python, service, folder, most=3 * sum(amounts) + 10 * PRODUCERS)
+        match.produce(1, 0.0)  # makes what is missing, such as tables
         with match.workers() as workers:
             match.wait_until_done(workers)
             started = match.produce(amounts.paused, PAUSE_SECONDS)
             match.wait_until_done(workers)
         starts = [start / 1e6 for start in match.starts_after(started)]
-        match.produce(drained, None)
+        first = match.next
+        hot = match.produce(amounts.calls + 1, 0.0)
+        many = match.produce_at_once(PRODUCERS, amounts.calls // PRODUCERS + 1)
+        paused = match.produce(amounts.paused, PAUSE_SECONDS)
+        match.produce(amounts.drained, None)
         with match.workers() as workers:
-            drain = match.drain(workers, drained)
+            drain = match.drain(workers, first)
         return Round(
             amounts.calls / (sum(took for _, took in hot.calls) / 1e9),
             hot.server_us / amounts.calls,
             hot.producer_us / amounts.calls,
+            _rate(many),
             percentile([took / 1e6 for _, took in paused.calls], 50),
+            percentile([took / 1e6 for _, took in started.calls], 50),
             percentile(starts, 50),
             percentile(starts, 99),
             *drain,
         )
 
 
-class Produced(NamedTuple):
-    """What a producer did: its first measured job, begin and length of each call in nanoseconds, processor times."""
-
-    first: int
-    calls: list[tuple[int, int]]
-    producer_us: float
-    server_us: float
-
-
 class _Match:
-    """A running contestant: its producers, its workers, and the starts of its jobs by their numbers."""
+    """A running contestant: its producers, its workers, and the starts of its jobs by their numbers.
+
+    Attributes:
+        next: number of the next job.
+    """
 
     def __init__(self, contestant: Contestant, python: Path, service: Service, folder: Path, most: int) -> None:
         self._contestant, self._python, self._service, self._folder = contestant, python, service, folder
         self._starts = folder / "starts"
         self._starts.write_bytes(bytes(most * START.size))
-        self._next = 0
+        self.next = 0
         self._log_numbers = count()
 
     def produce(self, jobs: int, pause: float | None) -> Produced:
         """Enqueue jobs in a process of their own; all at once without ``pause``."""
+        return self.produce_at_once(1, jobs, pause)[0]
+
+    def produce_at_once(self, producers: int, jobs: int, pause: float | None = 0.0) -> list[Produced]:
+        """Let several processes enqueue so many jobs each."""
         own = sys.executable if self._contestant.is_ours else str(self._python)
         how = "fill" if pause is None else str(pause)
-        first, self._next = self._next, self._next + jobs
-        command = [own, str(DRIVERS / "produce.py"), self._contestant.driver, str(first), str(jobs), how]
-        with (
-            self._log("producer").open("wb") as log,
-            subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environ()
-            ) as producer,
-        ):
-            assert producer.stdin is not None
-            assert producer.stdout is not None
-            try:
-                self._expect(producer.stdout.readline() == "ready\n", "producer", log.name)
-                before = cpu_us_of(self._service.pids)
-                producer.stdin.write("go\n")
-                producer.stdin.flush()
-                line = producer.stdout.readline()
-                self._expect(bool(line), "producer", log.name)
-                server_us = cpu_us_of(self._service.pids) - before
-            except BaseException:
-                producer.kill()
-                raise
-            producer.stdin.close()
-        found: Any = json.loads(line)
-        return Produced(first + 1, found["calls"], found["cpu_us"], server_us)
+        firsts = range(self.next, self.next + producers * jobs, jobs)
+        self.next += producers * jobs
+        with ExitStack() as stack:
+            running = []
+            for first in firsts:
+                command = [own, str(DRIVERS / "produce.py"), self._contestant.driver, str(first), str(jobs), how]
+                running.append(stack.enter_context(Producer(command, self._environ(), self._log("producer"))))
+            for producer in running:
+                producer.wait_until_ready()
+            before = cpu_us_of(self._service.pids)
+            for producer in running:
+                producer.begin()
+            found = [producer.found() for producer in running]
+            server_us = cpu_us_of(self._service.pids) - before
+        return [
+            Produced(first + 1, one["calls"], one["cpu_us"], server_us)
+            for first, one in zip(firsts, found, strict=True)
+        ]
 
     @contextmanager
     def workers(self) -> Iterator[list[subprocess.Popen[bytes]]]:
@@ -163,41 +168,47 @@ class _Match:
 
     def wait_until_done(self, workers: Sequence[subprocess.Popen[bytes]]) -> None:
         """Wait until all jobs so far have started."""
-        self._wait(workers, 0, self._next)
+        self._wait(workers, 0)
 
     def starts_after(self, produced: Produced) -> list[int]:
         """Return the nanoseconds from the begin of each call to the start of its job."""
         starts = self._read()
         return [starts[produced.first + at] - began for at, (began, _) in enumerate(produced.calls)]
 
-    def drain(self, workers: Sequence[subprocess.Popen[bytes]], jobs: int) -> tuple[float, float, float]:
-        """Wait until the last jobs are done; return jobs a second, and processor time of server and workers a job.
+    def drain(self, workers: Sequence[subprocess.Popen[bytes]], first: int) -> tuple[float, float, float]:
+        """Wait until the jobs from a number on are done; return jobs a second, and processor time of both sides a job.
 
         Counts from the first jobs on, so that the start of the workers is left out.
         """
-        first = self._next - jobs
-        begun = self._wait(workers, first, self._next, 1)
+        begun = self._wait(workers, first, 1)
         before = self._spent(workers)
-        left = jobs - begun
-        self._wait(workers, first, self._next)
+        left = max(self.next - first - begun, 1)
+        self._wait(workers, first)
         server_us, worker_us = (now - then for now, then in zip(self._spent(workers), before, strict=True))
-        starts = self._read()[first : self._next]
-        rate = (jobs - 1) / max((max(starts) - min(starts)) / 1e9, 1e-9)
-        return rate, server_us / max(left, 1), worker_us / max(left, 1)
+        starts = self._read()[first : self.next]
+        rate = (len(starts) - 1) / max((max(starts) - min(starts)) / 1e9, 1e-9)
+        return rate, server_us / left, worker_us / left
 
     def _spent(self, workers: Sequence[subprocess.Popen[bytes]]) -> tuple[float, float]:
         return cpu_us_of(self._service.pids), cpu_us_of([worker.pid for worker in workers])
 
-    def _wait(self, workers: Sequence[subprocess.Popen[bytes]], first: int, end: int, least: int | None = None) -> int:
-        """Wait until so many jobs of a range have started, or all; return how many have."""
+    def _wait(self, workers: Sequence[subprocess.Popen[bytes]], first: int, least: int | None = None) -> int:
+        """Wait until so many jobs from a number on have started, or all; return how many have."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            begun = sum(map(bool, self._read()[first:end]))
-            if begun >= (end - first if least is None else least):
+            begun = 0
+            if least is not None or self._has_last_started():  # counting takes time from the workers
+                begun = sum(map(bool, self._read()[first : self.next]))
+            if begun >= (self.next - first if least is None else least):
                 return begun
             ended = any(worker.poll() is not None for worker in workers)
-            self._expect(not ended and time.monotonic() < deadline, f"worker ({begun} of {end - first} jobs)")
+            self._expect(not ended and time.monotonic() < deadline, "worker")
             time.sleep(_POLL_SECONDS)
+
+    def _has_last_started(self) -> bool:
+        with self._starts.open("rb") as file:
+            file.seek((self.next - 1) * START.size)
+            return any(file.read(START.size))
 
     def _read(self) -> Sequence[int]:
         return memoryview(self._starts.read_bytes()).cast("q").tolist()
@@ -205,9 +216,9 @@ class _Match:
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}-{next(self._log_numbers)}.log"
 
-    def _expect(self, is_well: bool, who: str, log: str = "") -> None:
+    def _expect(self, is_well: bool, who: str) -> None:
         if not is_well:
-            logs = [Path(log)] if log else sorted(self._folder.glob("worker-*.log"))
+            logs = sorted(self._folder.glob("worker-*.log"))
             words = "\n".join(file.read_text(errors="replace")[-2000:] for file in logs)
             raise ProgramFailed(f"{self._contestant.title}: its {who} failed; its last words:\n{words}")
 
@@ -218,15 +229,23 @@ class _Match:
         return ours | more | dict(self._contestant.environ)
 
 
+def _rate(producers: Sequence[Produced]) -> float:
+    """Return calls a second of producers that ran at once."""
+    calls = [call for producer in producers for call in producer.calls]
+    begin, end = min(began for began, _ in calls), max(began + took for began, took in calls)
+    return len(calls) / ((end - begin) / 1e9)
+
+
 def cpu_us_of(pids: Sequence[int]) -> float:
-    """Return the processor time of processes and all of their children, as long as these live."""
+    """Return the processor time of processes and all of their children, those that have ended included."""
     spent = 0.0
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             for one in [process, *process.children(recursive=True)]:
-                with suppress(OSError):  # it has just ended
-                    spent += activity_of(one.pid).cpu_us
+                with suppress(OSError, psutil.NoSuchProcess):  # it has just ended
+                    ended = one.cpu_times()
+                    spent += activity_of(one.pid).cpu_us + (ended.children_user + ended.children_system) * 1e6
     return spent
 
 

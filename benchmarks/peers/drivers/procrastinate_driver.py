@@ -22,24 +22,22 @@ def note_start(number: int) -> None:
 
 
 @functools.cache
-def _producer() -> procrastinate.App:
-    """Return the application with a blocking connector; make the tables if they are missing."""
-    connector = procrastinate.SyncPsycopgConnector(conninfo=os.environ["PEERS_URL"])
-    producer = app.with_connector(connector)
-    producer.open()
+def _open() -> None:
+    """Connect the application; make the tables if they are missing."""
+    app.open()
     with psycopg.connect(os.environ["PEERS_URL"]) as connection:
-        [is_there] = connection.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL").fetchone() or [False]
-    if not is_there:
-        producer.schema_manager.apply_schema()
-    return producer
+        row = connection.execute("SELECT to_regclass('procrastinate_jobs') IS NULL").fetchone()
+    if row and row[0]:
+        app.schema_manager.apply_schema()
 
 
 def enqueue(number: int) -> None:
-    _producer().configure_task("procrastinate_driver.note_start").defer(number=number)
+    _open()
+    note_start.defer(number=number)
 
 
 def enqueue_many(numbers: Iterable[int]) -> None:
-    task = _producer().configure_task("procrastinate_driver.note_start")
+    _open()
     left = iter(numbers)
     while batch := [{"number": number} for number in islice(left, _BATCH_SIZE)]:
-        task.batch_defer(*batch)
+        note_start.batch_defer(*batch)
