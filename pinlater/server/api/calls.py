@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -36,9 +37,16 @@ def require(struct: Any, name: str) -> None:
     """
     if struct is None:
         raise missing(name)
-    for field in type(struct).thrift_spec.values():
-        if field[-1] and getattr(struct, field[1]) is None:
-            raise missing(f"{name}.{field[1]}")
+    kind: Any = type(struct)
+    for field in _required_fields(kind):
+        if getattr(struct, field) is None:
+            raise missing(f"{name}.{field}")
+
+
+@functools.cache
+def _required_fields(kind: Any) -> tuple[str, ...]:
+    """Return the names of the required fields of a struct class."""
+    return tuple(field[1] for field in kind.thrift_spec.values() if field[-1])
 
 
 def missing(name: str) -> CallRefused:

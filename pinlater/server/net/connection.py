@@ -71,7 +71,7 @@ class ClientConnection(asyncio.Protocol):
         self._enqueue_head = EnqueueHead()
         self._frames: deque[bytes] = deque()
         self._pending_bytes = 0
-        self._waits_for_memory = self._is_paused = False
+        self._waits_for_memory = self._is_budgeted = self._is_paused = False
         self._serving: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[bool] | None = None
         self._unread_bytes = 0
@@ -150,9 +150,9 @@ class ClientConnection(asyncio.Protocol):
         if self._caller.is_gone:
             return
         count = self._pending_bytes + self._splitter.announced
-        budget = self._owner.call_budget
-        if count > UNBUDGETED_BYTES or self._waits_for_memory or budget.holds(self):
-            self._waits_for_memory = not budget.request(self, count if count > UNBUDGETED_BYTES else 0)
+        if count > UNBUDGETED_BYTES or self._is_budgeted:
+            self._is_budgeted = count > UNBUDGETED_BYTES
+            self._waits_for_memory = not self._owner.call_budget.request(self, count if self._is_budgeted else 0)
         self._update_reading()
 
     def on_budget_granted(self) -> None:
@@ -321,7 +321,8 @@ class ClientConnection(asyncio.Protocol):
         self._frames.popleft()
         # A dequeue must not wait while it holds memory, nor for a client that may be gone.
         self._caller.cannot_wait = bool(self._frames) or len(frame) > UNBUDGETED_BYTES or self._peer_sent_eof
-        self._update_reading()
+        if self._is_paused:
+            self._update_reading()
         return call
 
     async def _answer_large(self) -> CallReply:
