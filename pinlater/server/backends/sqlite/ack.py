@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
+
+import msgspec
 
 from pinlater.model.attempts import StoredAck
 from pinlater.server.backends.records import Settled
@@ -15,7 +18,14 @@ _SUCCEED_MANY = QUERIES["succeed_jobs"]
 _SUCCEED_ONE = QUERIES["succeed_job"]
 _END_ONE = QUERIES["end_job"]
 _FAIL_ONE = QUERIES["fail_job"]
+_CLAIMS = QUERIES["claims_of_jobs"]
+_SUCCEED_HELD = QUERIES["succeed_held_jobs"]
 _LAST_MS = 2**63 - 1
+
+_MAX_GROUPED_ACKS = 10
+"""A call with more acks pays for statements of its own."""
+
+_held_jobs = msgspec.json.Decoder(list[tuple[int, int, str | None]]).decode
 
 
 class SqliteAckRequest(NamedTuple):
@@ -28,7 +38,46 @@ class SqliteAckRequest(NamedTuple):
 
 def ack_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteAckRequest]) -> list[Settled]:
     """Ack the jobs of each call; those that are not in progress, or under another claim, stay as they are."""
-    return [_ack_call(transaction, request) for request in requests]
+    if len(requests) == 1:
+        return [_ack_call(transaction, requests[0])]
+    settled: list[Settled] = []
+    for queue_id, group in groupby(requests, _group_of):
+        calls = list(group)
+        if queue_id is not None and len(calls) > 1:
+            settled += _succeed_calls(transaction, calls)
+        else:
+            settled += [_ack_call(transaction, call) for call in calls]
+    return settled
+
+
+def _group_of(request: SqliteAckRequest) -> int | None:
+    """Return the queue of a call that only has a few success acks without a status text; None of any other."""
+    queue_id, succeeded, failed = request
+    if failed or not 0 < len(succeeded) <= _MAX_GROUPED_ACKS:
+        return None
+    is_plain = not any(ack.status or "\0" in (ack.claim or "") for ack in succeeded)  # SQLite's JSON ends text at NUL
+    return queue_id if is_plain else None
+
+
+def _succeed_calls(transaction: SqliteTransaction, calls: Sequence[SqliteAckRequest]) -> list[Settled]:
+    """Mark jobs of several calls for one queue SUCCEEDED, with two statements for all of them."""
+    wanted = id_list(ack.job.local_id for call in calls for ack in call.succeeded)
+    [(rows,)] = transaction.rows(_CLAIMS, (calls[0].queue_id, wanted))
+    held = {local_id: (priority, claim) for local_id, priority, claim in _held_jobs(rows)}
+    ids: list[int] = []
+    settled: list[Settled] = []
+    for call in calls:
+        before = len(ids)
+        for (_, _, priority, local_id), claim, *_ in call.succeeded:
+            holder = held.get(local_id)
+            if holder is not None and holder[0] == priority and (claim is None or holder[1] == claim):
+                del held[local_id]  # a second ack of it is stale
+                ids.append(local_id)
+        changed = len(ids) - before
+        settled.append(Settled(changed, len(call.succeeded) - changed, None))
+    if ids:
+        transaction.run(_SUCCEED_HELD, (transaction.now, id_list(ids)))
+    return settled
 
 
 def _ack_call(transaction: SqliteTransaction, request: SqliteAckRequest) -> Settled:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from pinlater.model.attempts import DequeuedJob
-from pinlater.server.backends.records import Dequeued
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
 
 _CLAIM = QUERIES["claim_jobs"]
+_CLAIM_OF_MANY = QUERIES["claim_jobs_of_many"]
 _CLAIMED = QUERIES["claimed_of_queue"]
 _NEXT_DUE = QUERIES["next_due"]
+
+_MAX_GROUPED_JOBS = 10
+_MAX_GROUPED_BYTES = 1 << 20
+"""A dequeue that asks for more jobs, or large jobs, pay for statements of their own."""
 
 
 class SqliteClaimRequest(NamedTuple):
@@ -30,8 +38,75 @@ class SqliteClaimRequest(NamedTuple):
 
 
 def claim_jobs(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued]:
-    """Claim for each dequeue in turn."""
-    return [_claim_one(transaction, request) for request in requests]
+    """Claim for each dequeue in turn; those that ask for a few jobs of the same queue share statements."""
+    if len(requests) == 1:
+        return [_claim_one(transaction, requests[0])]
+    results: list[Dequeued] = []
+    for queue_id, group in groupby(requests, _group_of):
+        dequeues = list(group)
+        shared = _claim_shared(transaction, dequeues) if queue_id is not None and len(dequeues) > 1 else None
+        results += [_claim_one(transaction, dequeue) for dequeue in dequeues] if shared is None else shared
+    return results
+
+
+def _group_of(request: SqliteClaimRequest) -> int | None:
+    """Return the queue of a dequeue that may share statements; None of any other."""
+    is_small = request.max_running is None and request.limit <= _MAX_GROUPED_JOBS
+    return request.queue_id if is_small and "\0" not in request.claim else None  # SQLite's JSON ends text at NUL
+
+
+def _claim_shared(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued] | None:
+    """Claim for several dequeues of a queue, each what it would get in its turn; None: the bodies are too large."""
+    queue_id, prefixes = requests[0][:2]
+    found = [
+        (prefix, jobs)
+        for prefix, jobs in walk_claimable(
+            transaction.rows,
+            queue_id,
+            prefixes,
+            transaction.now,
+            limit=sum(request.limit for request in requests),
+            max_bytes=_MAX_GROUPED_BYTES,
+        )
+    ]
+    if any(jobs.is_cut for _, jobs in found):
+        return None
+    sizes = [size for _, jobs in found for size in jobs.sizes]
+    shares = _share(sizes, requests)
+    claimed = sum(len(share) for share, _ in shares)
+    if claimed:
+        ids = [local_id for _, jobs in found for local_id in jobs.ids]
+        claims = [
+            (ids[position], request.claim, request.lease_ms)
+            for (share, _), request in zip(shares, requests, strict=True)
+            for position in share
+        ]
+        transaction.run(_CLAIM_OF_MANY, (transaction.now, msgspec.json.encode(claims).decode()))
+    jobs_found = [job for prefix, jobs in found for job in jobs.with_bodies(transaction.rows, prefix)]
+    due = None
+    if not all(has_more for _, has_more in shares) and any(request.want_next_due for request in requests):
+        due = _next_due(transaction, requests[0])
+    return [
+        Dequeued(jobs_found[share.start : share.stop], None if has_more or not request.want_next_due else due, has_more)
+        for (share, has_more), request in zip(shares, requests, strict=True)
+    ]
+
+
+def _share(sizes: Sequence[int], requests: Sequence[SqliteClaimRequest]) -> list[tuple[range, bool]]:
+    """Return which of the jobs each dequeue gets, and whether there may be more for it."""
+    shares: list[tuple[range, bool]] = []
+    start = 0
+    for request in requests:
+        end, room = start, request.max_bytes
+        while end < len(sizes) and end - start < request.limit:
+            room -= sizes[end] + JOB_OVERHEAD_BYTES
+            if room < 0 and end > start:  # the first job is handed out even if it does not fit
+                break
+            end += 1
+        is_cut = end < len(sizes) and end - start < request.limit
+        shares.append((range(start, end), is_cut or end - start >= request.limit))
+        start = end
+    return shares
 
 
 def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest) -> Dequeued:

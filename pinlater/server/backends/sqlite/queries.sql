@@ -49,6 +49,16 @@ SELECT count(*) FROM jobs INDEXED BY jobs_claimed WHERE state = 1 AND queue_id =
 UPDATE jobs NOT INDEXED SET state = 1, claim = ?2, claim_expires = ?3, claim_lease = ?4, updated_at = ?1
 WHERE id IN (SELECT value FROM json_each(?5))
 
+-- name: claim_jobs_of_many
+-- The same for several dequeues: ?1 now, ?2 claims of jobs as a JSON list of [id, claim, lease].
+UPDATE jobs NOT INDEXED
+SET state = 1, claim = wanted.claim, claim_expires = ?1 + wanted.lease, claim_lease = wanted.lease, updated_at = ?1
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS claim, json_extract(value, '$[2]') AS lease
+    FROM json_each(?2)
+) AS wanted
+WHERE jobs.id = wanted.id
+
 -- name: bodies_of_jobs
 -- One after the other, in the order of the ids: ?1 ids as a JSON list.
 SELECT CAST(group_concat(body, '') AS BLOB) FROM json_each(?1) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
@@ -70,6 +80,17 @@ WHERE id IN (SELECT value FROM json_each(?3))
 UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?2, claim_expires = NULL, unique_key = NULL,
                 custom_status = substr(custom_status || ?6, 1, 5000)
 WHERE id = ?3 AND state = 1 AND queue_id = ?1 AND priority = ?5 AND (?4 IS NULL OR claim = ?4)
+
+-- name: claims_of_jobs
+-- Who holds jobs, as one JSON list of [id, priority, claim]: ?2 ids as a JSON list.
+SELECT json_group_array(json_array(jobs.id, priority, claim))
+FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+WHERE state = 1 AND queue_id = ?1
+
+-- name: succeed_held_jobs
+-- Success acks whose claims were checked before: ?1 now, ?2 ids as a JSON list.
+UPDATE jobs NOT INDEXED SET state = 2, updated_at = ?1, claim_expires = NULL, unique_key = NULL
+WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: fail_job
 -- One failure ack of a job with attempts left: PENDING at ?7, one attempt less, claim cleared. ?3 id, ?4 claim or NULL,

@@ -1,0 +1,122 @@
+"""Dequeues and acks that share statements: each gets what it would get by itself, in its turn."""
+
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinlater.model.attempts import StoredAck
+from pinlater.model.descriptor import JobDescriptor
+from pinlater.server.backends.sqlite.ack import SqliteAckRequest, ack_jobs
+from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
+from pinlater.server.backends.sqlite.database import SCHEMA_VERSION
+from pinlater.server.backends.sqlite.queries import schema
+from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
+
+NOW = 1_000_000
+PREFIXES = ("q:s1:p1:", "q:s1:p2:")
+CLAIMS = ("h:1:1:a:1", "h:1:1:b:2", 'h:1:1:"ü\\:3', "h:1:1:\0:4")
+
+queue_ids = st.integers(1, 2)
+priorities = st.integers(1, 2)
+jobs = st.tuples(
+    queue_ids,
+    st.sampled_from([0, 0, 0, 1, 1, 2]),
+    priorities,
+    st.integers(NOW - 3, NOW + 3),
+    st.sampled_from(CLAIMS),
+    st.binary(max_size=300),
+    st.integers(1, 2),
+)
+acks = st.builds(
+    StoredAck,
+    st.builds(JobDescriptor, st.just("q"), st.just("1"), priorities, st.integers(0, 12)),
+    st.sampled_from([None, *CLAIMS]),
+    st.sampled_from(["", "", "", "done"]),
+    st.just(5),
+    st.booleans(),
+)
+ack_calls = st.builds(
+    SqliteAckRequest,
+    queue_ids,
+    st.lists(acks, max_size=12),
+    st.one_of(st.just([]), st.just([]), st.lists(acks, max_size=2)),
+)
+dequeues = st.builds(
+    SqliteClaimRequest,
+    queue_ids,
+    st.just(PREFIXES),
+    st.integers(0, 12),
+    st.integers(0, 700),
+    st.sampled_from(CLAIMS),
+    st.integers(1, 1000),
+    st.booleans(),
+    st.sampled_from([None, None, None, 3]),
+)
+
+
+class Store:
+    """A store in memory, with the jobs of an example."""
+
+    def __init__(self, rows):
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        for version in range(1, SCHEMA_VERSION + 1):
+            self._connection.executescript(schema(version))
+        for local_id, (queue_id, state, priority, run_after, claim, body, attempts) in enumerate(rows, 1):
+            row = (local_id, queue_id, state, priority, run_after, claim if state == 1 else None, body, attempts)
+            self._connection.execute(
+                "INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at, attempts_allowed,"
+                " attempts_remaining, claim, body, claim_expires) VALUES (?1, ?2, ?3, ?4, ?5, 1, 1, 2, ?8, ?6, ?7,"
+                " iif(?3 = 1, 9, NULL))",
+                row,
+            )
+        self.statements = []
+        self._connection.set_trace_callback(self.statements.append)
+        self.transaction = SqliteTransaction(self._connection, NOW, IdBlock())
+
+    def content(self):
+        return self._connection.execute("SELECT * FROM jobs ORDER BY id").fetchall()
+
+
+def assert_alike(verb, rows, requests):
+    together, apart = Store(rows), Store(rows)
+    results = verb(together.transaction, requests)
+    assert results == [verb(apart.transaction, [request])[0] for request in requests]
+    assert together.content() == apart.content()
+
+
+@given(st.lists(jobs, max_size=12), st.lists(ack_calls, max_size=8))
+def test_acks_of_many_calls_do_what_they_do_one_by_one(rows, requests):
+    assert_alike(ack_jobs, rows, requests)
+
+
+@given(st.lists(jobs, max_size=30), st.lists(dequeues, max_size=8))
+def test_many_dequeues_get_what_they_get_one_by_one(rows, requests):
+    assert_alike(claim_jobs, rows, requests)
+
+
+@pytest.mark.parametrize("size", [200_000, 1_200_000])
+def test_dequeues_of_large_jobs_get_what_they_get_one_by_one(size):
+    rows = [(1, 0, 1, NOW, "", bytes([number]) * size, 2) for number in range(8)]
+    requests = [SqliteClaimRequest(1, PREFIXES, 2, 1 << 24, claim, 10, True, None) for claim in CLAIMS[:3]]
+    assert_alike(claim_jobs, rows, requests)
+
+
+def test_dequeues_of_one_queue_share_statements():
+    store = Store([(1, 0, 1, NOW, "", b"body", 2)] * 100)
+    requests = [SqliteClaimRequest(1, PREFIXES, 1, 1000, f"h:1:1:w:{number}", 10, True, None) for number in range(64)]
+    claimed = claim_jobs(store.transaction, requests)
+    assert [job.descriptor for found in claimed for job in found.jobs] == [f"q:s1:p1:{n}" for n in range(1, 65)]
+    assert len(store.statements) == 3
+
+
+def test_acks_of_one_queue_share_statements():
+    store = Store([(1, 1, 1, NOW, CLAIMS[0], b"body", 2)] * 64)
+    requests = [
+        SqliteAckRequest(1, [StoredAck(JobDescriptor("q", "1", 1, number), CLAIMS[0], "", 0, False)], [])
+        for number in range(1, 65)
+    ]
+    settled = ack_jobs(store.transaction, requests)
+    assert [(one.changed, one.stale) for one in settled] == [(1, 0)] * 64
+    assert len(store.statements) == 2
