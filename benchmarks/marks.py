@@ -7,6 +7,7 @@ mapped into memory, in which the benchmark reads while the server runs; all proc
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
 import inspect
@@ -127,11 +128,12 @@ class Marks:
         def call(*args: Any, **named: Any) -> Any:
             if stage:
                 mark(stage)
-            try:
-                return function(*args, **named)
-            finally:
-                if then:
-                    mark(then)
+            result = function(*args, **named)
+            if then and asyncio.isfuture(result):
+                result.add_done_callback(lambda _: mark(then))  # before whoever waits for it goes on
+            elif then:
+                mark(then)
+            return result
 
         return call
 
