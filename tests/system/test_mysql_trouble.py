@@ -92,14 +92,21 @@ class Load:
         """Work while ``trouble`` goes on; then until everything that is left has come to its end."""
         workers = [self.produce(), self.produce(), self.consume(), self.consume(), self.monitor()]
         tasks = [asyncio.create_task(worker) for worker in workers]
-        await asyncio.sleep(0.5)
+        await self.until_stored(60)
         await trouble()
         await self.until_it_works()
-        await asyncio.sleep(0.5)
+        await self.until_stored(60)
         self._is_over = True
         await asyncio.gather(*tasks)
         self._is_over = False
         await self.drain()
+
+    async def until_stored(self, count):
+        """Wait until so many more jobs are confirmed."""
+        before = len(self.stored)
+        async with asyncio.timeout(60):
+            while len(self.stored) < before + count:
+                await asyncio.sleep(0.05)
 
     async def until_it_works(self):
         async with asyncio.timeout(60):
