@@ -53,11 +53,16 @@ async def patiently(verb, *arguments, **options):
             await asyncio.sleep(0.01)
 
 
+async def dequeue(server):
+    """Claim jobs; each attempt has a claim of its own, as in the server, for a failed one may be released later."""
+    held = claim()
+    return held, await server.dequeue_jobs(QUEUE, 7, held)
+
+
 def test_no_job_has_two_holders_and_all_are_settled_on_the_other_node(nodes):
     async def consume(server, other, taken):
         while True:
-            held = claim()
-            found = await patiently(server.dequeue_jobs, QUEUE, 7, held)
+            held, found = await patiently(dequeue, server)
             names = [job.descriptor for job in found.jobs]
             taken += names
             if not names:

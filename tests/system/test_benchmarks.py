@@ -177,14 +177,13 @@ def test_the_table_shows_figures_beside_the_bare_loop_and_leaves_nothing_behind(
 
 @pytest.mark.timeout(240)
 def test_pinlater_plays_in_the_league_of_queues(tmp_path):
-    redis_service.program()  # or skip
     page, svg = tmp_path / "page.md", tmp_path / "rates.svg"
     page.write_text(f"before\n\n{BEGIN}\n\nold\n\n{END}\n\nafter\n")
     (tmp_path / "stores").mkdir()
     arguments = ["--scale", "0.01", "--rounds", "1", "--folder", str(tmp_path / "stores"), "--json"]
     arguments += ["--page", str(page), "--svg", str(svg)]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.peers", "pinlater-sqlite", "pinlater-redis", *arguments],
+        [sys.executable, "-m", "benchmarks.peers", "pinlater-sqlite", *arguments],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "supervisor")])},
         capture_output=True,
@@ -193,13 +192,15 @@ def test_pinlater_plays_in_the_league_of_queues(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     contestants = json.loads(done.stdout)["contestants"]
-    assert contestants.keys() == {"pinlater-sqlite", "pinlater-redis"}
+    assert contestants.keys() == {"pinlater-sqlite"}
     for [figures] in contestants.values():
-        assert all(number > 0 for number in figures.values()), figures
+        assert all(number > 0 if name.endswith("_a_second") else number >= 0 for name, number in figures.items()), (
+            figures
+        )
     words = page.read_text()
     assert words.startswith("before")
     assert words.endswith("after\n")
     assert "old" not in words
-    assert words.count("| PinLater, ") == 2
-    assert svg.read_text().count("<rect") == 5
+    assert words.count("| PinLater, ") == 1
+    assert svg.read_text().count("<rect") == 3
     assert list((tmp_path / "stores").iterdir()) == []
