@@ -28,7 +28,7 @@ _READY = {"pinlater-server": " ready on ", "pinlater-worker": "pinlater-worker "
 _LONG_RUNNING = re.compile(
     r"(pinlater-server|pinlater-worker)\b(?!.*(--burst|--check|--list-settings|--help|install-units))"
 )
-SECONDS = 30
+SECONDS = 90
 
 
 def free_ports(count):

@@ -21,7 +21,7 @@ from tests.support.certificates import Authority
 from tests.support.server import PASSWORD, ServerProcess, free_ports, wait_for
 
 PAGE = ROOT / "docs" / "guides" / "dashboard.md"
-SECONDS = 30
+SECONDS = 90
 SITE = "jobs.example.com"
 PERSON = "127.0.0.2"
 """Where the browser of these tests comes from: not the proxy's address, which is trusted."""
