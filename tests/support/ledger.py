@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
-from pinlater.errors import NoHealthyShards, PinLaterError
+from pinlater.errors import NoHealthyShards, PinLaterError, ServiceError
 from tests.support.server import wait_for
 
 ATTEMPTS = 1
@@ -57,7 +57,7 @@ class Ledger:
             for thread in produce:
                 thread.join()
             with Client(address, timeout=30) as client:
-                wait_for(lambda: not self._left(client))
+                wait_for(lambda: self._all_ended(client))
         finally:
             self._is_enough.set()
             self._is_over.set()
@@ -102,12 +102,15 @@ class Ledger:
                 self.ended[job.descriptor, job.claim] = sent
                 return
 
-    def _left(self, client):
-        """Return the confirmed jobs that have not succeeded."""
+    def _all_ended(self, client):
+        """Tell whether all confirmed jobs have succeeded; False while the store is not back yet."""
         names = list(self.confirmed)
-        found = [client.lookup(names[start : start + 1000]) for start in range(0, len(names), 1000)]
+        try:
+            found = [client.lookup(names[start : start + 1000]) for start in range(0, len(names), 1000)]
+        except ServiceError:
+            return False
         states = {name: info.state for some in found for name, info in some.items()}
-        return [name for name in names if states.get(name) is not JobState.SUCCEEDED]
+        return all(states.get(name) is JobState.SUCCEEDED for name in names)
 
     def faults(self):
         """Return a sentence for everything that must not have been."""

@@ -124,7 +124,7 @@ async def within(coroutine: Coroutine[Any, Any, Any], run_limits: RunLimits) -> 
     except TimeoutError as error:
         if alarm.exceeded is None:
             raise
-        where = error if error.__cause__ is None else error.__cause__
+        where = error.__cause__ or error.__context__ or error  # Python 3.11.2 sets no cause
         raise alarm.exceeded.error().with_traceback(where.__traceback__) from None
     finally:
         alarm.stop()
