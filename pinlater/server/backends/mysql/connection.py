@@ -35,6 +35,7 @@ class MysqlConnection:
     Attributes:
         max_packet_bytes: largest packet that the server accepts.
         idle_seconds: when it has been idle for so long, the server may have closed it.
+        sends_one_by_one: whether each statement goes in a packet of its own.
     """
 
     def __init__(self, raw: asyncmy.Connection) -> None:
@@ -42,6 +43,7 @@ class MysqlConnection:
         self._is_open = True
         self.max_packet_bytes = 1 << 20
         self.idle_seconds = 0.0
+        self.sends_one_by_one = False
 
     @classmethod
     async def open(cls, endpoint: MysqlEndpoint) -> Self:
@@ -70,6 +72,9 @@ class MysqlConnection:
             raise ConnectionLost(f"this server ({server.version}) cannot be a shard: {server.incompatibility}")
         self.max_packet_bytes = server.max_packet - _PACKET_MARGIN
         self.idle_seconds = server.idle_seconds - _IDLE_MARGIN_SECONDS
+        # Galera may roll a transaction back between two statements of a packet, for another node's, and say nothing:
+        # the next one, such as COMMIT, then succeeds without what was before it.
+        self.sends_one_by_one = server.is_galera
         await self.run(*server.settings)
 
     @property
@@ -123,7 +128,7 @@ class MysqlConnection:
                     f"a statement of {size} bytes is too large for the database, nothing was changed; raise its "
                     f"max_allowed_packet (now {self.max_packet_bytes + _PACKET_MARGIN}), or lower MAX_BODY_BYTES"
                 )
-            if size > bytes_left:
+            if size > bytes_left or self.sends_one_by_one:
                 packets.append([])
                 bytes_left = self.max_packet_bytes
             packets[-1].append(statement)
