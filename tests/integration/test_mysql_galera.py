@@ -68,7 +68,7 @@ def test_no_job_has_two_holders_and_all_are_settled_on_the_other_node(nodes):
             if not names:
                 return
             acks = [StoredAck(JobDescriptor.parse(name), held.descriptor, "", 0, False) for name in names]
-            await patiently(other.ack_dequeued_jobs, QUEUE, acks, [])  # repeated after a conflict, it changes nothing
+            assert (await patiently(other.ack_dequeued_jobs, QUEUE, acks, [])).changed == len(names)
 
     async def scenario(servers):
         batches = await asyncio.gather(
