@@ -19,6 +19,8 @@ _CLAIM_OF_MANY = QUERIES["claim_jobs_of_many"]
 _CLAIMED = QUERIES["claimed_of_queue"]
 _NEXT_DUE = QUERIES["next_due"]
 
+_BEGINNING_OF_TIME = -(2**63)
+
 _MAX_GROUPED_JOBS = 10
 _MAX_GROUPED_BYTES = 1 << 20
 """A dequeue that asks for more jobs, or large jobs, pay for statements of their own."""
@@ -132,9 +134,18 @@ def _claim_one(transaction: SqliteTransaction, request: SqliteClaimRequest) -> D
 
 
 def _next_due(transaction: SqliteTransaction, request: SqliteClaimRequest) -> int | None:
+    return _first_after(transaction, request, transaction.now)
+
+
+def first_pending(transaction: SqliteTransaction, request: SqliteClaimRequest) -> int | None:
+    """Return when the first PENDING job of a dequeue's queue falls due, or did; None if none is PENDING."""
+    return _first_after(transaction, request, _BEGINNING_OF_TIME)
+
+
+def _first_after(transaction: SqliteTransaction, request: SqliteClaimRequest, after: int) -> int | None:
     due = [
         row[0]
         for priority in range(1, len(request.prefixes) + 1)
-        for row in transaction.rows(_NEXT_DUE, (request.queue_id, transaction.now, priority))
+        for row in transaction.rows(_NEXT_DUE, (request.queue_id, after, priority))
     ]
     return min(due, default=None)

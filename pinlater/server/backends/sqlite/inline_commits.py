@@ -26,6 +26,9 @@ FAILURE_PAUSE_SECONDS = 10.0
 MAX_RUN = 100
 """After so many commits in the loop, the thread carries out one: only there, the log is copied to the database."""
 
+MAX_REQUESTS = 2
+"""So many requests of one turn of the loop may share a commit in it, such as an enqueue and the dequeue it wakes."""
+
 _MAX_JOBS = 10
 _MAX_BYTES = 16 << 10
 
@@ -54,7 +57,7 @@ class InlineCommits:
         if is_inline:
             self._run += 1
         else:
-            self._run = MAX_RUN if is_slow or stats.requests > 1 else 0
+            self._run = MAX_RUN if is_slow or stats.requests > MAX_REQUESTS else 0
         if stats.is_failed:
             self._pause(FAILURE_PAUSE_SECONDS)
         if stats.seconds > STALL_SECONDS or (is_slow and is_inline):

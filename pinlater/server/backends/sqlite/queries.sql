@@ -15,6 +15,12 @@ INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_
                   attempts_allowed, attempts_remaining, custom_status, body, unique_key)
 VALUES
 
+-- name: insert_claimed_job
+-- A job for a dequeue that waits: ?3 id, ?4 priority, ?5 attempts, ?6 status, ?7 body, ?8 claim, ?9 expires, ?10 lease.
+INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at,
+                  attempts_allowed, attempts_remaining, custom_status, body, claim, claim_expires, claim_lease)
+VALUES (?3, ?1, 1, ?4, ?2, ?2, ?2, ?5, ?5, ?6, ?7, ?8, ?9, ?10)
+
 -- name: import_job
 -- A job with a past: ?2 id, ?3 state, ?4 priority, ?5 run after, ?6 created at, ?7 updated at, ?8 attempts allowed,
 -- ?9 attempts remaining, ?10 status, ?11 body, ?12 unique key.

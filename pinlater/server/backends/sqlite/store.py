@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from pinlater.server.backends.sqlite.checkpoint import ReleaseRequest, SqliteChe
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.database import SqliteDatabase
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue, enqueue_unique
+from pinlater.server.backends.sqlite.enqueue_claimed import enqueue_and_claim
 from pinlater.server.backends.sqlite.file_watch import FileWatch
 from pinlater.server.backends.sqlite.import_jobs import ImportRequest, import_jobs
 from pinlater.server.backends.sqlite.inline_commits import SMALL
@@ -43,13 +44,15 @@ from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.queues import create, drop
 from pinlater.server.backends.sqlite.readers import Readers
 from pinlater.server.backends.sqlite.write_watch import WriteWatch
-from pinlater.server.backends.sqlite.writer import Writer
+from pinlater.server.backends.sqlite.writer import Verb, Writer
 from pinlater.server.backends.store import Capabilities, PollIntervals, queue_not_found
 from pinlater.server.metrics.shard_state import ShardState
 
 _unique_key_of = attrgetter("unique")  # in C: every job passes here
 
 FILE_NAME = "pinlater.db"
+
+_JOINT: Mapping[tuple[Verb, Verb], Verb] = {(enqueue, claim_jobs): enqueue_and_claim}
 
 _VERBS = (
     drop,
@@ -129,7 +132,7 @@ class SqliteStore:
         }
         self.writes = WriteWatch(self._write_nothing, now_ms)
         self._on_commit = on_commit
-        self._writer = Writer(connection, _VERBS, now_ms, self._committed, SMALL)
+        self._writer = Writer(connection, _VERBS, now_ms, self._committed, small=SMALL, joint=_JOINT)
         self._readers = Readers(self._store.reader)
         self._renewals_failed_at = -math.inf
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.records import CommitStats, Dequeued
+from pinlater.server.backends.sqlite import inline_commits
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
 from pinlater.server.log_rate_limit import LogRateLimit
@@ -57,6 +58,7 @@ class Writer:
         now_ms: the clock of the store.
         on_commit: is told of each transaction, in the event loop.
         small: by verb, whether a request may be carried out in the event loop; those of other verbs may not.
+        joint: by two verbs, the one that carries out a request of each, if a transaction has no others.
 
     Attributes:
         waiting: requests that have no result yet.
@@ -68,13 +70,16 @@ class Writer:
         verbs: Sequence[Verb],
         now_ms: Callable[[], int],
         on_commit: Callable[[CommitStats], None],
+        *,
         small: Mapping[Verb, Callable[[Any], bool]],
+        joint: Mapping[tuple[Verb, Verb], Verb],
     ) -> None:
         self._connection = connection
         self._order = {verb: position for position, verb in enumerate(verbs)}
         self._now_ms = now_ms
         self._on_commit = on_commit
         self._small = small
+        self._joint = joint
         self._inline_commits = InlineCommits()
         self._is_set_for_loop = False
         self._is_closing = False
@@ -116,15 +121,19 @@ class Writer:
         except sqlite3.Error:  # such as another program's lock: the thread can wait, and reports what it cannot do
             self._inbox.put(batch)
             return
+        batch.sort(key=itemgetter(0))
         commits: list[CommitStats] = []
         self._ended(self._transact(batch, commits, begun=started), commits, is_inline=True)
 
     def _may_be_inline(self, batch: list[_Item]) -> bool:
-        """Return whether the batch is one small request, nothing is under way, and commits are fast."""
-        if self.waiting != 1 or self._is_closing or not self._inline_commits.are_allowed():
+        """Return whether the batch is one or two small requests, nothing is under way, and commits are fast."""
+        if self.waiting != len(batch) or len(batch) > inline_commits.MAX_REQUESTS or self._is_closing:
             return False
-        is_small = self._small.get(batch[0].verb)
-        return is_small is not None and is_small(batch[0].request)
+        return self._inline_commits.are_allowed() and all(map(self._is_small, batch))
+
+    def _is_small(self, item: _Item) -> bool:
+        is_small = self._small.get(item.verb)
+        return is_small is not None and is_small(item.request)
 
     # By the owner of the connection
 
@@ -163,6 +172,8 @@ class Writer:
     def _run(self, batch: list[_Item], transaction: SqliteTransaction) -> list[tuple[_Item, Any]]:
         results: list[Any] = []
         start = 0
+        if len(batch) == 2 and (joint := self._joint.get((batch[0].verb, batch[1].verb))) is not None:
+            results, start = [*joint(transaction, [item.request for item in batch])], 2
         while start < len(batch):
             verb = batch[start].verb
             end = start

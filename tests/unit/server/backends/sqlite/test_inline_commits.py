@@ -91,6 +91,8 @@ def test_a_slow_commit_in_the_thread_has_to_be_followed_by_a_fast_one(rule):
 
 def test_after_a_group_commit_the_thread_goes_on(rule):
     rule.in_thread(requests=2)
+    assert rule.is_allowed
+    rule.in_thread(requests=3)
     assert not rule.is_allowed
     rule.in_thread()
     assert rule.is_allowed
@@ -242,15 +244,36 @@ def test_what_may_take_longer_is_the_thread_s(store, disk, call):
     assert disk.inline[-1] is False
 
 
-def test_requests_of_one_turn_share_a_transaction_of_the_thread(store, disk):
-    store.take()
-    disk.committers.clear()
+def test_an_enqueue_and_the_dequeue_that_waits_for_it_share_a_transaction_of_the_loop(store, disk):
     dequeued, (name,) = store.together(
         lambda: store.backend.dequeue_jobs(QUEUE, 1, store.claim()),
         lambda: store.backend.enqueue_jobs(QUEUE, [new_job()]),
     )
     assert [job.descriptor for job in dequeued.jobs] == [name]
+    assert disk.inline == [True]
+
+
+def test_more_requests_of_one_turn_share_a_transaction_of_the_thread(store, disk):
+    first, second, _ = store.together(
+        lambda: store.backend.enqueue_jobs(QUEUE, [new_job()]),
+        lambda: store.backend.enqueue_jobs(QUEUE, [new_job()]),
+        lambda: store.backend.dequeue_jobs(QUEUE, 1, store.claim()),
+    )
+    assert len({*first, *second}) == 2
     assert disk.inline == [False]
+
+
+def test_two_requests_that_fail_together_are_carried_out_one_by_one(store, disk):
+    async def both():
+        return await asyncio.gather(
+            store.backend.enqueue_jobs(QUEUE, [new_job(run_after_ms=2**80)]),
+            store.backend.enqueue_jobs(QUEUE, [new_job()]),
+            return_exceptions=True,
+        )
+
+    failed, stored = store.run(both())
+    assert isinstance(failed, UnknownError)
+    assert len(stored) == store.count() == 1
 
 
 def test_while_the_thread_has_the_connection_the_loop_leaves_it_alone(store, disk):
