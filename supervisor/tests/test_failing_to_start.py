@@ -128,9 +128,11 @@ def test_a_master_that_fails_leaves_nothing_behind(start):
     assert "MemoryError" in master.log
 
 
+# A file names the generation that cannot boot.
 PATIENT = """
         def run(child):
-            if os.path.exists(sys.argv[0] + ".broken"):
+            path = sys.argv[0] + ".broken"
+            if os.path.exists(path) and open(path).read() == str(child.generation):
                 say("broken", child.generation)
                 return 78
             worker(child)
@@ -142,13 +144,11 @@ PATIENT = """
 def test_a_pool_that_awaits_a_reload_survives_code_that_cannot_boot(start):
     master = start(PATIENT)
     old, _ = (master.expect("ready jobs")[3] for _ in range(2))
-    broken = master.path.with_name("program.py.broken")
-    broken.touch()
+    master.path.with_name("program.py.broken").write_text("1")
     master.send(signal.SIGHUP)
     master.expect_log("pool jobs cannot boot; waiting for the next reload")
     os.kill(int(old), signal.SIGKILL)  # nor is it replaced by what cannot boot
     master.expect("exit jobs")
-    broken.unlink()
     master.send(signal.SIGHUP)
     generations = [master.expect("ready jobs")[4] for _ in range(2)]
     assert generations == ["2", "2"]
@@ -159,14 +159,13 @@ def test_a_pool_that_awaits_a_reload_survives_code_that_cannot_boot(start):
 def test_a_pool_that_awaits_a_reload_may_begin_broken(start):
     master = start(
         """
-        open(sys.argv[0] + ".broken", "w").close()
+        open(sys.argv[0] + ".broken", "w").write("0")
 """
         + PATIENT
     )
     master.expect_log("waiting for the next reload")
     for _ in range(2):
         master.expect("exit jobs")
-    master.path.with_name("program.py.broken").unlink()
     master.send(signal.SIGHUP)
     assert master.expect("ready jobs")[4] == "1"
     assert master.stop() == 0
