@@ -112,10 +112,6 @@ class BatchArea:
         """Record that a claim was lost, in the batch fetched at that time; called by the keeper, too."""
         self.lost_batch_ns[position] = fetched_ns
 
-    def is_lost(self, position: int) -> bool:
-        """Whether the claim of a job was lost."""
-        return self.lost_batch_ns[position] == self.fetched_ns
-
     def mark_sent(self, to: int) -> None:
         """Record that the acks of all jobs before a position were sent."""
         self._words[SENT_TO] = to

@@ -107,7 +107,7 @@ class TaskTeam(Team):
 
     def _cancel_lost(self) -> None:
         """Cancel, once, the jobs whose claim was lost."""
-        for task in [task for task, batch in self._batches.items() if batch.area.is_lost(0)]:
+        for task in [task for task, batch in self._batches.items() if batch.is_lost(0)]:
             del self._batches[task]
             task.cancel()
         self._is_checking = bool(self._tasks)

@@ -290,7 +290,7 @@ class RunContext(InterruptibleContext):
     @property
     def is_lost(self) -> bool:
         """Whether the claim was lost, as far as known."""
-        return self._batch.area.is_lost(self._position)
+        return self._batch.is_lost(self._position)
 
     def go_on(self) -> None:
         """Return, unless the attempt was ended before or the claim was lost."""

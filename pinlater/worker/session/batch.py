@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pinlater.worker.claim_table.row import BatchArea
-from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING
+from pinlater.worker.claim_table.snapshot import GONE, HELD, RETURNING, RUNNING
 from pinlater.worker.session.job_saves import JobSaves
 
 
@@ -17,13 +17,25 @@ class DequeuedBatch:
         descriptors: one a job.
         bodies: one a job.
         metadata: one a job, as the server sent it.
-        area: where they stand on the claim board.
+        area: where they stand in the claim table; once all are settled, another batch stands there.
+        fetched_ns: when they were fetched, which tells them in the claim table from those of another batch.
         next: position of the next job to start.
         end: position after the last one to start.
         saves: those of its only job, of a batch that has one; None: none yet.
     """
 
-    __slots__ = ("_unsettled", "area", "bodies", "claim", "descriptors", "end", "metadata", "next", "saves")
+    __slots__ = (
+        "_unsettled",
+        "area",
+        "bodies",
+        "claim",
+        "descriptors",
+        "end",
+        "fetched_ns",
+        "metadata",
+        "next",
+        "saves",
+    )
 
     def __init__(self, reply: Any, area: BatchArea) -> None:
         """Read the jobs of a reply and write them to the claim table."""
@@ -35,6 +47,7 @@ class DequeuedBatch:
         self.area = area
         self.next = 0
         self.end = area.write(self.claim, self.descriptors)
+        self.fetched_ns = area.fetched_ns
         self.saves: JobSaves | None = None
         self._unsettled = len(self.descriptors)
 
@@ -47,6 +60,18 @@ class DequeuedBatch:
     def surplus(self) -> range:
         """Positions of jobs that did not fit into the claim table; they must be released."""
         return range(self.end, len(self.descriptors))
+
+    def is_running(self, position: int) -> bool:
+        """Whether a job is marked as running; false once the batch is settled, whatever runs in its place."""
+        return self.area.states[position] == RUNNING and self.area.fetched_ns == self.fetched_ns
+
+    def is_lost(self, position: int) -> bool:
+        """Whether the claim of a job was lost."""
+        return self.area.lost_batch_ns[position] == self.fetched_ns
+
+    def mark_lost(self, position: int) -> None:
+        """Record that the claim of a job was lost, also if that is heard of after the batch was settled."""
+        self.area.mark_lost(position, self.fetched_ns)
 
     def unstart(self, position: int, *, has_run: bool) -> None:
         """Mark a job for release; one that has run is released with a new body."""

@@ -103,7 +103,7 @@ class Fetcher:
     @property
     def oldest_ns(self) -> int:
         """When the oldest waiting batch was fetched; there must be one."""
-        return self._batches[0].area.fetched_ns
+        return self._batches[0].fetched_ns
 
     def next_batch(self) -> DequeuedBatch | None:
         """Pop the oldest waiting batch; None if there is none."""

@@ -152,7 +152,7 @@ class Saver:
         try:
             call()
         except StaleClaims:
-            batch.area.mark_lost(position, batch.area.fetched_ns)
+            batch.mark_lost(position)
         except (EnqueueRejected, CallUnsendable) as error:
             raise BodyTooLarge(str(error)) from error
         except (CallError, ServerError) as error:

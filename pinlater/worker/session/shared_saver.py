@@ -17,7 +17,6 @@ from pinlater.errors import CallError, CallUnsendable, ServerError, ServerUnavai
 from pinlater.protocol.idempotency import may_have_been_carried_out
 from pinlater.protocol.operations import Call, Calls
 from pinlater.worker.claim_table.counters import SAVED, UNSAVED, CountEvent, ignore_event
-from pinlater.worker.claim_table.snapshot import RUNNING
 from pinlater.worker.session.batch import DequeuedBatch
 from pinlater.worker.session.connector import Connector
 from pinlater.worker.session.job_saves import JobSaves
@@ -87,7 +86,7 @@ class SharedSaver(Saver):
 
     def _queue_save(self, batch: DequeuedBatch, position: int, encode: Encode, patience_seconds: float) -> PendingCall:
         """Queue a save."""
-        if batch.area.states[position] != RUNNING:
+        if not batch.is_running(position):
             raise RuntimeError("the job has ended; a thread that it left behind can save nothing more")
 
         def new() -> PendingCall:

@@ -55,8 +55,7 @@ class WorksLater(Job, queue="jobs", timeout=60):
 
 def lose(context):
     """Do what the keeper does, of the only job of a batch."""
-    area = context._batch.area
-    area.mark_lost(0, area.fetched_ns)
+    context._batch.mark_lost(0)
 
 
 def swallow(context):
@@ -129,12 +128,12 @@ def test_the_next_call_raises_and_nothing_of_the_attempt_counts(runner, caplog, 
 
 def test_a_job_that_was_lost_before_it_began_is_not_begun(runner):
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(Works(how="return"))])
-    batch.area.mark_lost(0, batch.area.fetched_ns)
+    batch.mark_lost(0)
     assert runner.run(batch, 0, monotonic_ns()) == LostClaim()
     codec = JobCodec([Works, WorksLater])
     later = TaskRunner(codec, codec.names, FakeSaver(), 30.0, Deadlines(never_kill))
     batch = batch_of("jobs:s1:p1:7", bodies=[encode_body(WorksLater())])
-    batch.area.mark_lost(0, batch.area.fetched_ns)
+    batch.mark_lost(0)
     assert asyncio.run(later.run_awaited(batch, 0, monotonic_ns())) == LostClaim()
     assert trail == []
 
@@ -206,14 +205,18 @@ def bench():
     child.close()
 
 
+def is_lost(area, position):
+    return area.lost_batch_ns[position] == area.fetched_ns
+
+
 def test_the_keeper_tells_the_process_which_claims_have_ended(bench):
     area = bench.hold(SUCCEEDED, RUNNING, HELD, age_ns=LONG_AGO_NS)
     other = bench.hold(RUNNING, age_ns=LONG_AGO_NS, claim="another")
     _, second, third = names(3)
     bench.client.lost = {(second, "claim"), (third, "claim"), (names(1)[0], "of somebody else")}
     bench.turn()
-    assert [area.is_lost(position) for position in range(3)] == [False, True, True]
-    assert not other.is_lost(0)
+    assert [is_lost(area, position) for position in range(3)] == [False, True, True]
+    assert not is_lost(other, 0)
 
 
 def test_what_comes_too_late_does_not_concern_the_next_batch(bench):
@@ -223,9 +226,9 @@ def test_what_comes_too_late_does_not_concern_the_next_batch(bench):
     again = bench.hold(RUNNING)
     area.mark_lost(0, before)
     again.mark_lost(0, before)
-    assert not again.is_lost(0)
+    assert not is_lost(again, 0)
     again.mark_lost(0, again.fetched_ns)
-    assert again.is_lost(0)
+    assert is_lost(again, 0)
 
 
 class Store(KeeperClient):

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from pinlater import Job
-from pinlater.errors import BodyTooLarge, EnqueueRejected, ServerUnavailable, UnknownError
+from pinlater.errors import BodyTooLarge, EnqueueRejected, ServerUnavailable, StaleClaims, UnknownError
 from pinlater.jobs.body_codec import encode_body
 from pinlater.model.body_metadata import read_metadata
 from pinlater.protocol.operations import Calls
+from pinlater.worker.claim_table.table import ClaimTable
 from pinlater.worker.running.run_context import RunContext
 from pinlater.worker.session.saver import Saver
 from tests.unit.worker.fakes import FakeChild, batch_of
@@ -84,6 +85,26 @@ def test_a_save_that_no_server_takes_is_counted(child):
     counted = []
     assert save(FakeLine(ServerUnavailable("gone")), child, 0.0, lambda *event: counted.append(event)) is False
     assert counted == [("walk", "unsaved", 1)]
+
+
+def test_a_save_that_comes_too_late_does_not_take_the_claim_of_the_job_that_runs_now(child):
+    """A thread that a job has left behind saves; while the server answers, the job ends and the next one begins."""
+    row = ClaimTable(4).row(0)
+    former = batch_of("walk:s1:p1:7", row=row)
+    area = former.area
+
+    class TurningLine(FakeLine):
+        def call(self, call):
+            former.finish(0)
+            self.latter = batch_of("walk:s1:p1:8", row=row)
+            raise StaleClaims("the job has ended", [])
+
+    line = TurningLine()
+    assert Saver(line, line, Calls("me", is_plain=True), child).save(former, 0, lambda: b"body", 30.0)
+    assert line.latter.area is area
+    assert not line.latter.is_lost(0)
+    line.latter.mark_lost(0)
+    assert line.latter.is_lost(0)
 
 
 class SlowLine(FakeLine):
