@@ -67,8 +67,7 @@ def table(figures: Sequence[Figure], driver: str) -> str:
     """Return figures as aligned text; ``driver`` is what the bare loop runs on."""
     rows = [("", "unit", "PinLater", f"bare {driver}", "ratio")]
     rows += [(f.title, f.unit, _number(f.value), _number(f.bare_value), _number(f.ratio)) for f in figures]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(_line(row, widths) for row in rows)
+    return aligned(rows, texts=2)
 
 
 def cell_tables(figures: Sequence[Figure]) -> str:
@@ -82,11 +81,16 @@ def _cell_table(unit: str, figures: Sequence[Figure]) -> str:
     titles, columns = (list(dict.fromkeys(cell[at] for cell in values if cell is not None)) for at in (0, 1))
     rows = [(unit, *columns)]
     rows += [(title, *(_number(values.get((title, column))) for column in columns)) for title in titles]
+    return aligned(rows, texts=1)
+
+
+def aligned(rows: Sequence[Sequence[str]], *, texts: int) -> str:
+    """Return rows with their columns aligned: the first ``texts`` to the left, those of numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(_line(row, widths, texts=1) for row in rows)
+    return "\n".join(_line(row, widths, texts) for row in rows)
 
 
-def _line(row: Sequence[str], widths: Sequence[int], *, texts: int = 2) -> str:
+def _line(row: Sequence[str], widths: Sequence[int], texts: int) -> str:
     words = [cell.ljust(width) for cell, width in zip(row[:texts], widths[:texts], strict=True)]
     numbers = [cell.rjust(width) for cell, width in zip(row[texts:], widths[texts:], strict=True)]
     return "  ".join(words + numbers).rstrip()

@@ -84,6 +84,7 @@ class _Path:
         self._marked_client = stack.enter_context(marked.client())
         self._server_marks = Marks(marks_file, STAGES, is_reader=True)
         self._client_marks = Marks(setting.folder / "client-marks", CLIENT_STAGES)
+        self._counts_calls = can_count_calls()
         self._counts_statements = setting.stores.statements(setting.folder / "server") is not None
 
     def _start(self, stack: ExitStack, name: str, *, marks: Path | None = None) -> tuple[Server, dict[str, int]]:
@@ -101,7 +102,7 @@ class _Path:
         us, counts = self._whole(pace, pause, calls)
         stages, marked_counts = self._stages(pace, pause, calls)
         counts |= marked_counts
-        if can_count_calls() and not pause:
+        if self._counts_calls and not pause:
             counts |= self._system_calls(pace, calls)
         return Measured(stages | us | self._floors(pace, pause, calls), counts)
 

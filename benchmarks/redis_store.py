@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import redis
 
@@ -15,6 +16,14 @@ from benchmarks.programs import ProgramFailed, free_ports
 
 _OPTIONS = {"bind": "127.0.0.1", "appendonly": "yes", "save": ""}
 _SUCCEEDED = "pinlater:{1:nothing}:*:S"
+
+
+class StartedRedis(NamedTuple):
+    """A Redis of ours, and a client of it."""
+
+    database: Database
+    client: redis.Redis
+    port: int
 
 
 class RedisStores:
@@ -65,13 +74,20 @@ class RedisStores:
         program = shutil.which("redis-server") or shutil.which("valkey-server")
         if program is None:
             raise ProgramFailed("there is neither redis-server nor valkey-server here; install one")
-        [port] = free_ports(1)
         folder.mkdir(exist_ok=True)
-        options = {**_OPTIONS, "appendfsync": sync, "dir": str(folder), "port": str(port)}
-        arguments = [part for key, value in options.items() for part in (f"--{key}", value)]
-        client = self._clients[folder] = redis.Redis(port=port)
-        self.databases.append(Database([program, *arguments], folder / "redis.log", lambda: _answers(client)))
-        return port
+        started = start_redis(program, folder, sync)
+        self._clients[folder] = started.client
+        self.databases.append(started.database)
+        return started.port
+
+
+def start_redis(program: str, folder: Path, sync: str = "everysec") -> StartedRedis:
+    """Start a Redis that keeps its files in the folder and syncs its log of writes as ``appendfsync`` says."""
+    [port] = free_ports(1)
+    options = {**_OPTIONS, "appendfsync": sync, "dir": str(folder), "port": str(port)}
+    arguments = [part for key, value in options.items() for part in (f"--{key}", value)]
+    client = redis.Redis(port=port)
+    return StartedRedis(Database([program, *arguments], folder / "redis.log", lambda: _answers(client)), client, port)
 
 
 def _answers(client: redis.Redis) -> bool:

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from statistics import median
 
+from benchmarks.figures import aligned
 from benchmarks.peers.contestants import CONTESTANTS
 from benchmarks.peers.league import Round
 
@@ -27,6 +28,8 @@ HEADINGS = (
     "workers µs",
 )
 _PROMISES = ("survives", "job of a killed worker")
+_TEXTS = 1 + len(_PROMISES)
+"""Columns of words: the name and the promises; the others are numbers."""
 
 
 def rows_of(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
@@ -41,22 +44,13 @@ def rows_of(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
 
 def as_text(rows: Sequence[Sequence[str]]) -> str:
     """Return an aligned table."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if at <= len(_PROMISES) else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return aligned(rows, texts=_TEXTS)
 
 
 def as_markdown(rows: Sequence[Sequence[str]], machine: str) -> str:
     """Return a table for a page, under the machine that it is of."""
     heading, *others = rows
-    texts = len(_PROMISES) + 1
-    marks = ["---"] * texts + ["---:"] * (len(heading) - texts)
+    marks = ["---"] * _TEXTS + ["---:"] * (len(heading) - _TEXTS)
     lines = [" | ".join(row) for row in (heading, marks, *others)]
     return f"{machine}.\n\n" + "\n".join(f"| {line} |" for line in lines)
 

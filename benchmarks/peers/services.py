@@ -11,10 +11,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import redis
-
 from benchmarks.database import Database
 from benchmarks.programs import ProgramFailed, Server, free_ports
+from benchmarks.redis_store import start_redis
 from benchmarks.stores import STORES
 
 
@@ -32,20 +31,9 @@ class NotInstalled(Exception):
 @contextmanager
 def redis_server(folder: Path) -> Iterator[Service]:
     """Start a Redis whose log of writes is synced each second, as PinLater's in this comparison."""
-    program = _program("redis-server", "valkey-server")
-    [port] = free_ports(1)
-    options = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), "--save", ""]
-    options += ["--appendonly", "yes", "--appendfsync", "everysec"]
-    with redis.Redis(port=port) as client:
-
-        def answers() -> bool:
-            try:
-                return bool(client.ping())
-            except redis.RedisError:
-                return False
-
-        with _running([program, *options], folder, answers) as pid:
-            yield Service(f"redis://127.0.0.1:{port}/0", [pid])
+    database, client, port = start_redis(_program("redis-server", "valkey-server"), folder)
+    with client, _killed_at_end(database):
+        yield Service(f"redis://127.0.0.1:{port}/0", [database.pid])
 
 
 @contextmanager
@@ -100,8 +88,14 @@ def pinlater(folder: Path, *, store: str) -> Iterator[Service]:
 @contextmanager
 def _running(command: list[str], folder: Path, answers: Callable[[], bool]) -> Iterator[int]:
     server = Database(command, folder / "server.log", answers)
-    try:
+    with _killed_at_end(server):
         yield server.pid
+
+
+@contextmanager
+def _killed_at_end(server: Database) -> Iterator[None]:
+    try:
+        yield
     finally:
         server.kill()
 
