@@ -8,12 +8,11 @@ A method returns what the reader of the operation's reply returns. The blocking 
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from formatting import ROOT, formatted
+
 sys.path[:0] = [str(ROOT), str(ROOT / "supervisor")]
 
 from pinlater.protocol.operation import Operation  # noqa: E402 - this file is a script, run from anywhere
@@ -64,10 +63,7 @@ def generated() -> str:
     tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
     calls = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == Calls.__name__)
     text = _HEAD + "\n".join(_method(node) for node in calls.body if isinstance(node, ast.FunctionDef))
-    for step in (["check", "--select", "I,F401", "--fix", "--quiet"], ["format", "--quiet"]):
-        ruff = [str(Path(sys.executable).with_name("ruff")), *step, "--stdin-filename", TARGET.name, "-"]
-        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    return text
+    return formatted(text, TARGET.name, mend=["I", "F401"])
 
 
 def _method(node: ast.FunctionDef) -> str:

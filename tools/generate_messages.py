@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import thriftpy2
+from formatting import formatted
 from thriftpy2.thrift import TException, TType
 
 FOLDER = Path(__file__).parents[1] / "pinlater" / "protocol"
@@ -56,8 +55,7 @@ def generated() -> str:
     """Return the module, in the form of the project."""
     idl = thriftpy2.load(str(SOURCE), module_name="pinlater_thrift")
     text = "\n".join([_HEAD, *_constants(idl), "", *_structs(idl), *_calls(idl.PinLater), _TAIL])
-    ruff = [str(Path(sys.executable).with_name("ruff")), "format", "--quiet", "--stdin-filename", str(TARGET), "-"]
-    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
+    return formatted(text, TARGET.name)
 
 
 def _constants(idl: Any) -> Iterator[str]:
