@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from pinlater.server.backends.sqlite.database import SCHEMA_VERSION
+from pinlater.server.backends.sqlite.database import CHECKPOINT_PAGES, SCHEMA_VERSION
 from pinlater.server.backends.sqlite.queries import QUERIES, schema
 
 QUEUE_ID, PRIORITY, LEASE_MS, ATTEMPTS = 1, 1, 30_000, 4
@@ -32,7 +32,7 @@ class BareStore:
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._connection.executescript(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;"
-            "PRAGMA wal_autocheckpoint = 4000; PRAGMA temp_store = MEMORY;"
+            f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA temp_store = MEMORY;"
             + "".join(map(schema, range(1, SCHEMA_VERSION + 1)))
         )
         self._next_id = 1

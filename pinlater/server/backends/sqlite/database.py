@@ -21,6 +21,12 @@ log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 5
 
+CHECKPOINT_PAGES = 4000
+"""The log is copied to the database when it has so many, 16 MB: pages that change often are copied once."""
+
+BUSY_TIMEOUT_MS = 30_000
+"""How long a connection waits for another program's lock."""
+
 _LOCK_PATIENCE_SECONDS = 5.0
 _NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
@@ -73,7 +79,7 @@ class SqliteDatabase:
         connection = self._connect(str(self.path))
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: pages that change often are copied once
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute("PRAGMA cache_size = -65536")
         if self._synchronous == "FULL":
             connection.execute("PRAGMA user_version").fetchone()  # opens the log
@@ -103,7 +109,12 @@ class SqliteDatabase:
     @staticmethod
     def _connect(name: str, *, is_uri: bool = False) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            name, timeout=30.0, isolation_level=None, check_same_thread=False, cached_statements=300, uri=is_uri
+            name,
+            timeout=BUSY_TIMEOUT_MS / 1000,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=300,
+            uri=is_uri,
         )
         connection.execute("PRAGMA temp_store = MEMORY")
         return connection

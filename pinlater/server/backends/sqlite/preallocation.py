@@ -10,7 +10,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 PREALLOCATED_BYTES = 18 << 20
-"""What the log takes until it is copied to the database (4000 pages, 16 MB) and begun again, and a little more."""
+"""What the log takes until it is copied to the database (``CHECKPOINT_PAGES``) and begun again, and a little more."""
 
 _FREE_SPACE_FACTOR = 16
 """The free space must be so many times what is preallocated; the rest of a disk is for jobs."""

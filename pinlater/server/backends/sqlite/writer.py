@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from pinlater.errors import ServiceError, UnknownError
 from pinlater.server.backends.records import CommitStats, Dequeued
 from pinlater.server.backends.sqlite import inline_commits
+from pinlater.server.backends.sqlite.database import BUSY_TIMEOUT_MS, CHECKPOINT_PAGES
 from pinlater.server.backends.sqlite.inline_commits import InlineCommits
 from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
 from pinlater.server.log_rate_limit import LogRateLimit
@@ -37,7 +38,7 @@ MAX_REQUESTS = 2000
 """Most requests in one transaction, so that no caller waits for too many others."""
 
 _LOOP_SETTINGS = "PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 0"
-_THREAD_SETTINGS = "PRAGMA wal_autocheckpoint = 4000; PRAGMA busy_timeout = 30000"  # 16 MB; 30 s
+_THREAD_SETTINGS = f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}"
 """The loop waits neither for another program's lock nor for the log being copied to the database."""
 
 
