@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 from pinlater.errors import UnknownError
 from pinlater.model.attempts import DequeuedJob
+from pinlater.server.backends.answers import end_of_answer
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.queries import one_row
 from pinlater.server.backends.mysql.scan_cursor import FROM_START, ScanCursor
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
+from pinlater.server.backends.records import Dequeued
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.store import queue_not_found
 from pinlater.server.log_rate_limit import LogRateLimit
@@ -277,14 +278,11 @@ def _is_short(call: MysqlDequeueCall, share: Share) -> bool:
 def share_out(found: Sequence[Candidate], calls: Sequence[MysqlDequeueCall], running: int = 0) -> list[Share]:
     """Divide the found jobs among dequeues, in order, up to the limit and answer size of each."""
     shares: list[Share] = []
-    at = 0
+    sizes = [job.size for job in found]
+    start = 0
     for call in calls:
-        start, bytes_left, most = at, call.max_bytes, call.allowed(running + at)
-        while at < len(found) and at - start < most:
-            bytes_left -= found[at].size + JOB_OVERHEAD_BYTES
-            if bytes_left < 0 and at > start:
-                break
-            at += 1
-        is_full = at < len(found) or at - start >= most
-        shares.append(Share(found[start:at], is_full, is_full and most < call.limit))
+        most = call.allowed(running + start)
+        end, is_full = end_of_answer(sizes, start, most, call.max_bytes)
+        shares.append(Share(found[start:end], is_full, is_full and most < call.limit))
+        start = end
     return shares

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from pinlater.errors import NoHealthyShards, QueueNotFound, ServiceError, ShardConnectionFailed
 from pinlater.model.attempts import DequeuedJob
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Claim, Dequeued, covered
+from pinlater.server.backends.answers import end_of_answer
+from pinlater.server.backends.records import Claim, Dequeued, covered
 from pinlater.server.backends.sharded import fan_out
 from pinlater.server.backends.sharded.accumulator import DequeueAccumulator
 from pinlater.server.backends.sharded.due_priorities import ShardPriorities
@@ -90,13 +91,8 @@ class ShardClaimer:
         if len(answers) == 1:
             return answers[0][1]
         found = sorted((job for _, jobs in answers for job in jobs), key=_priority)
-        shown: list[DequeuedJob] = []
-        for job in found[:limit]:
-            max_bytes -= len(job.body) + JOB_OVERHEAD_BYTES
-            if max_bytes < 0 and shown:
-                break
-            shown.append(job)
-        return shown
+        end, _ = end_of_answer([len(job.body) for job in found], 0, limit, max_bytes)
+        return found[:end]
 
     async def _claim(self, handles: Sequence[ShardHandle], wanted: DequeueOptions, limit: RunningLimit) -> Dequeued:
         got = DequeueAccumulator(wanted.limit, wanted.max_bytes)

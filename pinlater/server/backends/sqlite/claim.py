@@ -9,7 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from pinlater.model.attempts import DequeuedJob
-from pinlater.server.backends.records import JOB_OVERHEAD_BYTES, Dequeued
+from pinlater.server.backends.answers import end_of_answer
+from pinlater.server.backends.records import Dequeued
 from pinlater.server.backends.sqlite.claimable import walk_claimable
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
@@ -60,17 +61,10 @@ def _group_of(request: SqliteClaimRequest) -> int | None:
 def _claim_shared(transaction: SqliteTransaction, requests: Sequence[SqliteClaimRequest]) -> list[Dequeued] | None:
     """Claim for several dequeues of a queue, each what it would get in its turn; None: the bodies are too large."""
     queue_id, prefixes = requests[0][:2]
-    found = [
-        (prefix, jobs)
-        for prefix, jobs in walk_claimable(
-            transaction.rows,
-            queue_id,
-            prefixes,
-            transaction.now,
-            limit=sum(request.limit for request in requests),
-            max_bytes=_MAX_GROUPED_BYTES,
-        )
-    ]
+    limit = sum(request.limit for request in requests)
+    found = list(
+        walk_claimable(transaction.rows, queue_id, prefixes, transaction.now, limit=limit, max_bytes=_MAX_GROUPED_BYTES)
+    )
     if any(jobs.is_cut for _, jobs in found):
         return None
     sizes = [size for _, jobs in found for size in jobs.sizes]
@@ -99,14 +93,8 @@ def _share(sizes: Sequence[int], requests: Sequence[SqliteClaimRequest]) -> list
     shares: list[tuple[range, bool]] = []
     start = 0
     for request in requests:
-        end, room = start, request.max_bytes
-        while end < len(sizes) and end - start < request.limit:
-            room -= sizes[end] + JOB_OVERHEAD_BYTES
-            if room < 0 and end > start:  # the first job is handed out even if it does not fit
-                break
-            end += 1
-        is_cut = end < len(sizes) and end - start < request.limit
-        shares.append((range(start, end), is_cut or end - start >= request.limit))
+        end, has_more = end_of_answer(sizes, start, request.limit, request.max_bytes)
+        shares.append((range(start, end), has_more))
         start = end
     return shares
 

@@ -1,0 +1,25 @@
+"""How many of the jobs that were found go into the answer of one dequeue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinlater.server.backends.records import JOB_OVERHEAD_BYTES
+
+
+def end_of_answer(sizes: Sequence[int], start: int, limit: int, max_bytes: int) -> tuple[int, bool]:
+    """Return where the jobs of one answer end, and whether there may be more for it.
+
+    Args:
+        sizes: of the bodies of all jobs that were found, in their order, in bytes.
+        start: the first job of this answer.
+        limit: most jobs of the answer.
+        max_bytes: most bytes of the answer; a first job is handed out even if it does not fit.
+    """
+    end, room = start, max_bytes
+    while end < len(sizes) and end - start < limit:
+        room -= sizes[end] + JOB_OVERHEAD_BYTES
+        if room < 0 and end > start:
+            break
+        end += 1
+    return end, end < len(sizes) or end - start >= limit
