@@ -6,37 +6,10 @@ import pytest
 
 from pinlater.errors import UnknownError
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
-from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.backends.sqlite.transaction import IdBlock
 from pinlater.server.backends.sqlite.writer import _translate
-from tests.support.bench import LEASE_MS, QUEUE, Bench, ack_of, new_job
+from tests.support.bench import LEASE_MS, QUEUE, ack_of, new_job
 from tests.support.failing_commits import FailingCommits
-
-
-class Home:
-    """Makes stores that remember their transactions."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.commits = []
-
-    def open(self, clock):
-        return SqliteStore(
-            self.folder, priority_levels=3, now_ms=clock, synchronous="OFF", on_commit=self.commits.append
-        )
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home(tmp_path)
-
-
-@pytest.fixture
-def store(home):
-    bench = Bench(home)
-    bench.create_queue(QUEUE)
-    yield bench
-    bench.end()
 
 
 @pytest.fixture

@@ -7,35 +7,7 @@ import pytest
 from pinlater.errors import ConfigError, QueueNotFound, UnknownError
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.records import JobFilter
-from pinlater.server.backends.sqlite import SqliteStore
-from tests.support.bench import QUEUE, Bench, new_job
-
-
-class Home:
-    """Makes stores that remember their transactions."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.commits = []
-
-    def open(self, clock):
-        return SqliteStore(
-            self.folder, priority_levels=3, now_ms=clock, synchronous="OFF", on_commit=self.commits.append
-        )
-
-
-@pytest.fixture
-def home(tmp_path):
-    return Home(tmp_path)
-
-
-@pytest.fixture
-def store(home):
-    bench = Bench(home)
-    bench.create_queue(QUEUE)
-    home.commits.clear()
-    yield bench
-    bench.end()
+from tests.support.bench import QUEUE, new_job
 
 
 def _pragma(store, text):

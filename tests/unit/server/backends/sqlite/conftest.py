@@ -1,0 +1,38 @@
+"""A store on files of its own, which remembers its transactions."""
+
+import pytest
+
+from pinlater.server.backends.sqlite import SqliteStore
+from tests.support.bench import QUEUE, Bench
+
+
+class Home:
+    """Makes stores in a folder.
+
+    Attributes:
+        commits: the ``CommitStats`` of their transactions; a test may clear it.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.commits = []
+
+    def open(self, clock):
+        return SqliteStore(
+            self.folder, priority_levels=3, now_ms=clock, synchronous="OFF", on_commit=self.commits.append
+        )
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def store(home):
+    """A store with a queue; what made the queue is not among the commits."""
+    bench = Bench(home)
+    bench.create_queue(QUEUE)
+    home.commits.clear()
+    yield bench
+    bench.end()
