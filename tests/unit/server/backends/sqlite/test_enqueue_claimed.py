@@ -9,7 +9,7 @@ from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.claim import SqliteClaimRequest, claim_jobs
 from pinlater.server.backends.sqlite.enqueue import EnqueueRequest, enqueue
 from pinlater.server.backends.sqlite.enqueue_claimed import enqueue_and_claim
-from tests.unit.server.backends.sqlite.test_grouped import NOW, PREFIXES, Store, dequeues, jobs, priorities, queue_ids
+from tests.unit.server.backends.sqlite.memory_store import NOW, PREFIXES, Store, dequeues, jobs, priorities, queue_ids
 
 KEY = IdempotencyKey(b"key", 60_000)
 DEQUEUE = SqliteClaimRequest(1, PREFIXES, 1, 1000, "h:1:1:w:1", 10, True, None)

@@ -1,0 +1,60 @@
+"""A store in memory, and strategies for the jobs in it and for dequeues; its statements are remembered."""
+
+import sqlite3
+
+from hypothesis import strategies as st
+
+from pinlater.server.backends.sqlite.claim import SqliteClaimRequest
+from pinlater.server.backends.sqlite.database import SCHEMA_VERSION
+from pinlater.server.backends.sqlite.queries import schema
+from pinlater.server.backends.sqlite.transaction import IdBlock, SqliteTransaction
+
+NOW = 1_000_000
+PREFIXES = ("q:s1:p1:", "q:s1:p2:")
+CLAIMS = ("h:1:1:a:1", "h:1:1:b:2", 'h:1:1:"ü\\:3', "h:1:1:\0:4")
+
+queue_ids = st.integers(1, 2)
+priorities = st.integers(1, 2)
+jobs = st.tuples(
+    queue_ids,
+    st.sampled_from([0, 0, 0, 1, 1, 2]),
+    priorities,
+    st.integers(NOW - 3, NOW + 3),
+    st.sampled_from(CLAIMS),
+    st.binary(max_size=300),
+    st.integers(1, 2),
+)
+dequeues = st.builds(
+    SqliteClaimRequest,
+    queue_ids,
+    st.just(PREFIXES),
+    st.integers(0, 12),
+    st.integers(0, 700),
+    st.sampled_from(CLAIMS),
+    st.integers(1, 1000),
+    st.booleans(),
+    st.sampled_from([None, None, None, 3]),
+)
+
+
+class Store:
+    """A store in memory, with the jobs of an example."""
+
+    def __init__(self, rows):
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        for version in range(1, SCHEMA_VERSION + 1):
+            self._connection.executescript(schema(version))
+        for local_id, (queue_id, state, priority, run_after, claim, body, attempts) in enumerate(rows, 1):
+            row = (local_id, queue_id, state, priority, run_after, claim if state == 1 else None, body, attempts)
+            self._connection.execute(
+                "INSERT INTO jobs (id, queue_id, state, priority, run_after, created_at, updated_at, attempts_allowed,"
+                " attempts_remaining, claim, body, claim_expires) VALUES (?1, ?2, ?3, ?4, ?5, 1, 1, 2, ?8, ?6, ?7,"
+                " iif(?3 = 1, 9, NULL))",
+                row,
+            )
+        self.statements = []
+        self._connection.set_trace_callback(self.statements.append)
+        self.transaction = SqliteTransaction(self._connection, NOW, IdBlock())
+
+    def content(self):
+        return self._connection.execute("SELECT * FROM jobs ORDER BY id").fetchall()
