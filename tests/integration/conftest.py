@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 
+from pinlater.server.backends.mysql.connection import MysqlConnection
 from tests.support.server import ServerProcess
 
 _numbers = itertools.count(1)
@@ -40,3 +41,18 @@ def server(tmp_path_factory):
     server = ServerProcess(tmp_path_factory.mktemp("server"))
     yield server
     server.stop()
+
+
+@pytest.fixture
+def packets(monkeypatch):
+    """A list of how many statements each packet has that is sent to MySQL."""
+    sent = []
+    send = MysqlConnection._send
+
+    async def noted(self, packet, results):
+        before = len(results)
+        await send(self, packet, results)
+        sent.append(len(results) - before)
+
+    monkeypatch.setattr(MysqlConnection, "_send", noted)
+    return sent

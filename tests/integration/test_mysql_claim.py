@@ -1,50 +1,15 @@
 """Claims of the MySQL store: their round trips and statements, and bodies of all sizes."""
 
-import asyncio
-
 import pytest
 
 from pinlater.errors import QueueNotFound
 from pinlater.server.backends.mysql.claim import SMALL_BODY_BYTES
-from pinlater.server.backends.mysql.connection import MysqlConnection
 from pinlater.server.backends.records import Claim
 from tests.support.bench import QUEUE, START_MS, new_job
-from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
+from tests.support.mysql_bench import with_servers
 
 CLAIM = Claim("h:1:1:w:1", 60_000)
 SIZES = [0, 1, SMALL_BODY_BYTES - 1, SMALL_BODY_BYTES, SMALL_BODY_BYTES + 1, 10 * SMALL_BODY_BYTES, 5]
-
-
-def with_server(scenario, count=1):
-    """Run ``scenario(*servers)`` with servers on one shard that has a queue."""
-
-    async def run():
-        prefix = fresh_prefix()
-        endpoint = endpoint_of(shared_service())
-        servers = [make_fleet([endpoint], lambda: START_MS, prefix=prefix) for _ in range(count)]
-        try:
-            await servers[0].create_queue(QUEUE)
-            return await scenario(*servers)
-        finally:
-            await asyncio.gather(*(server.close() for server in servers))
-
-    return asyncio.run(run())
-
-
-@pytest.fixture
-def packets(monkeypatch):
-    """Return the list of how many statements each packet has that is sent."""
-    sent = []
-    send = MysqlConnection._send
-
-    async def noted(self, packet, results):
-        before = len(results)
-        await send(self, packet, results)
-        sent.append(len(results) - before)
-
-    monkeypatch.setattr(MysqlConnection, "_send", noted)
-    return sent
 
 
 def test_a_claim_is_two_round_trips(packets):
@@ -64,7 +29,7 @@ def test_a_claim_is_two_round_trips(packets):
         await server.dequeue_jobs(QUEUE, 1, CLAIM)
         assert packets == [3, 3], "a large body is read once it is claimed"
 
-    with_server(scenario)
+    with_servers(scenario)
 
 
 @pytest.mark.parametrize("priorities", [(1,), (1, 2, 3), (3,)])
@@ -84,7 +49,7 @@ def test_each_job_has_its_body_whatever_its_size(priorities):
         rest = (await server.dequeue_jobs(QUEUE, 100, CLAIM)).jobs
         assert [job.body for job in [*first, *rest]] == expected
 
-    with_server(scenario)
+    with_servers(scenario)
 
 
 def test_the_next_due_job_of_any_priority_is_found():
@@ -97,7 +62,7 @@ def test_the_next_due_job_of_any_priority_is_found():
         found = await server.dequeue_jobs(QUEUE, 5, CLAIM, want_next_due=True)
         assert ([job.body for job in found.jobs], found.next_due_ms) == ([b"now"], START_MS + 300)
 
-    with_server(scenario)
+    with_servers(scenario)
 
 
 def test_a_queue_that_another_server_has_deleted_hands_nothing_out():
@@ -107,4 +72,4 @@ def test_a_queue_that_another_server_has_deleted_hands_nothing_out():
         with pytest.raises(QueueNotFound):
             await second.dequeue_jobs(QUEUE, 1, CLAIM)
 
-    with_server(scenario, 2)
+    with_servers(scenario, 2)

@@ -16,7 +16,7 @@ from pinlater.server.backends.records import Claim, IdempotencyKey, JobFilter
 from tests.support.bench import QUEUE, START_MS, new_job
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.mariadb_service import shared_service
-from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet
+from tests.support.mysql_bench import endpoint_of, fresh_prefix, make_fleet, with_servers
 
 OTHER = "thumbnails"
 
@@ -25,46 +25,23 @@ def key():
     return IdempotencyKey(os.urandom(16), 60_000)
 
 
-def with_servers(scenario, count=1, *, endpoint=None, prefix=None):
+def with_connected(scenario, count=1, **where):
     """Run ``scenario(*servers)`` with servers on one shard that has two queues, all connected."""
 
-    async def run():
-        databases = prefix or fresh_prefix()
-        at = endpoint or endpoint_of(shared_service())
-        servers = [make_fleet([at], lambda: START_MS, prefix=databases) for _ in range(count)]
-        try:
-            for queue in (QUEUE, OTHER):
-                await servers[0].create_queue(queue)
-            for server in servers:
-                await server.enqueue_jobs(OTHER, [new_job()])
-                await server.delete_jobs(OTHER, JobFilter(PENDING, 1), 10)
-            return await scenario(*servers)
-        finally:
-            await asyncio.gather(*(server.close() for server in servers))
+    async def connected(*servers):
+        for server in servers:
+            await server.enqueue_jobs(OTHER, [new_job()])
+            await server.delete_jobs(OTHER, JobFilter(PENDING, 1), 10)
+        return await scenario(*servers)
 
-    return asyncio.run(run())
-
-
-@pytest.fixture
-def packets(monkeypatch):
-    """Return the list of packets that are sent; each is a list of statements."""
-    sent = []
-    send = MysqlConnection._send
-
-    async def noted(self, packet, results):
-        before = len(results)
-        await send(self, packet, results)
-        sent.append((len(results) - before, packet))
-
-    monkeypatch.setattr(MysqlConnection, "_send", noted)
-    return sent
+    with_servers(connected, count, queues=(QUEUE, OTHER), **where)
 
 
 async def statements(packets, call):
     """Make a call; return how many statements each of its packets had."""
     packets.clear()
     await call
-    return [count for count, _ in packets]
+    return list(packets)
 
 
 def test_an_enqueue_is_one_round_trip(packets):
@@ -80,7 +57,7 @@ def test_an_enqueue_is_one_round_trip(packets):
         assert set(sent) <= {1, 4}, "1: the ids of queues are looked up anew now and then"
         assert sent.count(4) < 18, "calls at once share a transaction"
 
-    with_servers(scenario)
+    with_connected(scenario)
 
 
 def test_an_ack_of_one_outcome_is_one_statement(packets):
@@ -91,7 +68,7 @@ def test_an_ack_of_one_outcome_is_one_statement(packets):
         acks = [StoredAck(JobDescriptor.parse(job.descriptor), claim.descriptor, "", 0, False) for job in found.jobs]
         assert await statements(packets, server.ack_dequeued_jobs(QUEUE, acks, [])) == [1]
 
-    with_servers(scenario)
+    with_connected(scenario)
 
 
 @pytest.mark.parametrize("once", [None, key()], ids=["without a key", "with a key"])
@@ -118,7 +95,7 @@ def test_a_queue_that_another_server_deletes_takes_no_job_and_others_do(once):
             assert len(await second.enqueue_jobs(OTHER, [new_job()], once=once._replace(is_repeat=True))) == 1
             assert await second.count_jobs(OTHER, JobFilter(PENDING)) == 1
 
-    with_servers(scenario, 2)
+    with_connected(scenario, 2)
 
 
 def test_a_deleted_queue_keeps_all_statements_of_a_large_enqueue_from_being_committed(monkeypatch, packets):
@@ -135,7 +112,7 @@ def test_a_deleted_queue_keeps_all_statements_of_a_large_enqueue_from_being_comm
         assert isinstance(answers[1], QueueNotFound)
         assert await first.count_jobs(QUEUE, JobFilter(PENDING)) == 50
 
-    with_servers(scenario, 2)
+    with_connected(scenario, 2)
 
 
 def test_a_queue_is_not_deleted_while_jobs_are_stored_in_it():
@@ -162,7 +139,7 @@ def test_a_queue_is_not_deleted_while_jobs_are_stored_in_it():
             await first.create_queue(OTHER)
             assert await first.count_jobs(OTHER, JobFilter(PENDING)) == 0
 
-    with_servers(scenario, 3)
+    with_connected(scenario, 3)
 
 
 @pytest.fixture
@@ -183,7 +160,7 @@ def test_an_enqueue_whose_answer_is_lost_stores_one_job(proxy, once, unique):
         found = await server.dequeue_jobs(QUEUE, 9, Claim("h:1:1:w:1", 60_000))
         assert [job.descriptor for job in found.jobs] == names
 
-    with_servers(scenario, endpoint=endpoint_of(shared_service(), port=proxy.port))
+    with_connected(scenario, endpoint=endpoint_of(shared_service(), port=proxy.port))
 
 
 def test_a_queue_that_is_deleted_before_a_lost_enqueue_is_repeated_is_not_found(proxy):
@@ -201,7 +178,7 @@ def test_a_queue_that_is_deleted_before_a_lost_enqueue_is_repeated_is_not_found(
         assert proxy.lost == 1
         assert await server.queue_names() == {QUEUE}
 
-    with_servers(scenario, endpoint=endpoint_of(shared_service(), port=proxy.port), prefix=prefix)
+    with_connected(scenario, endpoint=endpoint_of(shared_service(), port=proxy.port), prefix=prefix)
 
 
 def test_a_connection_that_the_server_has_closed_leaves_nothing_uncertain():

@@ -1,11 +1,14 @@
 """Parts of the MySQL store, on the server that the tests share or on one of their own."""
 
+import asyncio
 import itertools
 import os
 
 from pinlater.server.backends.mysql import MysqlOptions, MysqlShardFactory
 from pinlater.server.backends.mysql.endpoint import MysqlEndpoint
 from pinlater.server.backends.sharded import ShardedStore, ShardSpec
+from tests.support.bench import QUEUE, START_MS
+from tests.support.mariadb_service import shared_service
 
 _numbers = itertools.count(1)
 
@@ -25,3 +28,28 @@ def make_fleet(endpoints, clock, *, prefix, connections=8, **options):
     fleet = ShardedStore("mysql", factory)
     fleet.update([ShardSpec(str(number), endpoint) for number, endpoint in enumerate(endpoints, 1)])
     return fleet
+
+
+def with_servers(scenario, count=1, *, queues=(QUEUE,), endpoint=None, prefix=None):
+    """Run ``scenario(*servers)`` with servers on one shard that has these queues; their clock stands still.
+
+    Args:
+        scenario: a coroutine function; what it returns is returned.
+        count: how many servers.
+        queues: which are created before.
+        endpoint: of the shard; None: the server that the tests share.
+        prefix: of the names of databases; None: one that nobody else has.
+    """
+
+    async def run():
+        databases = prefix or fresh_prefix()
+        at = endpoint or endpoint_of(shared_service())
+        servers = [make_fleet([at], lambda: START_MS, prefix=databases) for _ in range(count)]
+        try:
+            for queue in queues:
+                await servers[0].create_queue(queue)
+            return await scenario(*servers)
+        finally:
+            await asyncio.gather(*(server.close() for server in servers))
+
+    return asyncio.run(run())
