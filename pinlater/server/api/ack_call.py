@@ -10,6 +10,7 @@ from pinlater.server.api import rules
 from pinlater.server.api.calls import CallReply
 from pinlater.server.api.offload import offload
 from pinlater.server.broker import Broker, Caller
+from pinlater.server.eager_tasks import start_task
 from pinlater.server.metrics import Metrics
 
 
@@ -43,7 +44,7 @@ class AckCall:
         request.jobsSucceeded = request.jobsFailed = None  # frees memory, since the call may wait for a long time
         if acks.faults:
             await self._ack(acks)
-        acking = asyncio.ensure_future(self._ack(acks))
+        acking = start_task(asyncio.get_running_loop(), self._ack(acks))
         # If the acks fail, the dequeue must not wait any longer to report that.
         acking.add_done_callback(lambda done: caller.interrupt() if done.cancelled() or done.exception() else None)
         return acking

@@ -17,6 +17,7 @@ from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
 from pinlater.server.api.calls import CallRefused, CallReply, may_wait, wants_stopping_notice
 from pinlater.server.broker import Caller
+from pinlater.server.eager_tasks import start_task
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.net.memory_budget import UNBUDGETED_BYTES
 from pinlater.server.net.peers import host_of
@@ -70,12 +71,11 @@ class ClientConnection(asyncio.Protocol):
         self._splitter = FrameSplitter(owner.settings.max_frame_bytes)
         self._enqueue_head = EnqueueHead()
         self._frames: deque[bytes] = deque()
-        self._pending_bytes = 0
+        self._pending_bytes = self._unread_bytes = 0
         self._waits_for_memory = self._is_budgeted = self._is_paused = False
-        self._serving: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None  # the loop alone would not keep it
         self._writable: asyncio.Future[bool] | None = None
-        self._unread_bytes = 0
-        self._peer_sent_eof = self._flushes_every_write = False
+        self._is_serving = self._peer_sent_eof = self._flushes_every_write = False
         self._wants_stopping_notice: bool | None = None  # unknown before its first call
         self._has_sent_stopping = False
         self._transport: asyncio.Transport | TlsTransport
@@ -128,8 +128,9 @@ class ClientConnection(asyncio.Protocol):
         if frames:
             self._frames += frames
             self._pending_bytes += sum(map(len, frames))
-            if self._serving is None:
-                self._serving = self._loop.create_task(self._serve())
+            if not self._is_serving:
+                self._is_serving = True
+                self._task = start_task(self._loop, self._serve())
             else:
                 self._caller.interrupt()  # a client that sends another call ends its wait
         self._update_budget()
@@ -139,7 +140,7 @@ class ClientConnection(asyncio.Protocol):
 
         The client may be a worker that was killed, whose last call was such a dequeue.
         """
-        if self._serving is None:
+        if not self._is_serving:
             return False
         self._peer_sent_eof = True
         self._caller.interrupt()
@@ -228,7 +229,7 @@ class ClientConnection(asyncio.Protocol):
             pass  # the server keeps the client waiting
         elif silence > _STALL_SECONDS and not self._is_paused and self._blocks_waiting_calls:
             self.abort("a large call stalled while other calls wait for its memory")
-        elif self._serving is None:
+        elif not self._is_serving:
             began_at = now if self._frame_began_at is None else self._frame_began_at
             if now - began_at > settings.partial_frame_timeout_seconds:
                 self.abort("a call was not received completely in time (PARTIAL_FRAME_TIMEOUT_SECONDS)")
@@ -249,7 +250,7 @@ class ClientConnection(asyncio.Protocol):
 
     def close_when_answered(self) -> None:
         """Close now if idle, otherwise once the received calls are answered."""
-        if self._serving is None:
+        if not self._is_serving:
             self._close_with_notice()
         else:
             self._update_reading()
@@ -266,7 +267,7 @@ class ClientConnection(asyncio.Protocol):
         self._loop.call_later(_STOPPING_NOTICE_SECONDS, self._close_if_idle)
 
     def _close_if_idle(self) -> None:
-        if self._serving is None:
+        if not self._is_serving:
             self._transport.close()
 
     def abort(self, reason: str) -> None:
@@ -302,7 +303,7 @@ class ClientConnection(asyncio.Protocol):
             log.exception("serving a connection failed; it is closed")
             self._transport.abort()
         finally:
-            self._serving = None
+            self._is_serving = False
             self._active_at = self._loop.time()
             if self._owner.is_draining:
                 self._close_with_notice()
