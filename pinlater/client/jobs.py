@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.enqueue_options import EnqueueManyOptions, EnqueueOptions, FollowUpOptions, UniqueOf, check_names
 from pinlater.jobs.job import Job, RawJob
-from pinlater.jobs.options import QUEUE_NAME
+from pinlater.jobs.options import QUEUE_NAME, JobOptions
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.policy import PolicyOptions, make_policy
 from pinlater.protocol.conversion.jobs import new_job_struct
@@ -24,13 +24,6 @@ _LONGEST_DELAY_SECONDS = 100 * 366 * 86400.0
 _FIRST_MILLISECONDS = 1e11
 """As seconds it is the year 5138, as milliseconds 1973."""
 _LARGEST_BODY = MAX_FRAME_BYTES - _FRAME_ALLOWANCE
-
-
-class _Plan(NamedTuple):
-    """What is sent of each job of a class."""
-
-    priority: int
-    attempts: int
 
 
 class JobEncoder:
@@ -80,7 +73,8 @@ class JobEncoder:
         self._policy = make_policy(**policy) if policy else None
         has_metadata = self._policy is not None or trace
         self._metadata = BodyMetadata(policy=self._policy, trace=trace or None) if has_metadata else None
-        self._plans: dict[type[Job], _Plan] = {}
+        self._has_limits = self._policy is not None or self._wait_seconds > 0
+        self._fitting: set[type[Job]] = set()
 
     def queue_of(self, job: Job) -> str:
         """Return the queue that ``job`` goes to."""
@@ -96,46 +90,29 @@ class JobEncoder:
             BodyTooLarge: it does not fit into any message.
             TypeError: it is no job.
         """
-        kind = type(job)
-        plan = self._plans.get(kind)
-        if plan is None:
-            plan = self._plans[kind] = self._plan_of(job)
-        body = encode_body(job, self._metadata)
-        if len(body) > _LARGEST_BODY:
-            raise BodyTooLarge(
-                f"a {job.job_options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
-            )
-        unique = self._unique if self._unique_of is None else _key_by(self._unique_of, job)
-        return new_job_struct(body, plan.priority, self._run_after_ms, plan.attempts, self._status, unique=unique)
-
-    def _plan_of(self, job: Job) -> _Plan:
-        """Return what holds for all jobs of a class, which so is found out once."""
         try:
             options = job.job_options
         except AttributeError:
             raise _no_job(job) from None
+        if self._has_limits and type(job) not in self._fitting:
+            self._check_limits(job, options)
+        body = encode_body(job, self._metadata)
+        if len(body) > _LARGEST_BODY:
+            raise BodyTooLarge(
+                f"a {options.name} of {len(body)} bytes; keep large data elsewhere, and enqueue its name"
+            )
+        unique = self._unique if self._unique_of is None else _key_by(self._unique_of, job)
+        priority, attempts = self._priority or options.priority, self._attempts or options.attempts
+        return new_job_struct(body, priority, self._run_after_ms, attempts, self._status, unique=unique)
+
+    def _check_limits(self, job: Job, options: JobOptions) -> None:
+        """Check the policy and the delay against a class, once for all of its jobs."""
         if self._policy is not None and isinstance(job, RawJob):
             raise BodyInvalid(f"the body of a RawJob has no place for a backoff or time limit; {options.name} is one")
         if self._wait_seconds > 0:
             effective = options if self._policy is None else options.with_policy(self._policy)
             effective.check_wait(self._wait_seconds)
-        return _Plan(self._priority or options.priority, self._attempts or options.attempts)
-
-
-def encoder(
-    options: EnqueueOptions | EnqueueManyOptions | FollowUpOptions, trace: Mapping[str, str] | None = None
-) -> JobEncoder:
-    """Return the encoder for the options of an enqueue, and the trace context that its jobs carry.
-
-    Raises:
-        TypeError: there is no such option, or its value is of another type.
-        ValueError: an option is out of its range.
-    """
-    try:
-        return JobEncoder(**options, trace=trace)
-    except TypeError:
-        check_names(options)  # says it better, if it is a name
-        raise
+        self._fitting.add(type(job))
 
 
 def _key_by(unique_of: UniqueOf, job: Job) -> str | None:
@@ -196,3 +173,25 @@ def _run_after_ms(delay: float | None, run_at: datetime | float | None) -> int |
         return milliseconds(seconds)
     except TypeError:
         raise TypeError(f"{given}: delay is a number of seconds, run_at a datetime or epoch seconds") from None
+
+
+_plain_encoder = JobEncoder()
+"""Of the enqueues without options, which are most."""
+
+
+def encoder(
+    options: EnqueueOptions | EnqueueManyOptions | FollowUpOptions, trace: Mapping[str, str] | None = None
+) -> JobEncoder:
+    """Return the encoder for the options of an enqueue, and the trace context that its jobs carry.
+
+    Raises:
+        TypeError: there is no such option, or its value is of another type.
+        ValueError: an option is out of its range.
+    """
+    if not options and not trace:
+        return _plain_encoder
+    try:
+        return JobEncoder(**options, trace=trace)
+    except TypeError:
+        check_names(options)  # says it better, if it is a name
+        raise

@@ -7,18 +7,21 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
 from pinlater.protocol.idempotency import new_key
 from pinlater.protocol.messages import RequestContext
 
 
-@functools.lru_cache(maxsize=1)
-def default_source(pid: int) -> str:
+@functools.cache
+def default_source() -> str:
     """Return ``<program>:<host>:<pid>``, which tells a process's claims from those of all others."""
     path = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path("python")
     program = path.parent.name if path.name == "__main__.py" else path.name  # python -m package
-    return f"{program}:{socket.gethostname()}:{pid}"
+    return f"{program}:{socket.gethostname()}:{os.getpid()}"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=default_source.cache_clear)
 
 
 class CallSource:
@@ -31,21 +34,22 @@ class CallSource:
 
     def __init__(self, source: str | None = None, *, is_plain: bool = False) -> None:
         self._source = source
-        self._is_plain = is_plain
+        self._hears_stopping = None if is_plain else True
         self._context = None if source is None else self.new_context()
 
     @property
     def source(self) -> str:
         """Who calls."""
-        return self._source or default_source(os.getpid())
+        return self._source or default_source()
 
     def context(self, *, has_key: bool) -> RequestContext:
         """Return what a call says of whom it comes from; those without a key share one."""
-        if has_key and not self._is_plain:
+        if has_key and self._hears_stopping:
             return self.new_context(new_key())
         return self._context or self.new_context()
 
-    def new_context(self, key: bytes | None = None, **fields: Any) -> RequestContext:
+    def new_context(
+        self, key: bytes | None = None, is_repeat: bool | None = None, keep_ms: int | None = None
+    ) -> RequestContext:
         """Return what one call says of whom it comes from."""
-        hears_stopping = None if self._is_plain else True
-        return RequestContext(source=self.source, idempotencyKey=key, hearsStopping=hears_stopping, **fields)
+        return RequestContext(self.source, "", key, is_repeat, keep_ms, self._hears_stopping)

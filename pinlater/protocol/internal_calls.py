@@ -33,7 +33,7 @@ class InternalCalls(CallSource):
     ) -> Call[list[str]]:
         """Build an enqueue that a server knows again by a key which outlives this process."""
         call = self.enqueue_structs(queue, [job])
-        call.arguments.context = self.new_context(key, isRepeat=is_repeat, keepResultMillis=keep_result_ms)
+        call.arguments.context = self.new_context(key, is_repeat, keep_result_ms)
         return call
 
     @operation("ackDequeuedJobs", nothing, repeatable=_all_acks_fenced)
