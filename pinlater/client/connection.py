@@ -71,8 +71,8 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be sent: it is open, belongs to this process, and the server is not stopping."""
-        return self._open and not self._is_stopping and self._pid == os.getpid()
+        """Whether calls can be sent: it is open, as no fork's copy is, and the server is not stopping."""
+        return self._open and not self._is_stopping
 
     @property
     def in_flight(self) -> int:

@@ -73,6 +73,23 @@ def test_a_daemon_that_a_client_has_forked_does_not_keep_its_connection():
             server_side.close()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forks_copy_of_a_connection_sends_nothing(serve):
+    server = serve(lambda _: {"q"})
+    with Connection(server.address) as connection:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                connection.call("getQueueNames", names_call())
+            except ServerUnavailable as error:
+                os._exit(0 if not connection.is_open and "parent process" in str(error) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert connection.is_open
+        assert connection.call("getQueueNames", names_call()) == ["q"]
+
+
 def test_a_connection_that_is_closed_ends_for_all_who_have_a_copy():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = Connection(Address.parse(f"127.0.0.1:{listener.getsockname()[1]}"))
