@@ -8,9 +8,9 @@ from typing import Any
 from pinlater.protocol import messages as wire
 from pinlater.server.api import rules
 from pinlater.server.api.calls import CallReply
+from pinlater.server.api.eager_tasks import start_task
 from pinlater.server.api.offload import offload
 from pinlater.server.broker import Broker, Caller
-from pinlater.server.eager_tasks import start_task
 from pinlater.server.metrics import Metrics
 
 

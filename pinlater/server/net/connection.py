@@ -16,8 +16,8 @@ from pinlater.protocol.framing import FrameSplitter, FrameTooLarge
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.stopping import STOPPING_FRAME
 from pinlater.server.api.calls import CallRefused, CallReply, may_wait, wants_stopping_notice
+from pinlater.server.api.eager_tasks import start_task
 from pinlater.server.broker import Caller
-from pinlater.server.eager_tasks import start_task
 from pinlater.server.log_rate_limit import LogRateLimit
 from pinlater.server.net.memory_budget import UNBUDGETED_BYTES
 from pinlater.server.net.peers import host_of
