@@ -16,12 +16,14 @@ from benchmarks import (
     bulk_enqueue,
     dashboard,
     depth,
+    half_load,
     latency,
     one_call,
     outages,
     parked,
     recovery,
     servers,
+    single_dequeue,
     single_enqueue,
     worker_drain,
 )
@@ -36,6 +38,8 @@ from pinlater.errors import PinLaterError
 BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "bulk_enqueue": bulk_enqueue.measure,
     "single_enqueue": single_enqueue.measure,
+    "single_dequeue": single_dequeue.measure,
+    "half_load": half_load.measure,
     "one_call": one_call.measure,
     "worker_drain": worker_drain.measure,
     "latency": latency.measure,
@@ -60,8 +64,8 @@ def main(  # noqa: PLR0917 - click calls it
 ) -> None:
     """Measure PinLater beside a bare loop of the store's driver.
 
-    NAMES are bulk_enqueue, single_enqueue, one_call, worker_drain, latency, depth, parked, recovery, servers, dashboard
-    and outages (of a store with servers); without, all.
+    NAMES are bulk_enqueue, single_enqueue, single_dequeue, half_load, one_call, worker_drain, latency, depth, parked,
+    recovery, servers, dashboard and outages (of a store with servers); without, all.
     """
     raise_open_files()
     figures: list[Figure] = []

@@ -44,9 +44,16 @@ def send_dequeue(
     wait_ms: int | None = None,
 ) -> None:
     """Send a dequeue, with acks on board."""
+    connection.send("dequeueJobs", dequeue_arguments(queue, limit, acks, wait_ms=wait_ms))
+
+
+def dequeue_arguments(
+    queue: str, limit: int, acks: Sequence[wire.PinLaterJobAckInfo] = (), *, wait_ms: int | None = None
+) -> Any:
+    """Return the arguments of a dequeue, with acks on board."""
     riding = wire.PinLaterJobAckRequest(queue, list(acks)) if acks else None
     request = wire.PinLaterDequeueRequest(queue, limit, riding, waitMillis=wait_ms, claimTimeoutMillis=30_000)
-    connection.send("dequeueJobs", _arguments(_context, request))
+    return _arguments(_context, request)
 
 
 def send_enqueue(connection: Connection, queue: str, body: bytes) -> None:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
-import socket
 import time
 from collections.abc import Callable
 
 import uvloop
 
+from benchmarks.callers import Callers, enqueue_frame
 from benchmarks.figures import Figure
 from benchmarks.jobs import Nothing
 from benchmarks.programs import ProgramFailed, Server
 from benchmarks.setting import Setting
 from pinlater import AsyncClient, JobState
 from pinlater.jobs.body_codec import encode_body
-from pinlater.protocol.codec import Codec
-from pinlater.protocol.framing import FrameSplitter
-from pinlater.protocol.messages import PinLaterEnqueueRequest, PinLaterJob, RequestContext, arguments_of
 
 CALLS = 40_000
 PRODUCERS = 16
+RAW_PRODUCERS = (PRODUCERS, 32)
+"""Of those that do next to nothing, and are all in one process."""
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Measure the rate with our client, and with one that does next to nothing."""
-    calls = setting.amount(CALLS // setting.rounds, step=PRODUCERS)
-    cpu_us: list[float] = []
+    """Measure the rate with our client, and with one that does next to nothing, which can be more of them."""
+    calls = setting.amount(CALLS // setting.rounds, step=max(RAW_PRODUCERS))
+    cpu_us, own_cpu_us = ({producers: list[float]() for producers in RAW_PRODUCERS} for _ in range(2))
     with setting.bare() as store, setting.server() as server:
 
         def bare() -> float:
@@ -37,19 +35,32 @@ def measure(setting: Setting) -> list[Figure]:
                 store.insert([body])
             return calls // 4 / (time.perf_counter() - started)
 
-        def raw() -> float:
-            cpu = server.cpu_seconds()
-            rate = _checked(server, calls, _with_sockets)
-            cpu_us.append((server.cpu_seconds() - cpu) / calls * 1e6)
+        def ours() -> float:
+            return _checked(server, calls, _with_our_client)
+
+        def raw(producers: int) -> float:
+            own_cpu, cpu = time.process_time(), server.cpu_seconds()
+            rate = _checked(server, calls, lambda server, queue, calls: _with_sockets(server, queue, calls, producers))
+            cpu_us[producers].append((server.cpu_seconds() - cpu) / calls * 1e6)
+            own_cpu_us[producers].append((time.process_time() - own_cpu) / calls * 1e6)
             return rate
 
-        bare_rates, rates, raw_rates = setting.in_turns(bare, lambda: _checked(server, calls, _with_our_client), raw)
-    title = f"enqueue, {PRODUCERS} producers, 1 job a call"
-    return [
-        Figure("single_enqueue", f"{title}, AsyncClient", "calls/s", rates, bare_rates),
-        Figure("single_enqueue_raw", f"{title}, plain sockets", "calls/s", raw_rates, bare_rates),
-        Figure("single_enqueue_raw_cpu", "  processor time of the server", "us/call", cpu_us),
-    ]
+        bare_rates, rates, *raw_rates = setting.in_turns(
+            bare, ours, *(lambda producers=producers: raw(producers) for producers in RAW_PRODUCERS)
+        )
+    figures = [Figure("single_enqueue", f"{_title(PRODUCERS)}, AsyncClient", "calls/s", rates, bare_rates)]
+    for producers, found in zip(RAW_PRODUCERS, raw_rates, strict=True):
+        name = "single_enqueue_raw" + f"_{producers}" * (producers != PRODUCERS)
+        figures += [
+            Figure(name, f"{_title(producers)}, plain sockets", "calls/s", found, bare_rates),
+            Figure(f"{name}_cpu", "  processor time of the server", "us/call", cpu_us[producers]),
+            Figure(f"{name}_producers_cpu", "  processor time of the producers", "us/call", own_cpu_us[producers]),
+        ]
+    return figures
+
+
+def _title(producers: int) -> str:
+    return f"enqueue, {producers} producers, 1 job a call"
 
 
 def _checked(server: Server, calls: int, enqueue: Callable[[Server, str, int], None]) -> float:
@@ -79,28 +90,6 @@ def _with_our_client(server: Server, queue: str, calls: int) -> None:
         runner.run(produce_all())
 
 
-def _with_sockets(server: Server, queue: str, calls: int) -> None:
-    """Send the same bytes again and again; this costs the machine least, and leaves most to the server."""
-    jobs = [PinLaterJob(encode_body(Nothing(number=1)))]
-    request = PinLaterEnqueueRequest(queueName=queue, jobs=jobs)
-    arguments = arguments_of("enqueueJobs")(RequestContext(source="bench"), request)
-    frame = Codec().encode_call("enqueueJobs", 1, arguments)
-    to_send = calls
-    answers = 0
-    with selectors.DefaultSelector() as selector:
-        for _ in range(PRODUCERS):
-            producer = socket.create_connection(server.address[:2])
-            producer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            selector.register(producer, selectors.EVENT_READ, FrameSplitter())
-            producer.sendall(frame)
-            to_send -= 1
-        while answers < calls:
-            for key, _ in selector.select():
-                producer = key.fileobj  # type: ignore[assignment] # all of them are sockets
-                answered = len(key.data.feed(producer.recv(65536)))
-                answers += answered
-                if answered and to_send > 0:
-                    producer.sendall(frame)
-                    to_send -= 1
-        for key in list(selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
+def _with_sockets(server: Server, queue: str, calls: int, producers: int) -> None:
+    with Callers(server, producers) as callers:
+        callers.repeat(enqueue_frame(queue), calls)

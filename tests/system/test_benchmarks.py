@@ -18,8 +18,21 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("overview", "queue", "pending", "scheduled", "succeeded", "failed_jobs", "further", "job", "failures")
 PAGES += ("workers", "server", "charts")
 FIGURES = {
-    "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu"},
-    "single_enqueue": {"single_enqueue", "single_enqueue_raw", "single_enqueue_raw_cpu"},
+    "bulk_enqueue": {"bulk_enqueue", "bulk_enqueue_cpu", "bulk_enqueue_paused", "bulk_enqueue_fresh"},
+    "single_enqueue": {
+        "single_enqueue",
+        *(f"single_enqueue_raw{who}{what}" for who in ("", "_32") for what in ("", "_cpu", "_producers_cpu")),
+    },
+    "single_dequeue": {"single_dequeue", "single_dequeue_cpu", "single_dequeue_consumers_cpu"},
+    "half_load": {
+        "half_load_full",
+        "half_load_p50",
+        "half_load_p99",
+        "half_load_late",
+        *(f"half_load_{what}" for pause in ("", "_20ms") for what in (f"idle{pause}_p50", f"idle{pause}_p99")),
+        "half_load_ratio",
+        "half_load_ratio_20ms",
+    },
     "worker_drain": {"worker_drain", "raw_drain", "raw_drain_cpu"},
     "latency": {
         f"latency{who}{pause}_p{percent}" for who in ("", "_raw") for pause in ("", "_20ms") for percent in (50, 99)
@@ -37,7 +50,9 @@ FIGURES = {
 }
 WITH_NOTHING_TO_COMPARE = {
     "bulk_enqueue_cpu",
-    "single_enqueue_raw_cpu",
+    *(name for name in FIGURES["single_enqueue"] if name.endswith("_cpu")),
+    *(name for name in FIGURES["single_dequeue"] if name.endswith("_cpu")),
+    *FIGURES["half_load"],
     "raw_drain_cpu",
     *FIGURES["parked"],
     *FIGURES["recovery"],
@@ -168,7 +183,7 @@ def test_a_database_that_dies_hangs_and_comes_back_costs_no_job(store, tmp_path)
 def test_the_table_shows_figures_beside_the_bare_loop_and_leaves_nothing_behind(tmp_path):
     done = run_benchmarks("bulk_enqueue", tmp_path=tmp_path, rounds=2)
     assert done.returncode == 0, done.stderr
-    heading, first, *_ = done.stdout.strip().splitlines()[-3:]
+    heading, first, *_ = done.stdout.strip().splitlines()[-len(FIGURES["bulk_enqueue"]) - 1 :]
     assert heading.split() == ["unit", "PinLater", "bare", "sqlite3", "ratio"]
     *_, ours, bare, ratio = [float(cell.replace(",", "")) for cell in first.split()[-3:]]
     assert ratio == pytest.approx(ours / bare, abs=0.01)

@@ -1,0 +1,104 @@
+"""Many connections in one process, each with at most one call under way: clients that do next to nothing.
+
+So many processes of Python would measure themselves. These cost the machine least, and leave most to the server.
+"""
+
+from __future__ import annotations
+
+import select
+import selectors
+import socket
+from collections.abc import Iterator
+from typing import Self
+
+from benchmarks.jobs import Nothing
+from benchmarks.programs import ProgramFailed, Server
+from pinlater.jobs.body_codec import encode_body
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.framing import FrameSplitter
+from pinlater.protocol.messages import PinLaterEnqueueRequest, PinLaterJob, RequestContext, arguments_of
+
+PATIENCE_SECONDS = 30.0
+
+
+class Caller:
+    """One connection."""
+
+    def __init__(self, server: Server) -> None:
+        self.socket = socket.create_connection(server.address[:2])
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._splitter = FrameSplitter()
+
+    def send(self, frame: bytes) -> None:
+        """Send a call."""
+        self.socket.sendall(frame)
+
+    def receive(self) -> list[bytes]:
+        """Return the payload of the answer, as soon as it is complete.
+
+        Raises:
+            ProgramFailed: the server has closed the connection.
+        """
+        data = self.socket.recv(65536)
+        if not data:
+            raise ProgramFailed("the server closed a connection with a call under way")
+        return self._splitter.feed(data)
+
+
+class Callers:
+    """So many connections to a server."""
+
+    def __init__(self, server: Server, count: int) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._callers = [Caller(server) for _ in range(count)]
+        for caller in self._callers:
+            self._selector.register(caller.socket, selectors.EVENT_READ, caller)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for caller in self._callers:
+            caller.socket.close()
+        self._selector.close()
+
+    def __iter__(self) -> Iterator[Caller]:
+        return iter(self._callers)
+
+    def answers(self) -> Iterator[tuple[Caller, bytes]]:
+        """Wait for answers; give who got one, and its payload.
+
+        Raises:
+            ProgramFailed: none comes, or a connection was closed.
+        """
+        ready = self._selector.select(PATIENCE_SECONDS)
+        if not ready:
+            raise ProgramFailed(f"the server gave no answer in {PATIENCE_SECONDS:g} s")
+        for key, _ in ready:
+            for payload in key.data.receive():
+                yield key.data, payload
+
+    def has_answers(self, seconds: float) -> bool:
+        """Wait for answers at most so long, to the microsecond: a selector counts in milliseconds."""
+        ready, _, _ = select.select([self._selector], [], [], seconds)  # type: ignore[list-item] # it has a descriptor
+        return bool(ready)
+
+    def repeat(self, frame: bytes, calls: int) -> None:
+        """Make the same call again and again, on all connections at once, so many times together."""
+        to_send = calls
+        for caller in self._callers:
+            caller.send(frame)
+            to_send -= 1
+        answered = 0
+        while answered < calls:
+            for caller, _ in self.answers():
+                answered += 1
+                if to_send > 0:
+                    caller.send(frame)
+                    to_send -= 1
+
+
+def enqueue_frame(queue: str) -> bytes:
+    """Return the call that enqueues one job."""
+    request = PinLaterEnqueueRequest(queueName=queue, jobs=[PinLaterJob(encode_body(Nothing(number=1)))])
+    return Codec().encode_call("enqueueJobs", 1, arguments_of("enqueueJobs")(RequestContext(source="bench"), request))

@@ -1,0 +1,134 @@
+"""How long an enqueue takes while producers offer half of what the server can take; beside one by itself.
+
+The load is offered at fixed moments, whatever the answers: a call counts from its moment, so one that has to wait for
+another is not forgotten.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks.callers import Callers, enqueue_frame
+from benchmarks.figures import Figure, percentile
+from benchmarks.programs import ProgramFailed, Server
+from benchmarks.setting import Setting
+from pinlater import JobState
+
+PRODUCERS = 32
+FULL_CALLS = 40_000
+HALF_CALLS = 60_000
+IDLE_CALLS = 900
+PAUSES = {"": 0.005, "_20ms": 0.02}
+"""Seconds between two calls of an idle server, by the end of the figures' names; as in ``latency``."""
+
+_QUEUE = "nothing"
+
+
+def measure(setting: Setting) -> list[Figure]:
+    """Measure the full rate, then calls at half of it, then calls with pauses."""
+    with setting.server() as server, Callers(server, PRODUCERS) as callers:
+        server.create_queue(_QUEUE)
+        load = _Load(setting, callers)
+        full, half, *idle = setting.in_turns(
+            load.full, load.half, *(lambda pause=pause: load.idle(pause) for pause in PAUSES.values())
+        )
+        _check(server, load.calls)
+    half_figures = [
+        _figure(f"half_load_p{percent}", f"enqueue, at half of that rate, p{percent}", half, percent)
+        for percent in (50, 99)
+    ]
+    return [
+        Figure("half_load_full", f"enqueue, {PRODUCERS} producers, 1 job a call, all they can", "calls/s", full),
+        *half_figures,
+        Figure("half_load_late", "  of it until it was sent, p99", "ms", [percentile(load.late_ms, 99)]),
+        *_idle_figures(idle, half_figures[-1].value),
+    ]
+
+
+def _idle_figures(idle: Sequence[list[list[float]]], half_p99_ms: float) -> list[Figure]:
+    figures = []
+    for (ending, pause), rounds in zip(PAUSES.items(), idle, strict=True):
+        title = f"enqueue, one each {pause * 1000:.0f} ms"
+        median, high = (
+            _figure(f"half_load_idle{ending}_p{percent}", f"{title}, p{percent}", rounds, percent)
+            for percent in (50, 99)
+        )
+        times = "  p99 at half of the full rate as a multiple of it"
+        figures += [median, high, Figure(f"half_load_ratio{ending}", times, "times", [half_p99_ms / high.value])]
+    return figures
+
+
+def _figure(name: str, title: str, rounds: list[list[float]], percent: int) -> Figure:
+    """Return a percentile over all rounds, for which there is enough only in all of them together."""
+    return Figure(name, title, "ms", [percentile([ms for round_ in rounds for ms in round_], percent)])
+
+
+class _Load:
+    """Calls of one process.
+
+    Attributes:
+        calls: that were answered so far.
+        late_ms: from the moment of each call at half of the rate until it was sent.
+    """
+
+    def __init__(self, setting: Setting, callers: Callers) -> None:
+        def amount(full: int) -> int:
+            return setting.amount(full // setting.rounds, step=PRODUCERS)
+
+        self._full_calls, self._half_calls = amount(FULL_CALLS), amount(HALF_CALLS)
+        self._idle_calls = setting.amount(IDLE_CALLS // setting.rounds)
+        self._callers = callers
+        self._frame = enqueue_frame(_QUEUE)
+        self._rate = 0.0
+        self.calls = 0
+        self.late_ms: list[float] = []
+
+    def full(self) -> float:
+        """Return calls a second, each producer waiting for nothing but its answer."""
+        started = time.perf_counter()
+        self._callers.repeat(self._frame, self._full_calls)
+        self.calls += self._full_calls
+        self._rate = self._full_calls / (time.perf_counter() - started)
+        return self._rate
+
+    def half(self) -> list[float]:
+        """Return the milliseconds of calls at half of the rate that was found last."""
+        return self._offer(self._half_calls, 2 / self._rate, self.late_ms.append)
+
+    def idle(self, pause: float) -> list[float]:
+        """Return the milliseconds of single calls."""
+        return self._offer(self._idle_calls, pause, lambda _: None)
+
+    def _offer(self, calls: int, interval: float, tell_late_ms: Callable[[float], None]) -> list[float]:
+        """Make calls at fixed moments; return the milliseconds from the moment of each to its answer."""
+        free = list(self._callers)
+        moments = dict.fromkeys(free, 0.0)  # of the call that is under way
+        sent, found = 0, list[float]()
+        first = time.perf_counter() + interval
+        while len(found) < calls:
+            now = time.perf_counter()
+            while free and sent < calls and (moment := first + sent * interval) <= now:
+                caller = free.pop()
+                moments[caller] = moment
+                tell_late_ms((now - moment) * 1000)
+                caller.send(self._frame)
+                sent += 1
+                now = time.perf_counter()
+            if free and sent < calls:
+                left = max(first + sent * interval - now, 0.0)
+                if not self._callers.has_answers(left):
+                    continue
+            for caller, _ in self._callers.answers():
+                found.append((time.perf_counter() - moments[caller]) * 1000)
+                free.append(caller)
+        self.calls += calls
+        return found
+
+
+def _check(server: Server, calls: int) -> None:
+    """Every answer counts only if its job is there."""
+    with server.client() as client:
+        stored = client.count(_QUEUE, JobState.PENDING)
+    if stored != calls:
+        raise ProgramFailed(f"{calls} enqueues were answered, but {stored} jobs are stored")
