@@ -30,6 +30,7 @@ class Contestant:
         environ: more settings for producer and worker.
         is_ours: runs with the project's interpreter, not with that of the others.
         share: of the jobs, for those whose workers are slow.
+        keeps_outstanding: its driver can keep many calls under way in one process.
     """
 
     title: str
@@ -42,6 +43,7 @@ class Contestant:
     environ: Mapping[str, str] = field(default_factory=dict)
     is_ours: bool = False
     share: float = 1.0
+    keeps_outstanding: bool = False
 
     def command(self, python: Path, url: str) -> list[str]:
         """Return the command of its worker."""
@@ -55,7 +57,16 @@ _AGAIN, _LOST = "runs again at once", "lost"
 
 def _pinlater(store: str, title: str, survives: str) -> Contestant:
     serve, worker = partial(pinlater, store=store), (*_OURS, "--processes", "2")
-    return Contestant(f"PinLater, {title}", survives, _AGAIN, serve, "pinlater_driver", worker, is_ours=True)
+    return Contestant(
+        f"PinLater, {title}",
+        survives,
+        _AGAIN,
+        serve,
+        "pinlater_driver",
+        worker,
+        is_ours=True,
+        keeps_outstanding=True,
+    )
 
 
 def _celery(title: str, when_killed: str, *more: str, **environ: str) -> Contestant:
@@ -102,7 +113,16 @@ def _taskiq(title: str, when_killed: str, **environ: str) -> Contestant:
 def _beanstalkd(title: str, survives: str, *, is_synced: bool) -> Contestant:
     serve = partial(beanstalkd, is_synced=is_synced)
     worker = ("beanstalkd_driver.py",)
-    return Contestant(f"beanstalkd, {title}", survives, _AGAIN, serve, "beanstalkd_driver", worker, workers=2)
+    return Contestant(
+        f"beanstalkd, {title}",
+        survives,
+        _AGAIN,
+        serve,
+        "beanstalkd_driver",
+        worker,
+        workers=2,
+        keeps_outstanding=True,
+    )
 
 
 def _procrastinate(title: str, *more: str, workers: int) -> Contestant:

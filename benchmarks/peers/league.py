@@ -28,6 +28,9 @@ ROOT = Path(__file__).parents[2]
 CALLS, PAUSED_CALLS, DRAINED = 3000, 150, 20_000
 PAUSE_SECONDS = 0.02
 PRODUCERS = 8
+FILL, OUTSTANDING = "fill", "outstanding"
+"""Instead of a pause between two calls: all jobs in as few calls as can be, and many calls under way."""
+
 LEAST_SHARE = 0.1
 """Of the calls, however slow the workers are that get their jobs."""
 
@@ -37,12 +40,13 @@ _STOP_SECONDS = 10.0
 
 
 class Round(NamedTuple):
-    """What one round found."""
+    """What one round found; None: the contestant cannot do that."""
 
     calls_a_second: float
     call_server_us: float
     call_producer_us: float
     many_calls_a_second: float
+    outstanding_calls_a_second: float | None
     paused_call_ms: float
     paused_call_beside_worker_ms: float
     start_p50_ms: float
@@ -86,8 +90,9 @@ def measure(contestant: Contestant, python: Path, folder: Path, amounts: Amounts
         first = match.next
         hot = match.produce(amounts.calls + 1, 0.0)
         many = match.produce_at_once(PRODUCERS, amounts.calls // PRODUCERS + 1)
+        outstanding = [match.produce(amounts.calls + 1, OUTSTANDING)] if contestant.keeps_outstanding else []
         paused = match.produce(amounts.paused, PAUSE_SECONDS)
-        match.produce(amounts.drained, None)
+        match.produce(amounts.drained, FILL)
         with match.workers() as workers:
             drain = match.drain(workers, first)
         return Round(
@@ -95,6 +100,7 @@ def measure(contestant: Contestant, python: Path, folder: Path, amounts: Amounts
             hot.server_us / amounts.calls,
             hot.producer_us / amounts.calls,
             _rate(many),
+            _rate(outstanding) if outstanding else None,
             percentile([took / 1e6 for _, took in paused.calls], 50),
             percentile([took / 1e6 for _, took in started.calls], 50),
             percentile(starts, 50),
@@ -117,20 +123,19 @@ class _Match:
         self.next = 0
         self._log_numbers = count()
 
-    def produce(self, jobs: int, pause: float | None) -> Produced:
-        """Enqueue jobs in a process of their own; all at once without ``pause``."""
+    def produce(self, jobs: int, pause: float | str) -> Produced:
+        """Enqueue jobs in a process of their own; ``pause`` may be ``FILL`` or ``OUTSTANDING``, too."""
         return self.produce_at_once(1, jobs, pause)[0]
 
-    def produce_at_once(self, producers: int, jobs: int, pause: float | None = 0.0) -> list[Produced]:
+    def produce_at_once(self, producers: int, jobs: int, pause: float | str = 0.0) -> list[Produced]:
         """Let several processes enqueue so many jobs each."""
         own = sys.executable if self._contestant.is_ours else str(self._python)
-        how = "fill" if pause is None else str(pause)
         firsts = range(self.next, self.next + producers * jobs, jobs)
         self.next += producers * jobs
         with ExitStack() as stack:
             running = []
             for first in firsts:
-                command = [own, str(DRIVERS / "produce.py"), self._contestant.driver, str(first), str(jobs), how]
+                command = [own, str(DRIVERS / "produce.py"), self._contestant.driver, str(first), str(jobs), str(pause)]
                 running.append(stack.enter_context(Producer(command, self._environ(), self._log("producer"))))
             for producer in running:
                 producer.wait_until_ready()

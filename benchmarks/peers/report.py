@@ -19,6 +19,7 @@ HEADINGS = (
     "server µs",
     "producer µs",
     "calls/s of 8",
+    "calls/s of 32",
     "call ms",
     "beside workers",
     "start p50 ms",
@@ -37,7 +38,7 @@ def rows_of(found: Mapping[str, Sequence[Round]]) -> list[tuple[str, ...]]:
     rows = [("", *_PROMISES, *HEADINGS)]
     for name, rounds in found.items():
         contestant = CONTESTANTS[name]
-        numbers = [_number(median(values)) for values in zip(*rounds, strict=True)]
+        numbers = [_number(None if None in values else median(values)) for values in zip(*rounds, strict=True)]
         rows.append((contestant.title, contestant.survives, contestant.when_killed, *numbers))
     return rows
 
@@ -87,6 +88,8 @@ def as_svg(found: Mapping[str, Sequence[Round]]) -> str:
     )
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}"

@@ -1,4 +1,6 @@
-"""Enqueue jobs through a driver, one a call: ``produce.py DRIVER FIRST COUNT PAUSE``, or all at once with ``fill``.
+"""Enqueue jobs through a driver, one a call: ``produce.py DRIVER FIRST COUNT PAUSE``.
+
+Instead of a pause, ``fill`` is all at once, and ``outstanding`` is many calls under way.
 
 Says "ready" after a first job, starts at a line of its input, and prints JSON: the begin of each call in nanoseconds,
 how long it took, and the processor time of all.
@@ -25,6 +27,8 @@ def main() -> None:
     calls: list[tuple[int, int]] = []
     if pause == "fill":
         _fill(driver, numbers)
+    elif pause == "outstanding":
+        calls = driver.enqueue_outstanding(numbers)
     else:
         calls = [_call(driver.enqueue, number, float(pause)) for number in numbers]
     print(json.dumps({"calls": calls, "cpu_us": (time.process_time() - cpu) * 1e6}), flush=True)
