@@ -4,10 +4,12 @@ import contextlib
 import socket
 import threading
 
+from pinlater import Job
 from pinlater.client.address import Address
 from pinlater.errors import ServiceError
 from pinlater.protocol.codec import UNKNOWN_METHOD, Codec
 from pinlater.protocol.framing import FrameSplitter
+from pinlater.protocol.messages import PinLaterEnqueueResponse
 from pinlater.protocol.stopping import STOPPING_FRAME
 
 
@@ -87,6 +89,22 @@ def _encode(codec, call, answer):
     if answer == "unknown":
         return codec.encode_application_error(call.method, call.sequence_id, UNKNOWN_METHOD, "unknown method")
     return codec.encode_reply(call.method, call.sequence_id, answer)
+
+
+class Ping(Job, queue="pings"):
+    number: int = 0
+
+
+def stored(call):
+    """Answer an enqueue: all jobs are stored."""
+    request = call.arguments.request
+    return PinLaterEnqueueResponse([f"{request.queueName}:s1:p1:{number}" for number in range(len(request.jobs))])
+
+
+def after(failures, answer):
+    """Answer with each failure in turn, then with ``answer``."""
+    left = list(failures)
+    return lambda call: left.pop(0) if left else answer(call)
 
 
 _reserved = []

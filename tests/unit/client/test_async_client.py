@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater import AsyncClient, Job, JobState
+from pinlater import AsyncClient, JobState
 from pinlater.errors import (
     CallTimeout,
     NoHealthyShards,
@@ -19,38 +19,10 @@ from pinlater.errors import (
 )
 from pinlater.protocol.messages import (
     PinLaterDequeueResponse,
-    PinLaterEnqueueResponse,
     PinLaterJobInfo,
     PinLaterScanJobsResponse,
 )
-from tests.unit.client.fake_server import FakeServer, free_address
-
-
-class Ping(Job, queue="pings"):
-    number: int = 0
-
-
-def stored(call):
-    request = call.arguments.request
-    return PinLaterEnqueueResponse([f"{request.queueName}:s1:p1:{number}" for number in range(len(request.jobs))])
-
-
-def after(failures, answer):
-    left = list(failures)
-    return lambda call: left.pop(0) if left else answer(call)
-
-
-@pytest.fixture
-def serve():
-    servers = []
-
-    def start(answer, **options):
-        servers.append(FakeServer(answer, **options))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+from tests.unit.client.fake_server import Ping, after, free_address, stored
 
 
 def client_of(*servers, **options):

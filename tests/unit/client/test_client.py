@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinlater import Client, Job, JobState
+from pinlater import Client, JobState
 from pinlater.client import Ack, NewJob
 from pinlater.errors import (
     CallTimeout,
@@ -20,37 +20,9 @@ from pinlater.errors import (
     ShardConnectionFailed,
 )
 from pinlater.protocol.codec import Codec
-from pinlater.protocol.messages import PinLaterDequeueResponse, PinLaterEnqueueResponse, PinLaterJobInfo
+from pinlater.protocol.messages import PinLaterDequeueResponse, PinLaterJobInfo
 from pinlater.protocol.stopping import STOPPING_FRAME
-from tests.unit.client.fake_server import FakeServer, free_address
-
-
-class Ping(Job, queue="pings"):
-    number: int = 0
-
-
-def stored(call):
-    request = call.arguments.request
-    return PinLaterEnqueueResponse([f"{request.queueName}:s1:p1:{number}" for number in range(len(request.jobs))])
-
-
-def after(failures, answer):
-    """Answer with each failure in turn, then with ``answer``."""
-    left = list(failures)
-    return lambda call: left.pop(0) if left else answer(call)
-
-
-@pytest.fixture
-def serve():
-    servers = []
-
-    def start(answer, **options):
-        servers.append(FakeServer(answer, **options))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+from tests.unit.client.fake_server import Ping, after, free_address, stored
 
 
 def client_of(*servers, **options):

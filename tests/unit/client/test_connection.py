@@ -13,7 +13,7 @@ from pinlater.client.address import Address
 from pinlater.client.connection import Connection
 from pinlater.errors import CallTimeout, ProtocolError, QueueNotFound, ServerUnavailable
 from pinlater.protocol.messages import PinLaterJobAckRequest, RequestContext, arguments_of
-from tests.unit.client.fake_server import FakeServer, free_address
+from tests.unit.client.fake_server import free_address
 
 CONTEXT = RequestContext(source="test")
 
@@ -24,19 +24,6 @@ def names_call():
 
 def create_call(name):
     return arguments_of("createQueue")(context=CONTEXT, name=name)
-
-
-@pytest.fixture
-def serve():
-    servers = []
-
-    def start(answer):
-        servers.append(FakeServer(answer))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 DAEMON = """
