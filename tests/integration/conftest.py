@@ -8,6 +8,8 @@ import itertools
 import pytest
 
 from pinlater.server.backends.mysql.connection import MysqlConnection
+from tests.support.redis_bench import RedisBench
+from tests.support.redis_service import RedisService
 from tests.support.server import ServerProcess
 
 _numbers = itertools.count(1)
@@ -56,3 +58,18 @@ def packets(monkeypatch):
 
     monkeypatch.setattr(MysqlConnection, "_send", noted)
     return sent
+
+
+@pytest.fixture
+def redis_bench():
+    bench = RedisBench()
+    yield bench
+    bench.end()
+
+
+@pytest.fixture
+def redis_service(tmp_path):
+    """A Redis server of its own."""
+    service = RedisService(tmp_path / "redis")
+    yield service
+    service.close()

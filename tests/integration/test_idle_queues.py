@@ -14,8 +14,7 @@ from pinlater.server.broker.dequeue import DequeueRequest
 from pinlater.server.limits.rate_limits import RateLimits
 from tests.support.bench import new_job
 from tests.support.fleets import mysql_fleets, redis_fleets
-from tests.support.redis_bench import CLAIM, RedisBench
-from tests.support.redis_service import RedisService
+from tests.support.redis_bench import CLAIM
 
 QUEUES = [f"idle{number}" for number in range(60)]
 PAUSES = PollIntervals(0.05, 0.2)
@@ -90,20 +89,6 @@ MOST_COMMANDS = 150
 """For a round of the monitor, and a look at the settings, on one shard, however many queues there are."""
 
 
-@pytest.fixture
-def redis_bench():
-    bench = RedisBench()
-    yield bench
-    bench.end()
-
-
-@pytest.fixture
-def service(tmp_path):
-    service = RedisService(tmp_path / "redis")
-    yield service
-    service.close()
-
-
 def look_after(bench, shard):
     """Do one round of the monitor, with what else is asked again and again; return what expired."""
     expired, _, _ = bench.run(
@@ -119,23 +104,23 @@ def commands(client):
     return sum(one["calls"] for one in client.info("commandstats").values())
 
 
-def test_the_monitor_costs_a_redis_shard_the_same_however_many_queues_are_idle(redis_bench, service):
-    shard = redis_bench.shard(service)
+def test_the_monitor_costs_a_redis_shard_the_same_however_many_queues_are_idle(redis_bench, redis_service):
+    shard = redis_bench.shard(redis_service)
     redis_bench.run(*(shard.create_queue(f"idle{number}") for number in range(MANY)))
     used = "idle0"
     redis_bench.run(shard.enqueue_jobs(used, [new_job() for _ in range(10)]))
     redis_bench.take(shard, queue=used)
     look_after(redis_bench, shard)
-    with service.client() as client:
+    with redis_service.client() as client:
         before = commands(client)
         for _ in range(ROUNDS):
             assert look_after(redis_bench, shard) == []
         assert commands(client) - before <= ROUNDS * MOST_COMMANDS
 
 
-def test_a_claim_is_ended_in_the_first_look_after_it_expired_whoever_made_it(redis_bench, service):
+def test_a_claim_is_ended_in_the_first_look_after_it_expired_whoever_made_it(redis_bench, redis_service):
     clock = [1_000_000]
-    here, there = (redis_bench.shard(service, now_ms=lambda: clock[0]) for _ in range(2))
+    here, there = (redis_bench.shard(redis_service, now_ms=lambda: clock[0]) for _ in range(2))
     redis_bench.run(*(here.create_queue(queue) for queue in QUEUES))
     look_after(redis_bench, here)
     for number, queue in enumerate(QUEUES):
@@ -151,31 +136,31 @@ def test_a_claim_is_ended_in_the_first_look_after_it_expired_whoever_made_it(red
     assert sorted(look_after(redis_bench, here)) == [(queue, 1, 0) for queue in QUEUES[:2]]
 
 
-def forget_moments(service):
+def forget_moments(redis_service):
     """Leave a store as servers leave it that do not note when claims expire."""
-    with service.client() as client:
+    with redis_service.client() as client:
         client.delete(*[key for key in client.scan_iter() if b":earliest:" in key])
 
 
-def test_claims_of_older_servers_are_known_to_a_server_that_starts(redis_bench, service):
-    older = redis_bench.shard(service)
+def test_claims_of_older_servers_are_known_to_a_server_that_starts(redis_bench, redis_service):
+    older = redis_bench.shard(redis_service)
     redis_bench.run(*(older.create_queue(queue) for queue in QUEUES), older.create_queue("late"))
     redis_bench.run(older.enqueue_jobs("late", [new_job(attempts=3)]))
     redis_bench.take(older, claim=CLAIM._replace(lease_ms=1), queue="late")
-    forget_moments(service)
-    younger = redis_bench.shard(service)
+    forget_moments(redis_service)
+    younger = redis_bench.shard(redis_service)
     redis_bench.run(asyncio.sleep(0.01))
     assert look_after(redis_bench, younger) == [("late", 1, 0)]
 
 
-def test_claims_that_older_servers_make_beside_a_newer_one_are_found(redis_bench, service):
-    shard = redis_bench.shard(service)
+def test_claims_that_older_servers_make_beside_a_newer_one_are_found(redis_bench, redis_service):
+    shard = redis_bench.shard(redis_service)
     redis_bench.run(*(shard.create_queue(queue) for queue in QUEUES))
     look_after(redis_bench, shard)
     redis_bench.run(*(shard.enqueue_jobs(queue, [new_job(attempts=3)]) for queue in QUEUES))
     for queue in QUEUES:
         redis_bench.take(shard, claim=CLAIM._replace(lease_ms=1), queue=queue)
-    forget_moments(service)
+    forget_moments(redis_service)
     found = []
     deadline = time.monotonic() + 50
     while len(found) < len(QUEUES):
@@ -185,15 +170,15 @@ def test_claims_that_older_servers_make_beside_a_newer_one_are_found(redis_bench
     assert sorted(found) == sorted((queue, 1, 0) for queue in QUEUES)
 
 
-def test_a_deleted_queue_leaves_nothing_for_the_monitor(redis_bench, service):
+def test_a_deleted_queue_leaves_nothing_for_the_monitor(redis_bench, redis_service):
     clock = [1_000_000]
-    shard = redis_bench.shard(service, now_ms=lambda: clock[0])
+    shard = redis_bench.shard(redis_service, now_ms=lambda: clock[0])
     for queue in QUEUES[:2]:
         redis_bench.run(shard.create_queue(queue))
         redis_bench.run(shard.enqueue_jobs(queue, [new_job(attempts=3)]))
         redis_bench.take(shard, queue=queue)
     redis_bench.run(shard.delete_queue(QUEUES[0]))
-    with service.client() as client:  # as an older server does it
+    with redis_service.client() as client:  # as an older server does it
         client.delete(f"pinlater:{{1:{QUEUES[1]}}}")
         client.srem("pinlater:{1}:queues", QUEUES[1])
         clock[0] += 100_000

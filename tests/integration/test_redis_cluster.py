@@ -8,17 +8,9 @@ from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.records import JobFilter
 from pinlater.server.backends.sharded import ShardUnreachable
 from tests.support.bench import QUEUE, ack_of, checkpoint_of, new_job
-from tests.support.redis_bench import RedisBench
 from tests.support.redis_service import RedisService, free_port
 
 LAST_SLOT = 16_383
-
-
-@pytest.fixture
-def bench():
-    bench = RedisBench()
-    yield bench
-    bench.end()
 
 
 @pytest.fixture
@@ -54,43 +46,43 @@ def wait_until_complete(service, masters):
             time.sleep(0.05)
 
 
-def test_the_keys_of_each_call_lie_together(bench, make_cluster):
+def test_the_keys_of_each_call_lie_together(redis_bench, make_cluster):
     [service] = make_cluster(1)
-    shard = bench.shard(service)
-    bench.run(shard.create_queue(QUEUE))
-    first, second = bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one"), new_job(attempts=1)]))
-    assert len(bench.take(shard)) == 2
+    shard = redis_bench.shard(service)
+    redis_bench.run(shard.create_queue(QUEUE))
+    first, second = redis_bench.run(shard.enqueue_jobs(QUEUE, [new_job(unique_key="one"), new_job(attempts=1)]))
+    assert len(redis_bench.take(shard)) == 2
     held = checkpoint_of(first, status="half", move_to_pending=True)
-    assert bench.run(shard.checkpoint_jobs(QUEUE, [held])).changed == 1
-    assert bench.run(shard.ack_dequeued_jobs(QUEUE, [], [ack_of(second, status="no")])).changed == 1
-    assert bench.run(shard.retry_failed_jobs(QUEUE, 1, 1, None, 10)) == 1
-    assert len(bench.take(shard)) == 2
-    assert bench.run(shard.release_claims(QUEUE, "worker")) == 2
-    assert [bench.count(shard, state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [2, 0, 0, 0]
-    assert bench.run(shard.reap_expired(10, server_age_ms=10**9, quiet_ms=1)) == []
-    assert bench.run(shard.collect_finished(0, 0, 10)) == []
-    assert bench.run(shard.delete_jobs(QUEUE, JobFilter(PENDING, 1), 1)) == 1
-    bench.run(shard.delete_queue(QUEUE))
-    assert bench.run(shard.queue_names()) == set()
+    assert redis_bench.run(shard.checkpoint_jobs(QUEUE, [held])).changed == 1
+    assert redis_bench.run(shard.ack_dequeued_jobs(QUEUE, [], [ack_of(second, status="no")])).changed == 1
+    assert redis_bench.run(shard.retry_failed_jobs(QUEUE, 1, 1, None, 10)) == 1
+    assert len(redis_bench.take(shard)) == 2
+    assert redis_bench.run(shard.release_claims(QUEUE, "worker")) == 2
+    assert [redis_bench.count(shard, state) for state in (PENDING, IN_PROGRESS, SUCCEEDED, FAILED)] == [2, 0, 0, 0]
+    assert redis_bench.run(shard.reap_expired(10, server_age_ms=10**9, quiet_ms=1)) == []
+    assert redis_bench.run(shard.collect_finished(0, 0, 10)) == []
+    assert redis_bench.run(shard.delete_jobs(QUEUE, JobFilter(PENDING, 1), 1)) == 1
+    redis_bench.run(shard.delete_queue(QUEUE))
+    assert redis_bench.run(shard.queue_names()) == set()
 
 
-def test_one_of_several_masters_is_refused_and_the_error_says_what_to_do(bench, make_cluster):
+def test_one_of_several_masters_is_refused_and_the_error_says_what_to_do(redis_bench, make_cluster):
     for service in make_cluster(2):
         with pytest.raises(
             ShardUnreachable, match=r"one of 2 masters.*list Redis servers that are not part of a cluster"
         ):
-            bench.run(bench.shard(service).ping())
+            redis_bench.run(redis_bench.shard(service).ping())
 
 
-def test_the_advice_is_the_same_where_nobody_may_ask_for_the_cluster(bench, make_cluster):
+def test_the_advice_is_the_same_where_nobody_may_ask_for_the_cluster(redis_bench, make_cluster):
     for service in make_cluster(2):  # one of them has the list of queues, and both have half of the queues
         with service.client() as client:
             client.execute_command("ACL", "SETUSER", "default", "-cluster")
-        shard = bench.shard(service)
+        shard = redis_bench.shard(service)
         with pytest.raises(ShardUnreachable, match=r"another server holds the key.* not part of a cluster"):
-            make_queues(bench, shard)
+            make_queues(redis_bench, shard)
 
 
-def make_queues(bench, shard):
+def make_queues(redis_bench, shard):
     for number in range(100):
-        bench.run(shard.create_queue(f"queue_{number}"))
+        redis_bench.run(shard.create_queue(f"queue_{number}"))

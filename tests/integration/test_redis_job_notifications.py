@@ -11,7 +11,6 @@ from pinlater.server.backends.job_notifications import JobNotifications
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.redis import RedisEndpoint, RedisShard
 from tests.support.bench import QUEUE, ack_of, new_job
-from tests.support.redis_service import RedisService
 from tests.support.server import ServerProcess
 
 
@@ -39,19 +38,12 @@ async def until(condition):
 
 
 @pytest.fixture
-def service(tmp_path):
-    service = RedisService(tmp_path / "redis")
-    yield service
-    service.close()
-
-
-@pytest.fixture
-def run(service):
+def run(redis_service):
     """Run a test with so many servers."""
 
     def run(test, count=2):
         async def main():
-            servers = [Server(service) for _ in range(count)]
+            servers = [Server(redis_service) for _ in range(count)]
             try:
                 for server in servers:
                     await server.shard.ping()
@@ -112,14 +104,14 @@ def test_many_enqueues_make_few_messages(run):
     run(test)
 
 
-def test_a_server_that_is_alone_keeps_silent_until_another_greets(run, service):
+def test_a_server_that_is_alone_keeps_silent_until_another_greets(run, redis_service):
     async def test(one):
         for _ in range(20):
             await one.shard.enqueue_jobs(QUEUE, [new_job()])
             await asyncio.sleep(0.006)
-        with service.client() as client:
+        with redis_service.client() as client:
             assert client.info("commandstats")["cmdstat_publish"]["calls"] <= 2
-        two = Server(service)
+        two = Server(redis_service)
         await two.shard.ping()
         await until(lambda: two.gaps)
         try:
@@ -133,9 +125,9 @@ def test_a_server_that_is_alone_keeps_silent_until_another_greets(run, service):
     run(test, 1)
 
 
-def test_after_a_broken_connection_what_may_have_been_missed_is_made_up_for(run, service):
+def test_after_a_broken_connection_what_may_have_been_missed_is_made_up_for(run, redis_service):
     async def test(one, two):
-        with service.client() as client:
+        with redis_service.client() as client:
             client.client_kill_filter(_type="pubsub")
         await until(lambda: one.gaps == two.gaps == 2)
         async with asyncio.timeout(30):
@@ -146,24 +138,24 @@ def test_after_a_broken_connection_what_may_have_been_missed_is_made_up_for(run,
     run(test)
 
 
-def test_each_time_the_channel_is_away_is_told_once(run, service, caplog):
+def test_each_time_the_channel_is_away_is_told_once(run, redis_service, caplog):
     async def away(*servers):
         for _ in range(2):
             caplog.clear()
             for server in servers:
                 server.gaps = 0
-            service.kill()
+            redis_service.kill()
             await asyncio.sleep(1)  # for some tries
-            service.start()
+            redis_service.start()
             await until(lambda: all(server.gaps for server in servers))
             assert caplog.text.count("job notifications of other servers are not received") == len(servers)
 
     run(away)
 
 
-def test_nonsense_on_the_channel_disturbs_nobody(run, service):
+def test_nonsense_on_the_channel_disturbs_nobody(run, redis_service):
     async def test(one, two):
-        with service.client() as client:
+        with redis_service.client() as client:
             for nonsense in (b"", b"a b c d", b"x \xff 12", b"x q 1.5", b"x q "):
                 client.publish("pinlater:{1}:arrivals", nonsense)
         await one.shard.enqueue_jobs(QUEUE, [new_job()])
@@ -172,9 +164,9 @@ def test_nonsense_on_the_channel_disturbs_nobody(run, service):
     run(test)
 
 
-def test_a_dequeue_on_one_server_gets_the_job_of_another(tmp_path, service):
+def test_a_dequeue_on_one_server_gets_the_job_of_another(tmp_path, redis_service):
     file = tmp_path / "shards.json"
-    master = {"host": "127.0.0.1", "port": service.port}
+    master = {"host": "127.0.0.1", "port": redis_service.port}
     file.write_text(json.dumps({"shards": [{"name": "1", "shardConfig": {"master": master}}]}))
     settings = {"PINLATER_BACKEND": "redis", "BACKEND_CONFIG": str(file)}
     servers = [ServerProcess(tmp_path / name, **settings) for name in ("one", "two")]

@@ -5,22 +5,16 @@ import pytest
 from pinlater.server.backends.redis import connection
 from tests.support.bench import QUEUE
 from tests.support.lossy_proxy import LossyProxy
-from tests.support.redis_bench import RedisBench
-from tests.support.redis_service import RedisService
 
 
 @pytest.fixture
-def bench():
-    bench = RedisBench()
-    yield bench
-    bench.end()
+def bench(redis_bench):
+    return redis_bench
 
 
 @pytest.fixture
-def service(tmp_path):
-    service = RedisService(tmp_path / "redis")
-    yield service
-    service.close()
+def service(redis_service):
+    return redis_service
 
 
 @pytest.fixture
