@@ -6,7 +6,6 @@ import pytest
 
 from pinlater.errors import ShardConnectionFailed
 from pinlater.server.backends.sharded import ClockUpdater, ShardClock, StoreClock
-from tests.unit.server.backends.sharded.fake_shards import FleetBench
 
 
 class Machine:
@@ -138,13 +137,6 @@ def test_a_machine_whose_clock_is_set_changes_nothing(machine):
     clock.learn([60_000.0])
     machine.passed += 10
     assert clock.now_ms() == 1_070_000
-
-
-@pytest.fixture
-def fleet():
-    bench = FleetBench()
-    yield bench
-    bench.end()
 
 
 def test_a_sharded_store_reports_its_shards_clock(fleet, machine):

@@ -9,18 +9,9 @@ from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.server.backends.records import Claim
 from pinlater.server.backends.sharded import queue_locks
 from tests.support.bench import QUEUE, new_job
-from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of
+from tests.unit.server.backends.sharded.fake_shards import specs_of
 
 CLAIM = Claim("host:1:1:worker:1", 1000)
-
-
-@pytest.fixture
-def fleet():
-    bench = FleetBench()
-    bench.create_queue(QUEUE)
-    bench.asked.clear()
-    yield bench
-    bench.end()
 
 
 def test_settings_are_kept_on_every_shard(fleet):

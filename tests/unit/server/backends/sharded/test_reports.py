@@ -7,14 +7,7 @@ import pytest
 from pinlater.errors import NoHealthyShards, ShardConnectionFailed
 from pinlater.server.backends.records import MAX_REPORTS
 from pinlater.server.backends.sharded import reports
-from tests.unit.server.backends.sharded.fake_shards import FleetBench, specs_of
-
-
-@pytest.fixture
-def fleet():
-    bench = FleetBench()
-    yield bench
-    bench.end()
+from tests.unit.server.backends.sharded.fake_shards import specs_of
 
 
 def homes(fleet, worker):
