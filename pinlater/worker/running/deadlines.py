@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
+from os import getpid
 from threading import Lock
 
 from pinlater.worker.running.limits import KillAt
+from pinlater.worker.running.run_limits import RunLimits
 
 _MOST_DEAD = 64
 
@@ -45,6 +50,19 @@ class Deadlines:
             self._live.pop(number, None)
             self._forget_dead()
             self._notify()
+
+    @contextmanager
+    def enforce(self, run_limits: RunLimits) -> Iterator[None]:
+        """Set the deadline of a job that runs in the block, wherever its limits move it, and remove it at the end."""
+        pid = getpid()
+        number = self.add(run_limits.kill_at)
+        run_limits.begin(partial(self.move, number))
+        try:
+            yield
+        finally:
+            if getpid() == pid:  # a fork of the job may not lift its limit
+                run_limits.end()
+                self.remove(number)
 
     def _set(self, number: int, moment: float) -> None:
         # In this order: the job's soft limit may break in anywhere, and one of its deadlines has to hold.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
-from os import getpid
 from time import time
 
 from pinlater.errors import BodyInvalid
@@ -88,15 +86,9 @@ class TaskRunner(Runner):
         return self._ended(job, context, None, now_ns)
 
     async def _call_limited(self, job: Job, context: RunContext, run_limits: RunLimits) -> None:
-        number = self._deadlines.add(run_limits.kill_at)
-        run_limits.begin(partial(self._deadlines.move, number))
-        try:
+        with self._deadlines.enforce(run_limits):
             awaited = self._call_awaited(job, context)
             await (within(awaited, run_limits) if run_limits.is_soft else awaited)
-        finally:
-            if getpid() == self._pid:  # a fork of the job may not lift its limit
-                run_limits.end()
-                self._deadlines.remove(number)
 
     async def _call_awaited(self, job: Job, context: RunContext) -> None:
         await (run_within(self._middleware, job, context) if self._middleware else job.run(context))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import partial
-from os import getpid
 from typing import Any
 
 from pinlater.worker.running.alarms import Alarms
@@ -25,22 +23,15 @@ class ThreadLimits:
     def __init__(self, deadlines: Deadlines, alarms: Alarms) -> None:
         self._deadlines = deadlines
         self._alarms = alarms
-        self._pid = getpid()
         self._soft: RunLimits | None = None
 
     def run(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         """Call ``call``. Raises what it raises; ``JobTimeout`` is raised in the midst of it."""
-        number = self._deadlines.add(run_limits.kill_at)
-        run_limits.begin(partial(self._deadlines.move, number))
-        try:
+        with self._deadlines.enforce(run_limits):
             if not run_limits.is_soft:
                 call()
             else:
                 self._run_with_soft_limit(run_limits, call)
-        finally:
-            if getpid() == self._pid:  # a fork of the job may not lift its limit
-                run_limits.end()
-                self._deadlines.remove(number)
 
     def _run_with_soft_limit(self, run_limits: RunLimits, call: Callable[[], object]) -> None:
         self._soft = run_limits

@@ -173,3 +173,14 @@ def test_deadlines_tell_of_the_earliest_only():
     deadlines.remove(latest)
     deadlines.move(latest, 7.0)
     assert told[-2:] == [1049.0, None]
+
+
+def test_a_fork_of_a_job_does_not_lift_its_limit(monkeypatch):
+    told = []
+    deadlines = Deadlines(told.append)
+    for pids in ([1, 1], [1, 2]):
+        monkeypatch.setattr("pinlater.worker.running.deadlines.getpid", iter(pids).__next__)
+        with deadlines.enforce(run_limits(5.0)):
+            pass
+    first, lifted, second = told
+    assert (lifted, first <= second) == (None, True)
