@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from pinlater.errors import QueueNotFound
+from pinlater.errors import NoHealthyShards, QueueNotFound
 from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
@@ -49,7 +49,10 @@ def with_servers(scenario, *, shards=1, count=SERVERS, prefix=None):
 def test_no_job_has_two_holders(shards):
     async def consumer(server, taken):
         while True:
-            found = await server.dequeue_jobs(QUEUE, 7, claim())
+            try:
+                found = await server.dequeue_jobs(QUEUE, 7, claim())
+            except NoHealthyShards:  # the machine is so busy that a database says nothing for a second
+                continue
             taken += [job.descriptor for job in found.jobs]
             if not found.jobs:
                 return

@@ -182,7 +182,7 @@ def test_the_last_line_of_a_traceback_says_what_to_do():
 
 
 def test_a_traceback_leads_from_the_caller_to_the_client_and_no_further():
-    with client_of(free_address(), timeout=0.5) as client, pytest.raises(NotConnected) as caught:
+    with client_of(free_address(), timeout=10) as client, pytest.raises(NotConnected) as caught:
         client.queue_names()
     files = [Path(frame.filename) for frame in traceback.extract_tb(caught.tb)]
     assert files[0] == Path(__file__)
