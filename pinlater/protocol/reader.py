@@ -8,6 +8,8 @@ decoded: the caller falls back to the full decoding after ``guard``.
 
 from __future__ import annotations
 
+import functools
+from struct import Struct
 from typing import Any
 
 from thriftpy2.protocol.cybin import TCyBinaryProtocol, read_val
@@ -16,8 +18,10 @@ from thriftpy2.transport.buffered import TCyBufferedTransport
 
 from pinlater.protocol.guard import MAX_ELEMENTS, MalformedMessage
 
-_SCALARS = frozenset({TType.BOOL, TType.BYTE, TType.DOUBLE, TType.I16, TType.I32, TType.I64})
-_TEXTS = frozenset({TType.STRING, TType.BINARY})
+_PLAIN = frozenset({TType.BOOL, TType.BYTE, TType.DOUBLE, TType.I16, TType.I32, TType.I64, TType.STRING, TType.BINARY})
+_STOP = bytes((TType.STOP,))
+_FIELD_HEAD = Struct(">Bh")
+_LIST_HEAD = Struct(">Bi")
 
 
 class NeedsFullDecoding(Exception):
@@ -52,32 +56,34 @@ class RequestReader:
         return [read_leaf(kind()) for _ in range(count)]
 
     def _struct(self, kind: Any) -> Any:
-        read = self._transport.read
-        fields = kind.thrift_spec
+        transport, fields = self._transport, _fields_of(kind)
+        read = transport.read
         struct = kind()
-        for _ in range(len(fields) + 1):  # bounds the decoding of repeated fields
-            wire_type = read(1)[0]
-            if not wire_type:
+        for _ in range(len(kind.thrift_spec) + 1):  # bounds the decoding of repeated fields
+            wire_type = read(1)
+            if wire_type == _STOP:
                 return struct
-            field = fields.get(int.from_bytes(read(2), "big", signed=True))
-            if field is None or (wire_type != field[0] and not (wire_type == TType.STRING and field[0] in _TEXTS)):
+            field = fields.get(wire_type + read(2))
+            if field is None:
                 raise NeedsFullDecoding
-            setattr(struct, field[1], self._value(field[0], field[2]))
+            name, value_type, content = field
+            if content is None:
+                setattr(struct, name, read_val(transport, value_type, True, True))
+            else:
+                setattr(struct, name, self._value(value_type, content))
         raise NeedsFullDecoding
 
     def _value(self, wire_type: int, spec: Any) -> Any:
-        if wire_type in _SCALARS or wire_type in _TEXTS:
-            return read_val(self._transport, wire_type, True, True)
         if wire_type == TType.STRUCT:
             return self._leaf.read_struct(spec()) if _is_leaf(spec) else self._struct(spec)
         if wire_type == TType.LIST:
             return self._list(*(spec if isinstance(spec, tuple) else (spec, None)))
+        if wire_type in _PLAIN:
+            return read_val(self._transport, wire_type, True, True)
         raise NeedsFullDecoding
 
     def _list(self, element_type: int, spec: Any) -> list[Any]:
-        read = self._transport.read
-        wire_type = read(1)[0]
-        count = int.from_bytes(read(4), "big", signed=True)
+        wire_type, count = _LIST_HEAD.unpack(self._transport.read(_LIST_HEAD.size))
         if wire_type != element_type:
             raise NeedsFullDecoding
         self._elements_left -= count  # of the whole message, in which a field may be repeated
@@ -90,10 +96,19 @@ class RequestReader:
         return [self._value(element_type, spec) for _ in range(count)]
 
 
+@functools.cache
+def _fields_of(kind: Any) -> dict[bytes, tuple[str, int, Any]]:
+    """Return each field's name, type and, of structs and containers, what is in them, by the bytes before its value."""
+    fields = {}
+    for number, (wire_type, name, content, *_) in kind.thrift_spec.items():
+        field = name, wire_type, None if wire_type in _PLAIN else content
+        fields[_FIELD_HEAD.pack(wire_type, number)] = field
+        if wire_type == TType.BINARY:  # text on the wire
+            fields[_FIELD_HEAD.pack(TType.STRING, number)] = field
+    return fields
+
+
+@functools.cache
 def _is_leaf(kind: Any) -> bool:
-    """Return whether a struct class contains no structs or containers; cached on the class."""
-    leaf = kind.__dict__.get("_is_leaf")
-    if leaf is None:
-        leaf = all(field[0] in _SCALARS or field[0] in _TEXTS for field in kind.thrift_spec.values())
-        kind._is_leaf = leaf  # noqa: SLF001 - ours
-    return bool(leaf)
+    """Return whether a struct class contains no structs or containers."""
+    return all(field[0] in _PLAIN for field in kind.thrift_spec.values())
