@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -84,12 +83,9 @@ def dequeue_reply(
     """
     bodies: dict[str, bytes] = {}
     metadata: dict[str, messages.PinLaterDequeueMetadata] = {}
-    for of_queue in filter(None, jobs):
-        # In columns, so that the loops are in C: every job that is handed out passes here.
-        descriptors, of_jobs, allowed, remaining, created, due = zip(*of_queue, strict=True)
-        bodies.update(zip(descriptors, of_jobs, strict=True))
-        structs = map(messages.PinLaterDequeueMetadata, allowed, remaining, repeat(claim), created, due)
-        metadata.update(zip(descriptors, structs, strict=True))
+    for descriptor, body, allowed, remaining, created_ms, due_ms in itertools.chain.from_iterable(jobs):
+        bodies[descriptor] = body
+        metadata[descriptor] = messages.PinLaterDequeueMetadata(allowed, remaining, claim, created_ms, due_ms)
     return messages.PinLaterDequeueResponse(bodies or None, metadata or None, now_ms)
 
 
