@@ -13,7 +13,7 @@ from pinlater import Client, JobState
 from pinlater.client import NewJob
 from tests.support.server import ServerProcess
 from tests.support.stores import SHARED_STORES
-from tests.system.worker_program import Worker, info, put, ran, wait_for
+from tests.system.worker_program import Worker, info, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
@@ -21,14 +21,9 @@ ROUNDS = 5
 LEASE_SECONDS = 2
 LONG_JOBS = 4
 SHORT_JOBS = 20
-JOBS = """
+JOBS = job_module("""
 import os, time
 from pinlater import Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Long(Job, queue="longs"):
@@ -45,7 +40,7 @@ class Short(Job, queue="shorts"):
 
     def run(self, context):
         write(f"short {self.number}")
-"""
+""")
 STORES = {"sqlite": lambda _: {}, **SHARED_STORES}
 
 

@@ -7,20 +7,15 @@ import pytest
 from pinlater import Constant, JobState, RawJob
 from pinlater.model.body_metadata import with_policy
 from pinlater.model.policy import Policy
-from tests.system.worker_program import await_state, info, put, ran
+from tests.system.worker_program import await_state, info, job_module, put, ran
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
-JOBS = """
+JOBS = job_module("""
 import asyncio
 import os
 import signal
 from pinlater import Constant, Job, retrying
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 def tried(name):
@@ -53,7 +48,7 @@ class Import(Job, queue="attempts", attempts=2, backoff=Constant(0.1)):
 class Stuck(Job, queue="attempts"):
     async def run(self, context):
         await asyncio.sleep(60)
-"""
+""")
 
 
 @pytest.fixture

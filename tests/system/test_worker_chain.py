@@ -5,18 +5,13 @@ import sys
 import pytest
 
 from pinlater import JobState
-from tests.system.worker_program import await_state, info, put, ran, wait_for
+from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
-JOBS = """
+JOBS = job_module("""
 import os, signal
 from pinlater import Constant, Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 def die(*_):
@@ -48,7 +43,7 @@ class Poll(Job, queue="counts", backoff=Constant(0.1)):
         self.runs += 1
         if self.runs < 3:
             context.reschedule(after=0.2)
-"""
+""")
 
 
 @pytest.fixture

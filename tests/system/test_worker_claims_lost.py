@@ -8,18 +8,13 @@ import pytest
 from pinlater import JobState
 from pinlater.client import NewJob
 from tests.system.test_worker_metrics import figures
-from tests.system.worker_program import await_state, put, ran, wait_for
+from tests.system.worker_program import await_state, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
-JOBS = """
+JOBS = job_module("""
 import asyncio, time
 from pinlater import Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Waits(Job, queue="sleeps"):
@@ -45,7 +40,7 @@ class Beats(Job, queue="counts", heartbeat=3600):
 class Ends(Job, queue="touch"):
     async def run(self, context):
         write("Ends")
-"""
+""")
 QUEUES = {"Waits": "sleeps", "Beats": "counts"}
 
 

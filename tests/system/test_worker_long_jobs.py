@@ -5,19 +5,14 @@ import sys
 import pytest
 
 from pinlater import JobState
-from tests.system.worker_program import await_state, info, put, ran, wait_for
+from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
-JOBS = """
+JOBS = job_module("""
 import os, signal, time
 from pathlib import Path
 from pinlater import Constant, Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Walk(Job, queue="counts", attempts=3, backoff=Constant(0.1), heartbeat=0):
@@ -36,7 +31,7 @@ class Report(Job, queue="steps", heartbeat=0):
         context.progress(1, 4, "as far as it goes")
         while not Path("go on").exists():
             time.sleep(0.02)
-"""
+""")
 
 
 @pytest.fixture

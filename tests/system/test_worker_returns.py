@@ -10,19 +10,14 @@ from pinlater import Client, JobState
 from pinlater.client import NewJob
 from tests.support.server import ServerProcess
 from tests.system import worker_program
-from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
+from tests.system.worker_program import Worker, await_state, info, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
-JOBS = """
+JOBS = job_module("""
 import time
 from pathlib import Path
 from pinlater import Constant, Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Quick(Job, queue="line"):
@@ -48,7 +43,7 @@ class Long(Job, queue="line"):
         write("long")
         while not Path("end").exists():
             time.sleep(0.02)
-"""
+""")
 
 
 @pytest.fixture

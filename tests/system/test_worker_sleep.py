@@ -5,18 +5,13 @@ import sys
 import pytest
 
 from pinlater import JobState
-from tests.system.worker_program import await_state, info, put, ran, wait_for
+from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
-JOBS = """
+JOBS = job_module("""
 import os
 from pinlater import Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Nap(Job, queue="sleeps"):
@@ -34,7 +29,7 @@ class Touch(Job, queue="touch"):
 
     def run(self, context):
         write(f"touch {self.number}")
-"""
+""")
 
 
 @pytest.fixture

@@ -10,19 +10,14 @@ import pytest
 from pinlater import Client, JobState
 from pinlater.client import NewJob
 from tests.support.server import ServerProcess
-from tests.system.worker_program import Worker, await_state, info, put, ran, wait_for
+from tests.system.worker_program import Worker, await_state, info, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
 SEED = 11
-STREAM = """
+STREAM = job_module("""
 import time
 from pinlater import Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Quick(Job, queue="touch"):
@@ -41,7 +36,7 @@ class Slow(Job, queue="counts", heartbeat=0):
         for item in context.iterate(range(30)):
             time.sleep(0.02)
             write(f"slow {self.name} {item} {context.attempt}")
-"""
+""")
 
 
 def put_stream(client, quick, slow):

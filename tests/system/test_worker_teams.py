@@ -8,21 +8,16 @@ import pytest
 
 from pinlater import JobState
 from pinlater.client import NewJob
-from tests.system.worker_program import await_state, info, put, ran, wait_for
+from tests.system.worker_program import await_state, info, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
-JOBS = """
+JOBS = job_module("""
 import asyncio, os, signal, threading, time
 from pathlib import Path
 from pinlater import Constant, Job
 
 SOON = Constant(0.1)
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Meet(Job, queue="sleeps"):
@@ -94,17 +89,12 @@ class Stalls(Job, queue="overdue", attempts=2, backoff=SOON, stall_after=0.3):
 class OverdueLater(Job, queue="overdue", attempts=2, backoff=SOON, timeout=0.3):
     async def run(self, context):
         await asyncio.sleep(60)
-"""
+""")
 
-LATER = """
+LATER = job_module("""
 import asyncio, os, time
 from pathlib import Path
 from pinlater import Constant, Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Meet(Job, queue="sleeps"):
@@ -162,7 +152,7 @@ class Stalls(Job, queue="overdue", attempts=2, backoff=Constant(0.1), stall_afte
     async def run(self, context):
         context.checkpoint()
         await asyncio.sleep(60)
-"""
+""")
 
 THREADS = ("threads.py", "--threads", 16)
 TASKS = ("later.py", "--concurrency", 100)

@@ -6,20 +6,15 @@ from collections import Counter
 import pytest
 
 from pinlater import JobState
-from tests.system.worker_program import await_state, put, ran, wait_for
+from tests.system.worker_program import await_state, job_module, put, ran, wait_for
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.skipif(sys.platform != "linux", reason="workers fork")]
 
-JOBS = """
+JOBS = job_module("""
 import os, signal, time
 from pinlater import Constant, Job
 
 SOON = Constant(0.05)
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 def die_at(places, place):
@@ -87,16 +82,11 @@ class Nap(Job, queue="sleeps", backoff=SOON):
         context.sleep_for(1, name="nap")
         die_at(kills, "after")
         write(f"{self.name} up")
-"""
+""")
 
-MAILING = """
+MAILING = job_module("""
 import asyncio, contextlib, os
 from pinlater import Constant, Job
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Mailing(Job, queue="steps", backoff=Constant(0.05)):
@@ -128,7 +118,7 @@ class Mailing(Job, queue="steps", backoff=Constant(0.05)):
         while number >= 6 and not (context.is_draining or os.path.exists("drained")):
             await asyncio.sleep(0.01)
         write(f"{self.name} mail {number}")
-"""
+""")
 
 PLACES = [f"{when} {number}" for number in (1, 2, 3) for when in ("before", "in")] + ["after 3"]
 

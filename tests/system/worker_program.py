@@ -11,7 +11,19 @@ import psutil
 from pinlater.client import NewJob
 from tests.support.server import children_of, environment, wait_for
 
-JOBS = """
+_WRITE = """
+def write(line):
+    with open("ran.txt", "a") as file:
+        file.write(f"{line}\\n")
+"""
+
+
+def job_module(text):
+    """Return a module of jobs that can ``write`` a line, which ``ran`` reads."""
+    return _WRITE + text
+
+
+JOBS = job_module("""
 import asyncio, ctypes, itertools, os, pathlib, signal, sys, time, warnings
 from pinlater import Client, Constant, Discard, Job, JobContext, Retry
 
@@ -23,11 +35,6 @@ with open("imported.txt", "a") as file:
 
 
 ballast = []
-
-
-def write(line):
-    with open("ran.txt", "a") as file:
-        file.write(f"{line}\\n")
 
 
 class Touch(Job, queue="touch"):
@@ -219,7 +226,7 @@ class Steps(Job, queue="steps", attempts=3, backoff=SOON):
 def step(name, value):
     write(f"step {name} {value}")
     return value
-"""
+""")
 
 
 class Worker:
