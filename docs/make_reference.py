@@ -269,6 +269,7 @@ def clients() -> str:
         described("model/workers", "WorkerReport"),
         described("model/workers", "WorkerProcess"),
         described("model/workers", "RunningJob"),
+        described("model/workers", "QueueLoad"),
         "## Errors\n\nAll are in `pinlater.errors`.\n\n```text\n" + tree() + "\n```",
         "## Testing\n\nAll of this is in `pinlater.testing`; the guide is [Testing](../guides/testing.md).",
         described("testing/fake_context", "FakeContext", level=3, methods=False),

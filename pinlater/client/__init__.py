@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
     from pinlater.model.jobs import JobInfo, NewJob, Page
     from pinlater.model.queues import QueueSettings
-    from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+    from pinlater.model.workers import QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 _HOMES = {
     "Ack": "records",
@@ -42,6 +42,7 @@ _HOMES = {
     "Page": "records",
     "PeriodicJob": "periodic",
     "PeriodicJobs": "periodic",
+    "QueueLoad": "records",
     "QueueSettings": "records",
     "RunningJob": "records",
     "ServerSet": "servers",
@@ -71,6 +72,7 @@ __all__ = [
     "Page",
     "PeriodicJob",
     "PeriodicJobs",
+    "QueueLoad",
     "QueueSettings",
     "RunningJob",
     "ServerSet",

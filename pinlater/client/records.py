@@ -3,7 +3,7 @@
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.queues import QueueSettings
-from pinlater.model.workers import SILENT_SECONDS, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.workers import SILENT_SECONDS, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 __all__ = [
     "SILENT_SECONDS",
@@ -14,6 +14,7 @@ __all__ = [
     "JobInfo",
     "NewJob",
     "Page",
+    "QueueLoad",
     "QueueSettings",
     "RunningJob",
     "UnknownJobs",

@@ -136,6 +136,15 @@ class JobCodec:
         """The queues of all classes, sorted."""
         return sorted({kind.job_options.queue for kind in self._kinds.values()})
 
+    def latency_targets(self, queues: Iterable[str]) -> dict[str, float]:
+        """Return the smallest ``latency_target`` of the classes of each queue, in seconds; none for those without."""
+        served, found = frozenset(queues), dict[str, float]()
+        for kind in self._kinds.values():
+            options = kind.job_options
+            if options.latency_target is not None and options.queue in served:
+                found[options.queue] = min(options.latency_target, found.get(options.queue, options.latency_target))
+        return found
+
     @property
     def names(self) -> list[str]:
         """The names of all classes, sorted."""

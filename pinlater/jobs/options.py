@@ -35,6 +35,7 @@ _OPTION_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "kill_after": _SECONDS,
     "stall_after": _SECONDS,
     "give_up_after": _SECONDS,
+    "latency_target": _SECONDS,
     "cron": (str, "a text"),
     "every": _SECONDS,
 }
@@ -72,6 +73,9 @@ class JobOptions:
             runs once, in addition.
         timezone: time zone of ``cron``.
         every: or seconds between two ticks, which are whole multiples of it since 1970 (UTC).
+        latency_target: seconds from when a job is due within which it should start. It changes nothing about the job:
+            servers compute from it, for the class's queue, the metric ``pinlater_queue_workers_needed``, by which an
+            autoscaler chooses the number of workers. The smallest of the queue's classes counts.
     """
 
     name: str
@@ -89,6 +93,7 @@ class JobOptions:
     cron: str | None = None
     timezone: str = "UTC"
     every: float | None = None
+    latency_target: float | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -134,7 +139,7 @@ class JobOptions:
             raise TypeError(f"job {self.name}: its name and its schedule have more than {_LONGEST_KEY} characters")
 
     def _check_limits(self) -> None:
-        for name in ("timeout", "kill_after", "stall_after", "give_up_after"):
+        for name in ("timeout", "kill_after", "stall_after", "give_up_after", "latency_target"):
             seconds = getattr(self, name)
             if seconds is not None and not 0 < seconds <= LONGEST_LIMIT_SECONDS:
                 raise TypeError(f"job {self.name}: {name}={seconds} is in seconds, more than 0 and at most a year")

@@ -61,6 +61,28 @@ class UnknownJobs(NamedTuple):
     last_ms: int | None = None
 
 
+class QueueLoad(NamedTuple):
+    """What a worker has run of a queue of late, for queues with a ``latency_target``.
+
+    Attributes:
+        queue: its name.
+        target_ms: the smallest ``latency_target`` of its classes.
+        slots: how many of its jobs the worker can run at the same time.
+        running: how many it runs now.
+        window_ms: the time that ``runs`` and ``busy_ms`` are about, up to now.
+        runs: how many runs ended in that time, whatever their outcome.
+        busy_ms: how long slots ran its jobs in that time, all slots together.
+    """
+
+    queue: str
+    target_ms: int
+    slots: int = 0
+    running: int = 0
+    window_ms: int = 0
+    runs: int = 0
+    busy_ms: int = 0
+
+
 class WorkerReport(NamedTuple):
     """What a worker, one supervisor with its job processes, tells of itself; what it does not tell is None.
 
@@ -75,6 +97,7 @@ class WorkerReport(NamedTuple):
         processes: its job processes.
         reported_ms: when the report came, epoch milliseconds by the store's clock; None in one that is to be sent.
         unknown: jobs that it gets and does not know.
+        loads: what it has run of late of queues with a ``latency_target``.
     """
 
     id: str
@@ -87,3 +110,4 @@ class WorkerReport(NamedTuple):
     processes: Sequence[WorkerProcess] = ()
     reported_ms: int | None = None
     unknown: Sequence[UnknownJobs] = ()
+    loads: Sequence[QueueLoad] = ()

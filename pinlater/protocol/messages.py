@@ -244,6 +244,17 @@ class PinLaterUnknownJobs(Payload):
 
 
 @payload
+class PinLaterQueueLoad(Payload):
+    queueName: str | None = field(1, STRING, default=None, required=True)
+    latencyTargetMillis: int | None = field(2, I64, default=None, required=True)
+    jobsAtOnce: int | None = field(3, I32, default=None)
+    jobsRunning: int | None = field(4, I32, default=None)
+    windowMillis: int | None = field(5, I64, default=None)
+    jobsEnded: int | None = field(6, I64, default=None)
+    busyMillis: int | None = field(7, I64, default=None)
+
+
+@payload
 class PinLaterWorker(Payload):
     workerId: str | None = field(1, STRING, default=None, required=True)
     host: str | None = field(2, STRING, default=None, required=True)
@@ -255,6 +266,7 @@ class PinLaterWorker(Payload):
     processes: list[PinLaterWorkerProcess] | None = field(8, (LIST, (STRUCT, PinLaterWorkerProcess)), default=None)
     reportedAtTimestampMillis: int | None = field(9, I64, default=None)
     unknownJobs: list[PinLaterUnknownJobs] | None = field(10, (LIST, (STRUCT, PinLaterUnknownJobs)), default=None)
+    queueLoads: list[PinLaterQueueLoad] | None = field(11, (LIST, (STRUCT, PinLaterQueueLoad)), default=None)
 
 
 @payload

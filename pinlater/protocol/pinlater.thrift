@@ -290,6 +290,21 @@ struct PinLaterUnknownJobs {
   4: optional i64 lastReturnedAtTimestampMillis,
 }
 
+// Addition: what a worker has run of late of a queue whose job classes have a latency target.
+struct PinLaterQueueLoad {
+  1: required string queueName,
+  // Within which jobs that are due should start.
+  2: required i64 latencyTargetMillis,
+  // How many of its jobs the worker can run at the same time, and runs now.
+  3: optional i32 jobsAtOnce,
+  4: optional i32 jobsRunning,
+  // The time that the following fields are about, up to now.
+  5: optional i64 windowMillis,
+  6: optional i64 jobsEnded,
+  // How long jobs ran in that time, those that run at the same time added up.
+  7: optional i64 busyMillis,
+}
+
 // Addition: a worker, that is one supervisor with its job processes, as it tells of itself.
 struct PinLaterWorker {
   // Tells it from all others, also from those before it on the same host. At most 200 characters.
@@ -305,6 +320,7 @@ struct PinLaterWorker {
   // Of an answer: set by the server.
   9: optional i64 reportedAtTimestampMillis,
   10: optional list<PinLaterUnknownJobs> unknownJobs,
+  11: optional list<PinLaterQueueLoad> queueLoads,
 }
 
 // Addition: what a worker tells again and again.

@@ -18,6 +18,7 @@ from pinlater.server.background.monitor import Monitor
 from pinlater.server.background.queue_sampler import QueueSampler, follow_completions, forget_missing_queues
 from pinlater.server.background.sampling import sample_repeatedly
 from pinlater.server.background.store_sampler import StoreSampler
+from pinlater.server.background.workers_needed import WorkersNeededSampler
 from pinlater.server.broker import Broker
 from pinlater.server.config.settings import Settings
 from pinlater.server.limits.files import RateLimitFiles
@@ -141,12 +142,15 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
     seconds = settings.queue_metrics_seconds
     queues = QueueSampler(backend, metrics, components.store.now_ms, components.broker.is_paused)
     store = StoreSampler(backend, metrics)
+    workers = WorkersNeededSampler(backend, metrics)
 
     async def sample() -> None:
         """Sample what concerns the whole server in one process, since pages sum the values of all processes."""
         if config.certificates is not None:
             metrics.certificate_expiry.source = lambda: config.certificates.expires_at
-        await asyncio.gather(sample_repeatedly(queues.sample, seconds), sample_repeatedly(store.sample, seconds))
+        await asyncio.gather(
+            *(sample_repeatedly(sampler.sample, seconds) for sampler in (queues, store, workers)),
+        )
 
     yield run_as_leader(config.folder / "sampler.lock", sample)
     yield run_as_leader(config.folder / "monitor.lock", Monitor(backend, components.broker, settings, metrics).run)

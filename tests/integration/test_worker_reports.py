@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pinlater.client import Client, NewJob, RunningJob, WorkerProcess, WorkerReport
+from pinlater.client import Client, NewJob, QueueLoad, RunningJob, WorkerProcess, WorkerReport
 from pinlater.errors import UnknownError
 from tests.support.apache import DeclaredError, TApplicationException
 from tests.support.server import ServerProcess
@@ -30,6 +30,7 @@ FULL = WorkerReport(
         ),
         WorkerProcess(44, "", [], None, None, None, None, []),
     ],
+    loads=(QueueLoad("mail", 5000, 4, 1, 60_000, 2**40, 2**40), QueueLoad("pins", 1)),
 )
 
 
@@ -88,6 +89,9 @@ def test_a_worker_without_new_reports_is_forgotten(client):
         (WorkerReport("x", "a", processes=[WorkerProcess(1, "p" * 256)]), "pool"),
         (WorkerReport("x", "a", processes=[WorkerProcess(1, queues=["a-b"])]), "a-b"),
         (WorkerReport("x", "a", processes=[WorkerProcess(1, jobs=[RunningJob("nothing", 1)])]), "descriptor"),
+        (WorkerReport("x", "a", loads=[QueueLoad("a-b", 1)]), "a-b"),
+        (WorkerReport("x", "a", loads=[QueueLoad("mail", 0)]), "latencyTargetMillis of queue mail"),
+        (WorkerReport("x", "a", loads=[QueueLoad("mail", 1, runs=-1)]), "jobsEnded of queue mail"),
         (
             WorkerReport("x", "a", processes=[WorkerProcess(1, jobs=[RunningJob("pins:s1:p1:7", 1)] * 10_000)]),
             "leave out some of the running jobs",

@@ -35,7 +35,8 @@ ChangeRequest     1 queueName string, 2 isPaused bool, 3 maxJobsPerSecond double
 RunningJob        1 jobDescriptor string, 2 startedAtTimestampMillis i64
 WorkerProcess     1 pid i32, 2 pool string, 3 queueNames list<string>, 4 startedAtTimestampMillis i64, 5 memoryBytes i64, 6 jobsAtOnce i32, 7 jobsEnded i64, 8 runningJobs list<RunningJob>
 UnknownJobs       1 queueName string, 2 className string, 3 timesReturned i64, 4 lastReturnedAtTimestampMillis i64
-Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64, 10 unknownJobs list<UnknownJobs>
+QueueLoad         1 queueName string, 2 latencyTargetMillis i64, 3 jobsAtOnce i32, 4 jobsRunning i32, 5 windowMillis i64, 6 jobsEnded i64, 7 busyMillis i64
+Worker            1 workerId string, 2 host string, 3 pid i32, 4 version string, 5 pythonVersion string, 6 startedAtTimestampMillis i64, 7 isDraining bool, 8 processes list<WorkerProcess>, 9 reportedAtTimestampMillis i64, 10 unknownJobs list<UnknownJobs>, 11 queueLoads list<QueueLoad>
 ReportRequest     1 worker Worker, 2 keepMillis i32
 Failure           1 errorCode i32, 2 message string, 100 jobDescriptors list<string>
 """  # noqa: E501 - a table

@@ -10,7 +10,18 @@ import time
 from unittest import mock
 
 from pinlater import AsyncClient, Client, Constant, Exponential, Job, JobState
-from pinlater.client import Ack, Acks, Checkpoint, JobInfo, NewJob, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.client import (
+    Ack,
+    Acks,
+    Checkpoint,
+    JobInfo,
+    NewJob,
+    QueueLoad,
+    RunningJob,
+    UnknownJobs,
+    WorkerProcess,
+    WorkerReport,
+)
 from pinlater.errors import SERVICE_ERRORS, PinLaterError, service_error
 from tests.surface.places import encode_error, encode_reply, idl
 from tests.surface.recorder import BODY, DESCRIPTOR, NOW_MS, Recorder, decoded, success_of, text_of
@@ -24,6 +35,7 @@ REPORT = WorkerReport(
     *("worker-1", "host", 7, "0.1.0", "3.11.1", NOW_MS, True),
     processes=[WorkerProcess(8, "pool", ["mail", "sms"], NOW_MS, 9000, 4, 11, [RunningJob(DESCRIPTOR, NOW_MS)])],
     unknown=[UnknownJobs("mail", "Sms", 2, NOW_MS)],
+    loads=[QueueLoad("mail", 5000, 4, 1, 60_000, 11, 9000)],
 )
 
 

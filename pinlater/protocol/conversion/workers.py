@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.workers import QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.values import present
 
@@ -21,6 +21,7 @@ def worker_struct(report: WorkerReport) -> messages.PinLaterWorker:
         isDraining=report.is_draining,
         processes=[_process_struct(process) for process in report.processes],
         unknownJobs=[messages.PinLaterUnknownJobs(*jobs) for jobs in report.unknown] or None,
+        queueLoads=[messages.PinLaterQueueLoad(*load) for load in report.loads] or None,
     )
 
 
@@ -54,6 +55,7 @@ def _worker_report(struct: messages.PinLaterWorker) -> WorkerReport:
         [_worker_process(process) for process in struct.processes or ()],
         struct.reportedAtTimestampMillis,
         tuple(_unknown_jobs(jobs) for jobs in struct.unknownJobs or ()),
+        queue_loads(struct),
     )
 
 
@@ -76,4 +78,20 @@ def _worker_process(struct: messages.PinLaterWorkerProcess) -> WorkerProcess:
 def _unknown_jobs(struct: messages.PinLaterUnknownJobs) -> UnknownJobs:
     return UnknownJobs(
         present(struct.queueName), present(struct.className), struct.timesReturned, struct.lastReturnedAtTimestampMillis
+    )
+
+
+def queue_loads(struct: Any) -> tuple[QueueLoad, ...]:
+    """Read the loads in a worker's report; what it does not tell is 0."""
+    return tuple(
+        QueueLoad(
+            present(load.queueName),
+            present(load.latencyTargetMillis),
+            load.jobsAtOnce or 0,
+            load.jobsRunning or 0,
+            load.windowMillis or 0,
+            load.jobsEnded or 0,
+            load.busyMillis or 0,
+        )
+        for load in struct.queueLoads or ()
     )

@@ -11,7 +11,7 @@ from pinlater.errors import UnknownError
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.protocol.codec import Codec
 from pinlater.protocol.guard import MalformedMessage
-from pinlater.protocol.messages import PinLaterWorker, PinLaterWorkerProcess
+from pinlater.protocol.messages import PinLaterQueueLoad, PinLaterWorker, PinLaterWorkerProcess
 from pinlater.server.api.calls import require
 from pinlater.server.api.concurrency_limit import ConcurrencyLimit
 from pinlater.server.api.rules import check_queue_name
@@ -116,6 +116,8 @@ def _check_worker(worker: PinLaterWorker) -> None:
         require(jobs, "request.worker.unknownJobs[]")
         check_queue_name(jobs.queueName or "")
         _check_text("className", jobs.className, fewest=1)
+    for load in worker.queueLoads or ():
+        _check_load(load)
 
 
 def _check_process(process: PinLaterWorkerProcess) -> None:
@@ -126,6 +128,16 @@ def _check_process(process: PinLaterWorkerProcess) -> None:
     for job in process.runningJobs or ():
         require(job, "request.worker.processes[].runningJobs[]")
         JobDescriptor.parse(job.jobDescriptor or "")
+
+
+def _check_load(load: PinLaterQueueLoad) -> None:
+    require(load, "request.worker.queueLoads[]")
+    check_queue_name(load.queueName or "")
+    if not (load.latencyTargetMillis or 0) > 0:
+        raise UnknownError(f"latencyTargetMillis of queue {load.queueName} must be more than 0")
+    for name in ("jobsAtOnce", "jobsRunning", "windowMillis", "jobsEnded", "busyMillis"):
+        if (getattr(load, name) or 0) < 0:
+            raise UnknownError(f"{name} of queue {load.queueName} cannot be negative")
 
 
 def _check_text(name: str, text: str | None, *, fewest: int = 0, most: int = _MAX_TEXT_CHARACTERS) -> None:

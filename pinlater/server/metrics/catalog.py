@@ -189,6 +189,13 @@ class Metrics:
         self.backlog_seconds = self._queue_gauge(
             "backlog_seconds", "Time that the backlog would take at the current rate of completions"
         )
+        self.workers_needed = self._queue_gauge(
+            "workers_needed", "Worker slots that start jobs within the latency target, for queues that have one"
+        )
+        self.worker_slots = self._queue_gauge("worker_slots", "Worker slots that serve a queue with a latency target")
+        self.latency_target_seconds = self._queue_gauge(
+            "latency_target_seconds", "Smallest latency_target of the job classes of the queue"
+        )
         self.sampled_queue_gauges = (
             *(self.backlog_jobs, self.running_jobs, self.oldest_due_age_seconds),
             *(self.scheduled_jobs, self.retrying_jobs, self.failed_jobs, self.paused),

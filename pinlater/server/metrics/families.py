@@ -214,6 +214,10 @@ class LabeledGauge:
         """Drop all series but those of ``keys``."""
         self._values = {key: value for key, value in self._values.items() if key in keys}
 
+    def by_queue(self) -> dict[str, float]:
+        """Return the values of a family whose only label is the queue."""
+        return {key: value for key, value in self._values.items() if isinstance(key, str)}
+
     def labels(self) -> Collection[Key]:
         """Return the labels of all series."""
         return self._values.keys()

@@ -18,14 +18,14 @@ class RecentRates:
 
     def __init__(self, seconds: float = WINDOW_SECONDS) -> None:
         self._seconds = seconds
-        self._samples: deque[tuple[float, Mapping[str, int]]] = deque()
+        self._samples: deque[tuple[float, Mapping[str, float]]] = deque()
 
-    def add(self, now: float, counts: Mapping[str, int]) -> dict[str, float]:
+    def add(self, now: float, counts: Mapping[str, float]) -> dict[str, float]:
         """Add the current counts; return their rates, none before the second sample.
 
         Args:
             now: monotonic seconds.
-            counts: name -> count, which only grows.
+            counts: name -> count; the rate of one that falls is negative.
         """
         samples = self._samples
         while len(samples) > 1 and samples[1][0] <= now - self._seconds:

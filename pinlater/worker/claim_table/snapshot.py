@@ -123,6 +123,7 @@ class Identity(msgspec.Struct):
         capacity: number of jobs it can run at once.
         pid: its process id.
         started_ms: when it started, epoch milliseconds.
+        targets: queue -> latency target in seconds; queues without one are left out.
     """
 
     source: str = ""
@@ -131,6 +132,7 @@ class Identity(msgspec.Struct):
     capacity: int = 1
     pid: int = 0
     started_ms: int = 0
+    targets: dict[str, float] = {}
 
     def source_of(self, dequeue: int) -> str:
         """Return the source of one dequeue, by which its claims can be released even if its reply was not read."""

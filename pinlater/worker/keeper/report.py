@@ -10,7 +10,7 @@ from itertools import accumulate
 from pinlater_supervisor import rss_bytes
 
 from pinlater import __version__
-from pinlater.model.workers import RunningJob, UnknownJobs, WorkerProcess, WorkerReport
+from pinlater.model.workers import QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 from pinlater.worker.claim_table.row import ClaimRow
 from pinlater.worker.shared import Shared
 
@@ -22,12 +22,13 @@ _MOST_POOL_CHARACTERS = 100
 _JOB_OVERHEAD_BYTES, _QUEUE_OVERHEAD_BYTES = 20, 4
 
 
-def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = ()) -> WorkerReport:
+def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = (), loads: Sequence[QueueLoad] = ()) -> WorkerReport:
     """Build the report of a worker and its job processes, without those that are still starting.
 
     Args:
         shared: what the processes have in common.
         unknown: jobs that they get and do not know.
+        loads: what they have run of late.
     """
     origin = shared.origin
     return WorkerReport(
@@ -40,6 +41,7 @@ def build_report(shared: Shared, unknown: Sequence[UnknownJobs] = ()) -> WorkerR
         is_draining=shared.stopping.is_set,
         processes=_bounded(list(_processes(shared))),
         unknown=unknown,
+        loads=loads,
     )
 
 

@@ -14,6 +14,7 @@ from pinlater.client.connection import Connection
 from pinlater.client.servers import ServerSet
 from pinlater.errors import PinLaterError, ProtocolError, ServerUnavailable
 from pinlater.protocol.operations import Calls
+from pinlater.worker.keeper.load_watch import LoadWatch
 from pinlater.worker.keeper.report import build_report, pids_of
 from pinlater.worker.keeper.unknown_watch import UnknownWatch
 from pinlater.worker.process_event import ProcessEvent
@@ -56,6 +57,7 @@ class WorkerReporter:
         self._seen: tuple[list[int], bool] = ([], False)  # processes, and whether the worker stops
         self._is_listed = False
         self._unknown = UnknownWatch(shared)
+        self._load = LoadWatch(shared)
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
 
     def __enter__(self) -> Self:
@@ -103,7 +105,9 @@ class WorkerReporter:
 
     def _send_report(self, keep_seconds: float, patience_seconds: float) -> float:
         """Send a report; return the seconds until the next one."""
-        call = self._calls.report_worker(build_report(self._shared, self._unknown.recent()), keep_seconds)
+        call = self._calls.report_worker(
+            build_report(self._shared, self._unknown.recent(), self._load.recent()), keep_seconds
+        )
         try:
             self._connected().call(call.method, call.arguments, patience_seconds)
         except ProtocolError as error:

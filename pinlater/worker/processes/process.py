@@ -83,6 +83,7 @@ class JobProcess(ABC):
             options.capacity,
             pid=os.getpid(),
             started_ms=int(time.time() * 1000),
+            targets=codec.latency_targets(weights),
         )
         self._row.register(identity)
         self._counters = shared.process_counters(pool.name, child.slot)

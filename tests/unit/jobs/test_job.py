@@ -60,6 +60,8 @@ def test_limits_of_time_stand_in_the_header():
         ({"timeout": float("nan")}, "timeout=nan"),
         ({"kill_after": float("inf")}, "kill_after=inf"),
         ({"stall_after": 0}, "stall_after=0 is in seconds"),
+        ({"latency_target": 0}, "latency_target=0 is in seconds"),
+        ({"latency_target": "5"}, "latency_target='5' has to be a number of seconds"),
         ({"timeout": 5, "kill_after": 5}, "must be more than timeout=5"),
     ],
 )

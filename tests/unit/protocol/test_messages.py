@@ -120,7 +120,8 @@ def test_our_additions_are_optional_and_have_high_ids():
         "PinLaterDeleteJobsRequest": 5, "PinLaterException": 2, "PinLaterReleaseClaimsRequest": 2,
         "PinLaterImportJobsRequest": 2, "PinLaterQueueSettings": 4, "PinLaterChangeQueueSettingsRequest": 4,
         "PinLaterUnknownJobs": 4, "PinLaterRunJobsNowRequest": 2,
-        "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 8, "PinLaterWorker": 10, "PinLaterReportWorkerRequest": 2,
+        "PinLaterRunningJob": 2, "PinLaterWorkerProcess": 8, "PinLaterWorker": 11, "PinLaterReportWorkerRequest": 2,
+        "PinLaterQueueLoad": 7,
     }  # fmt: skip
     assert set(original) == set(STRUCTS)
     for name, highest in original.items():

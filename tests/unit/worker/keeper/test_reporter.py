@@ -237,10 +237,10 @@ def test_an_error_of_its_own_is_told_and_ends_nothing(server, shared, monkeypatc
     monkeypatch.setattr(reporter_module, "ASK_AGAIN_SECONDS", 0.05)
     troubles = [ValueError("half of a process")]
 
-    def report(shared, unknown):
+    def report(*arguments):
         if troubles:
             raise troubles.pop()
-        return build_report(shared, unknown)
+        return build_report(*arguments)
 
     monkeypatch.setattr(reporter_module, "build_report", report)
     with reporter_of(shared, server):

@@ -1,0 +1,178 @@
+"""Compute how many workers each queue with a latency target needs, for autoscalers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pinlater.protocol.codec import Codec
+from pinlater.protocol.guard import MalformedMessage
+from pinlater.protocol.messages import PinLaterWorker
+from pinlater.server.backends.records import KeptReport
+from pinlater.server.backends.store import Store
+from pinlater.server.metrics import Metrics
+from pinlater.server.metrics.recent import RecentRates
+
+log = logging.getLogger(__name__)
+
+_GROWTH_SECONDS = 60.0
+"""How far back the growth of a backlog looks: as far as the loads that workers report."""
+_REST_FACTOR = 19
+"""Rest after reading the reports for this many times as long as it took."""
+_DECODED_AT_ONCE = 10
+"""Reports that are decoded before the event loop serves others."""
+_ROUNDING = 1e-6
+
+
+class Need(NamedTuple):
+    """What the number of workers for a queue follows from.
+
+    Attributes:
+        target_seconds: within which a job that is due should start.
+        run_seconds: how long a run takes on average; None: not known yet.
+        runs_per_second: how many runs end.
+        running: jobs that run now.
+        backlog: jobs that are due and wait.
+        growth_per_second: by how much the backlog grows; negative: it shrinks.
+    """
+
+    target_seconds: float
+    run_seconds: float | None
+    runs_per_second: float
+    running: int
+    backlog: float
+    growth_per_second: float
+
+    def slots(self) -> int:
+        """Return how many worker slots start jobs within the target; each runs one job at a time.
+
+        ``arrivals * run time`` slots keep up with the jobs that become due (Little's law); arrivals are what was run
+        plus the growth of the backlog, so retries and scheduled jobs count when they are due, whichever server they
+        came to. If more of the running jobs will last beyond the target, their slots count instead.
+        ``backlog * run time / target`` more work the backlog off within the target; where runs take longer than the
+        target, each job of the backlog needs a slot. With so many slots, a new job waits for at most
+        ``backlog * run time / slots``, which is less than the target.
+
+        It is at least the number of running jobs, so that nothing scales down below what is at work, and at most one
+        for each job that runs, waits, or comes within the target. As long as no run time is known, one slot finds out.
+        """
+        if self.run_seconds is None:
+            return max(self.running, min(math.ceil(self.backlog), 1))
+        arrivals = max(self.runs_per_second + self.growth_per_second, 0.0)
+        targets_a_run = self.run_seconds / self.target_seconds
+        lasting = self.running * (1 - 1 / max(targets_a_run, 1.0))
+        keeping_up = max(arrivals * self.run_seconds, lasting)
+        catching_up = self.backlog * min(targets_a_run, 1.0)
+        most = self.running + self.backlog + arrivals * self.target_seconds
+        return max(self.running, math.ceil(min(keeping_up + catching_up, most) - _ROUNDING))
+
+
+@dataclass(slots=True)
+class QueueWork:
+    """What all workers report of a queue, added up.
+
+    Attributes:
+        target_seconds: the smallest target that a worker tells.
+        slots: of the workers that take jobs.
+        running: jobs that run now.
+        runs, busy_seconds: runs that ended of late, and how long slots were busy.
+        runs_per_second: how many runs ended a second.
+    """
+
+    target_seconds: float = math.inf
+    slots: int = 0
+    running: int = 0
+    runs: int = 0
+    busy_seconds: float = 0.0
+    runs_per_second: float = 0.0
+
+    @property
+    def run_seconds(self) -> float | None:
+        """Average duration of a run; while none has ended, how long those in progress have taken. None: unknown."""
+        return self.busy_seconds / max(self.runs, 1) if self.runs or self.busy_seconds else None
+
+
+def add_work(found: dict[str, QueueWork], worker: PinLaterWorker) -> None:
+    """Add what a worker reports to what is found of its queues."""
+    for load in worker.queueLoads or ():
+        queue, target_ms = load.queueName, load.latencyTargetMillis
+        if not (queue and target_ms):  # such a report is not stored
+            continue
+        work = found.setdefault(queue, QueueWork())
+        work.target_seconds = min(work.target_seconds, target_ms / 1000)
+        work.slots += 0 if worker.isDraining else load.jobsAtOnce or 0
+        work.running += load.jobsRunning or 0
+        work.runs += load.jobsEnded or 0
+        work.busy_seconds += (load.busyMillis or 0) / 1000
+        if load.windowMillis:
+            work.runs_per_second += 1000 * (load.jobsEnded or 0) / load.windowMillis
+
+
+@dataclass(slots=True)
+class WorkersNeededSampler:
+    """Sets the gauges of queues with a latency target, from the reports of all workers and the sampled backlogs.
+
+    What is known of a queue is kept when its last worker is gone, so that queues scale to zero and back.
+
+    Args:
+        backend: the store, which keeps the reports.
+        metrics: the gauges to set, and the backlog.
+        clock: monotonic seconds.
+    """
+
+    backend: Store
+    metrics: Metrics
+    clock: Callable[[], float] = time.monotonic
+    _codec: Codec = field(default_factory=Codec)
+    _growth: RecentRates = field(default_factory=lambda: RecentRates(_GROWTH_SECONDS))
+    _known: dict[str, tuple[float, float | None]] = field(default_factory=dict)  # targets and run times
+
+    async def sample(self) -> None:
+        """Sample once; to be run by one process of a server."""
+        started = time.perf_counter()
+        found = await self._work(await self.backend.reports())
+        backlogs = self.metrics.backlog_jobs.by_queue()
+        growth = self._growth.add(self.clock(), backlogs)
+        self._remember(found, backlogs)
+        gauges = (self.metrics.workers_needed, self.metrics.worker_slots, self.metrics.latency_target_seconds)
+        for gauge in gauges:
+            gauge.retain(self._known)
+        for queue, (target, run_seconds) in self._known.items():
+            work = found.get(queue) or QueueWork()
+            need = Need(
+                target,
+                run_seconds,
+                work.runs_per_second,
+                work.running,
+                backlogs.get(queue, 0.0),
+                growth.get(queue, 0.0),
+            )
+            for gauge, value in zip(gauges, (need.slots(), work.slots, target), strict=True):
+                gauge.set(queue, value)
+        await asyncio.sleep(_REST_FACTOR * (time.perf_counter() - started))
+
+    async def _work(self, kept: Iterable[KeptReport]) -> dict[str, QueueWork]:
+        found: dict[str, QueueWork] = {}
+        for number, one in enumerate(kept, 1):
+            try:
+                add_work(found, self._codec.decode_struct(PinLaterWorker, one.report))
+            except MalformedMessage as error:
+                log.debug("the stored report of worker %s is invalid: %s", one.worker_id, error)
+            if not number % _DECODED_AT_ONCE:
+                await asyncio.sleep(0)
+        return found
+
+    def _remember(self, found: dict[str, QueueWork], queues: Iterable[str]) -> None:
+        """Keep the target and run time of each queue that exists; new ones replace them."""
+        known = {**self._known, **{queue: (work.target_seconds, work.run_seconds) for queue, work in found.items()}}
+        existing = set(queues)
+        self._known = {
+            queue: (target, self._known.get(queue, (0.0, None))[1] if run_seconds is None else run_seconds)
+            for queue, (target, run_seconds) in known.items()
+            if queue in existing
+        }

@@ -1,0 +1,128 @@
+"""Tracks what the worker has run of late, for queues with a latency target, by the counters of its processes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from pinlater.model.workers import QueueLoad
+from pinlater.worker.claim_table.counters import ProcessCounters, RunCounts
+from pinlater.worker.claim_table.row import ClaimRow
+from pinlater.worker.session.batch import queue_of
+from pinlater.worker.shared import Shared
+
+WINDOW_SECONDS = 60.0
+"""How far back a load looks: long enough for an average, short enough to follow a burst."""
+MOST_LOADS = 200
+"""Queues in one report, whose size is limited."""
+
+
+class _Totals(NamedTuple):
+    """Counts of all queues since the watch began; ``busy_ns`` includes the runs in progress."""
+
+    at_ns: int
+    runs: Counter[str]
+    busy_ns: Counter[str]
+
+
+class LoadWatch:
+    """Computes the load of each queue over the last minute, from one call to the next.
+
+    Run times count as they pass, not when a run ends, so that a run of an hour adds a minute to each minute. What a
+    process counted between the last call and its end is lost, as it is with very short lives (``--max-jobs 1``).
+
+    Args:
+        shared: what the processes of the worker have in common.
+        clock_ns: monotonic nanoseconds.
+    """
+
+    def __init__(self, shared: Shared, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._shared = shared
+        self._clock_ns = clock_ns
+        self._last: dict[int, dict[str, tuple[int, int]]] = {}  # slot -> queue -> runs and nanoseconds
+        self._runs: Counter[str] = Counter()
+        self._ended_ns: Counter[str] = Counter()
+        self._samples: deque[_Totals] = deque()
+
+    def recent(self) -> list[QueueLoad]:
+        """Return the loads of the queues with a latency target."""
+        rows = dict(self._rows())
+        targets, slots = _served(rows.values())
+        if not targets:
+            self._samples.clear()
+            return []
+        self._count(rows)
+        running, now_ns = Counter[str](), self._clock_ns()
+        busy_ns = Counter(self._ended_ns)
+        for row in rows.values():
+            for job in row.running_jobs():
+                queue = queue_of(job.descriptor)
+                running[queue] += 1
+                busy_ns[queue] += max(now_ns - (job.started_ns or now_ns), 0)
+        now = _Totals(now_ns, Counter(self._runs), busy_ns)
+        first = self._began(now)
+        return [
+            QueueLoad(
+                queue,
+                max(round(1000 * targets[queue]), 1),
+                slots[queue],
+                running[queue],
+                (now_ns - first.at_ns) // 1_000_000,
+                now.runs[queue] - first.runs[queue],
+                max(busy_ns[queue] - first.busy_ns[queue], 0) // 1_000_000,
+            )
+            for queue in sorted(targets)[:MOST_LOADS]
+        ]
+
+    def _rows(self) -> Iterator[tuple[int, ClaimRow]]:
+        for places in self._shared.row_numbers.values():
+            for number in self._shared.claim_table.used(places):
+                row = self._shared.claim_table.row(number)
+                if row.is_used:
+                    yield number, row
+
+    def _count(self, rows: dict[int, ClaimRow]) -> None:
+        """Add what the processes have counted since the last call; -1 is the keeper, for runs that died."""
+        counters = {-1: self._shared.counters.keeper, **{n: self._shared.counters.of_process(n) for n in rows}}
+        found = {number: _counts(each) for number, each in counters.items()}
+        for number, queues in found.items():
+            before = self._last.get(number, {})
+            for queue, (runs, ended_ns) in queues.items():
+                old_runs, old_ns = before.get(queue, (0, 0))
+                if runs < old_runs:  # another process has the slot
+                    old_runs = old_ns = 0
+                self._runs[queue] += runs - old_runs
+                self._ended_ns[queue] += max(ended_ns - old_ns, 0)
+        self._last = found
+
+    def _began(self, now: _Totals) -> _Totals:
+        """Add a sample; return the one with which the window begins."""
+        samples = self._samples
+        samples.append(now)
+        while len(samples) > 1 and samples[1].at_ns <= now.at_ns - WINDOW_SECONDS * 1e9:
+            samples.popleft()
+        return samples[0]
+
+
+def _served(rows: Iterable[ClaimRow]) -> tuple[dict[str, float], Counter[str]]:
+    """Return the latency targets of the queues that have one, in seconds, and how many jobs of each can run at once."""
+    targets, slots = dict[str, float](), Counter[str]()
+    for row in rows:
+        identity = row.identity
+        for queue, seconds in identity.targets.items():
+            targets[queue] = min(seconds, targets.get(queue, seconds))
+            slots[queue] += identity.capacity
+    return targets, slots
+
+
+def _counts(counters: ProcessCounters) -> dict[str, tuple[int, int]]:
+    """Return the ended runs of each queue, and their nanoseconds."""
+    found: dict[str, tuple[int, int]] = {}
+    for (queue, name), numbers in counters.rows():
+        if name:
+            count = RunCounts(numbers)
+            runs, ended_ns = found.get(queue, (0, 0))
+            found[queue] = runs + sum(count.buckets), ended_ns + int(count.seconds * 1e9)
+    return found
