@@ -1,6 +1,7 @@
 """A store in memory, and strategies for the jobs in it and for dequeues; its statements are remembered."""
 
 import sqlite3
+import weakref
 
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ class Store:
 
     def __init__(self, rows):
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        weakref.finalize(self, self._connection.close)
         for version in range(1, SCHEMA_VERSION + 1):
             self._connection.executescript(schema(version))
         for local_id, (queue_id, state, priority, run_after, claim, body, attempts) in enumerate(rows, 1):
