@@ -17,6 +17,7 @@ from pinlater.errors import BodyInvalid
 from pinlater.jobs.job import RawJob
 
 if TYPE_CHECKING:
+    from pinlater.jobs.enqueue_options import UniqueUntil
     from pinlater.model.backoff import Backoff
     from pinlater.model.policy import Policy
 
@@ -76,6 +77,12 @@ if TYPE_CHECKING:
 @click.option(
     "--unique", metavar="KEY", help="Store nothing while a job with this key is pending or running in the queue."
 )
+@click.option(
+    "--unique-until",
+    type=click.Choice(["finished", "started"]),
+    help="With --unique: what frees the key; started: a running job, or one that was tried before, does not count."
+    "  [default: finished]",
+)
 @click.pass_obj
 def enqueue(
     session: Session,
@@ -87,6 +94,7 @@ def enqueue(
     json_lines: BinaryIO | None,
     modules: tuple[str, ...],
     unique: str | None,
+    unique_until: UniqueUntil | None,
     backoff: Backoff | None,
     job_timeout: float | None,
     stall_after: float | None,
@@ -112,6 +120,8 @@ def enqueue(
         raise click.UsageError("Missing argument 'QUEUE'. It may be omitted only with --app.")
     if give_up_after is not None and give_up_after <= (options["delay"] or 0):
         raise click.UsageError("--give-up-after must be longer than --delay; both count from now.")
+    if unique_until is not None and unique is None:
+        raise click.UsageError("--unique-until is about the key of --unique, which is missing.")
     policy = make_policy(backoff=backoff, timeout=job_timeout, stall_after=stall_after, give_up_after=give_up_after)
     make = _maker(modules, queue, policy)
     if json_lines is not None:
@@ -121,7 +131,7 @@ def enqueue(
         return
     job = make(file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape"))
     with session.client() as client:
-        descriptor = client.enqueue(job, queue=queue, unique=unique, **options).descriptor
+        descriptor = client.enqueue(job, queue=queue, unique=unique, unique_until=unique_until, **options).descriptor
     if session.as_json:
         print_json({"descriptor": descriptor})
     else:

@@ -3,6 +3,7 @@
 from pinlater.model.attempts import Ack, Acks, Checkpoint, ClaimedJob
 from pinlater.model.jobs import JobInfo, NewJob, Page
 from pinlater.model.queues import QueueSettings
+from pinlater.model.unique import UniqueRule
 from pinlater.model.workers import SILENT_SECONDS, QueueLoad, RunningJob, UnknownJobs, WorkerProcess, WorkerReport
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "QueueLoad",
     "QueueSettings",
     "RunningJob",
+    "UniqueRule",
     "UnknownJobs",
     "WorkerProcess",
     "WorkerReport",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Literal
 
 from pinlater.jobs.job import Job
 from pinlater.model.policy import PolicyOptions
 
 UniqueOf = Callable[[Job], str | None]
 """Returns the unique key of a job, or None if it has none."""
+
+UniqueUntil = Literal["finished", "started"]
 
 
 class _CommonOptions(PolicyOptions, total=False):
@@ -18,6 +21,7 @@ class _CommonOptions(PolicyOptions, total=False):
     attempts: int | None
     delay: float | None
     run_at: datetime | float | None
+    unique_until: UniqueUntil | None
 
 
 class FollowUpOptions(_CommonOptions, total=False):
@@ -42,6 +46,8 @@ class EnqueueOptions(FollowUpOptions, total=False):
         give_up_after: seconds from now after which no attempt begins any more.
         unique: a key of at most 200 characters. While another job of the queue with the same key waits or runs, this
             job is not stored, and the handle is that of the other job. Servers of the original service ignore keys.
+        unique_until: ``"finished"`` (the default), or ``"started"``: the job is also stored while the other one runs or
+            waits for a further attempt. Servers that do not know this option wait for the end.
         status: text at the beginning of the job's custom status.
     """
 

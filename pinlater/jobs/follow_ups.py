@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from pinlater.jobs.enqueue_options import FollowUpOptions
+
 KEPT_MS = 86_400_000
 """How long a server is asked to remember a follow-up, since attempts may be hours apart."""
 
@@ -26,6 +28,19 @@ def follow_up_key(descriptor: str, run: int, use: str) -> str:
     if len(key) > _MOST_CHARACTERS:
         raise ValueError(f"the name of a follow-up job is too long, {len(use)} characters: {use[:60]!r}...")
     return key
+
+
+def set_unique_key(options: FollowUpOptions, key: str) -> None:
+    """Give a follow-up its unique key, unless it was enqueued with one.
+
+    Raises:
+        ValueError: it was enqueued with an option about a key, and without a key.
+    """
+    if options.get("unique") is not None:
+        return
+    if options.get("unique_until") is not None:
+        raise ValueError("unique_until is about the key of unique=…, which is not given")
+    options["unique"] = key
 
 
 def idempotency_key(key: str, created_at_ms: int | None) -> bytes:

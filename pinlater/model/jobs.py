@@ -9,6 +9,7 @@ from pinlater.model.body_metadata import Progress, read_progress
 from pinlater.model.policy import Policy, read_policy
 from pinlater.model.state import JobState
 from pinlater.model.status import FailedAttempt, parse_status
+from pinlater.model.unique import UniqueRule
 
 
 class NewJob(NamedTuple):
@@ -21,6 +22,7 @@ class NewJob(NamedTuple):
         attempts: attempts in all, the first included.
         status: free text to begin the job's custom status with.
         unique: while a job of the queue with the same text is PENDING or IN_PROGRESS, nothing is stored.
+        unique_rule: what else is asked for with the key; None: nothing.
     """
 
     body: bytes
@@ -29,6 +31,7 @@ class NewJob(NamedTuple):
     attempts: int = 2
     status: str = ""
     unique: str | None = None
+    unique_rule: UniqueRule | None = None
 
 
 class JobInfo(NamedTuple):

@@ -36,6 +36,7 @@ class PinLaterJob(Payload):
     numAttemptsAllowed: int = field(4, I32, default=2)
     customStatus: str = field(5, STRING, default="")
     uniqueKey: str | None = field(100, STRING, default=None)
+    uniqueUntilStarted: bool | None = field(101, BOOL, default=None)
 
 
 @payload

@@ -120,7 +120,7 @@ class Calls(InternalCalls):
             PriorityNotSupported: a priority is outside the server's levels.
             EnqueueRejected: a body is too large.
         """
-        return self.enqueue_structs(queue, [messages.PinLaterJob(*job) for job in jobs])
+        return self.enqueue_structs(queue, job_conversion.new_job_structs(jobs))
 
     # Without a key, finished jobs, which no unique key guards, would be there twice.
     @_addition("importJobs", job_conversion.descriptors, repeatable=never, has_key=True)

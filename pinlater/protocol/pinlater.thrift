@@ -66,6 +66,9 @@ struct PinLaterJob {
   // At most 200 characters. While a job of the queue with this key is PENDING or IN_PROGRESS, nothing is stored,
   // and the answer has the descriptor of that one. A job that finishes has no key any more.
   100: optional string uniqueKey,
+  // Store the job also while one with its key runs, or waits for another attempt: a job that was claimed gives up its
+  // key to this one.
+  101: optional bool uniqueUntilStarted,
 }
 
 struct PinLaterEnqueueRequest {

@@ -14,7 +14,7 @@ from pinlater.errors import BodyInvalid, JobInterrupted
 from pinlater.jobs.body_codec import JobCodec, encode_body
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
-from pinlater.jobs.follow_ups import follow_up_key
+from pinlater.jobs.follow_ups import follow_up_key, set_unique_key
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.name_counter import NameCounter
@@ -161,8 +161,7 @@ class FakeContext(InterruptibleContext):
         self._refuse_raw("follow-up jobs")
         use = self._follow_up_names.next(name)
         key = follow_up_key(self.descriptor, 0, use)
-        if options.get("unique") is None:
-            options["unique"] = key
+        set_unique_key(options, key)
         encoding = encoder(options)
         if use not in self.enqueued:
             self.enqueued[use] = _decode(job, encoding.struct(job).body or b"")

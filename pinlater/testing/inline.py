@@ -71,6 +71,7 @@ class _InlineJob:
     created_at_ms: int
     state: JobState = JobState.PENDING
     was_rescheduled: bool = False
+    has_started: bool = False
 
     @property
     def has_succeeded(self) -> bool:
@@ -188,9 +189,11 @@ class InlineClient(Client):
         return enqueue_reply([job.descriptor for job in stored])
 
     def _duplicate(self, queue: str, job: PinLaterJob) -> _InlineJob | None:
-        """Return the unfinished job with the same unique key."""
+        """Return the unfinished job that has the same unique key and keeps it."""
         keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
-        return None if keyed is None or keyed.state.is_final else keyed
+        if keyed is None or keyed.state.is_final or (keyed.has_started and job.uniqueUntilStarted):
+            return None
+        return keyed
 
     def _store(self, queue: str, job: PinLaterJob) -> _InlineJob:
         body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, int(time.time() * 1000)
@@ -248,7 +251,7 @@ class InlineClient(Client):
         claimed = ClaimedJob(
             job.descriptor, job.body, job.attempts_allowed, job.attempts_remaining, created_at_ms=job.created_at_ms
         )
-        job.state = JobState.IN_PROGRESS
+        job.state, job.has_started = JobState.IN_PROGRESS, True
         outcome = self._run_attempt(claimed)
         job.record(outcome)
         self.outcomes.append(outcome)

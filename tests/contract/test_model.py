@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from pinlater.model.descriptor import JobDescriptor
+from pinlater.model.unique import UniqueRule
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, Bench, ack_of, new_job
 from tests.support.examples import examples
@@ -27,6 +28,7 @@ offsets = st.sampled_from((None, -10, 10, -30, 40, 0, -10_000))
 bodies = st.binary(max_size=2)
 statuses = st.sampled_from(("", "a", "bc;"))
 keys = st.sampled_from((None, None, "a", "b", "A"))
+rules = st.sampled_from((None, UniqueRule(), UniqueRule(until_started=True)))
 few = st.integers(0, 4)
 numbers = st.integers(0, 63)
 changes = st.one_of(
@@ -51,6 +53,7 @@ new_jobs = st.lists(
             "status": statuses,
             "body": bodies,
             "key": keys,
+            "rule": rules,
         }
     ),
     min_size=3,
@@ -149,11 +152,14 @@ class Comparison(RuleBasedStateMachine):
                 attempts=job["allowed"],
                 status=job["status"],
                 unique_key=job["key"],
+                rule=job["rule"],
             )
             for job in jobs
         ]
         for name, job in zip(self.bench.put(*wanted), wanted, strict=True):
             twins = [other for other, twin in self.jobs.items() if twin.key == job.unique is not None]
+            if twins and job.unique_rule and job.unique_rule.until_started and self.jobs[twins[0]].lease:
+                self.jobs[twins.pop()].key = None
             if twins:
                 assert twins == [name]
             else:

@@ -34,8 +34,8 @@ class FakeClock:
         return self.now_ms
 
 
-def new_job(body=b"body", *, priority=1, run_after_ms=None, attempts=2, status="", unique_key=None):
-    return NewJob(body, priority, run_after_ms, attempts, status, unique_key)
+def new_job(body=b"body", *, priority=1, run_after_ms=None, attempts=2, status="", unique_key=None, rule=None):
+    return NewJob(body, priority, run_after_ms, attempts, status, unique_key, rule)
 
 
 class Bench:

@@ -52,14 +52,16 @@ class SqliteHome:
 class RedisHome:
     """An empty database for each test; it lives on when the process that uses it dies."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, shards=1):
+        self._names = [str(number + 1) for number in range(shards)]
         self._service = shared_redis_service("stores")
         with self._service.client() as client:
             client.flushall()
 
     def open(self, clock):
         backend = ShardedStore("redis", functools.partial(_redis_shard, clock))
-        backend.update([ShardSpec("1", RedisEndpoint(("127.0.0.1", self._service.port)))])
+        place = RedisEndpoint(("127.0.0.1", self._service.port))
+        backend.update([ShardSpec(name, place) for name in self._names])
         return backend
 
     def lose(self):
@@ -80,7 +82,8 @@ def _redis_shard(clock, spec):
 class MysqlHome:
     """A database of its own for each test, on a server that all share."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, shards=1):
+        self._names = [str(number + 1) for number in range(shards)]
         self._place = endpoint_of(shared_service())
         self._prefix = fresh_prefix()
 
@@ -88,7 +91,7 @@ class MysqlHome:
         options = MysqlOptions(PRIORITY_LEVELS, clock, count_limit=50, regex_seconds=SEARCH_SECONDS)
         self._factory = MysqlShardFactory(options, connections=8, database_prefix=self._prefix)
         fleet = ShardedStore("mysql", self._factory)
-        fleet.update([ShardSpec("1", self._place)])
+        fleet.update([ShardSpec(name, self._place) for name in self._names])
         return fleet
 
     def lose(self):
@@ -123,3 +126,9 @@ SHARDED_STORES = {name: kind for name, kind in STORES.items() if kind.fleets is 
 
 SHARED_STORES = {name: kind.settings for name, kind in SHARDED_STORES.items()}
 """Name -> makes the settings of a server on an empty store that other servers may share, given a folder."""
+
+HOMES = {
+    **{name: kind.home for name, kind in STORES.items()},
+    **{f"{name}, two shards": functools.partial(kind.home, shards=2) for name, kind in SHARDED_STORES.items()},
+}
+"""What ``Bench`` opens, also with two shards where a store can have them."""

@@ -13,6 +13,7 @@ from pinlater.errors import ContinuationInvalid
 from pinlater.model.attempts import ClaimedJob, DequeuedJob
 from pinlater.model.jobs import JobInfo, JobRecord, NewJob, Page, Position
 from pinlater.model.state import JobState
+from pinlater.model.unique import UniqueRule
 from pinlater.protocol import messages
 from pinlater.protocol.conversion.values import default, present
 from pinlater.protocol.messages import CONTINUATION_END, CONTINUATION_START
@@ -27,19 +28,43 @@ _new_job: Callable[[tuple[Any, ...]], NewJob] = partial(tuple.__new__, NewJob)
 
 
 def new_job_struct(
-    body: bytes, priority: int, run_after_ms: int | None, attempts: int, status: str = "", *, unique: str | None
+    body: bytes,
+    priority: int,
+    run_after_ms: int | None,
+    attempts: int,
+    status: str = "",
+    *,
+    unique: str | None,
+    rule: UniqueRule | None = None,
 ) -> messages.PinLaterJob:
     """Build the struct of a job to enqueue from the fields of a ``NewJob``."""
-    return messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique)
+    if rule is None:
+        return messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique)
+    return messages.PinLaterJob(
+        body, priority, run_after_ms, attempts, status, unique, uniqueUntilStarted=rule.until_started or None
+    )
+
+
+def new_job_structs(jobs: Iterable[NewJob]) -> list[messages.PinLaterJob]:
+    """Build the structs of jobs to enqueue."""
+    return [new_job_struct(*job[:5], unique=job.unique, rule=job.unique_rule) for job in jobs]
 
 
 def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
     """Read jobs to enqueue."""
     fields = [
-        (job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus, job.uniqueKey)
+        (job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus, None, None)
+        if job.uniqueKey is None
+        else _fields_with_key(job)
         for job in structs
     ]
     return list(map(_new_job, fields))
+
+
+def _fields_with_key(job: messages.PinLaterJob) -> tuple[Any, ...]:
+    rule = UniqueRule(until_started=True) if job.uniqueUntilStarted else None
+    told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
+    return (*told, job.uniqueKey, rule)
 
 
 def enqueue_reply(descriptors: list[str]) -> messages.PinLaterEnqueueResponse:

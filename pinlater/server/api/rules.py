@@ -148,7 +148,7 @@ def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -
         CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
     """
     jobs = job_conversion.new_jobs(structs)
-    for position, (body, priority, _, _, status, unique) in enumerate(jobs):
+    for position, (body, priority, _, _, status, unique, _) in enumerate(jobs):
         if body is None:
             raise missing(f"request.jobs[{position}].body")
         if len(body) > max_body_bytes:

@@ -120,6 +120,7 @@ class Store(Protocol):
             this very call, a job is not stored, and the descriptor of that one is returned. A job holds its key until
             it is SUCCEEDED or FAILED, then the key is forgotten: retried by hand, it is a job without a key. Keys are
             1 to ``MAX_UNIQUE_KEY_CHARACTERS`` characters without NUL, and compared character by character.
+            ``unique_rule.until_started``: a job that was ever claimed gives up its key to the new one, for good.
         Repeat: safe with ``once``.
         """
 

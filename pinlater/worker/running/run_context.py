@@ -18,7 +18,7 @@ from pinlater.errors import BodyInvalid, ClaimLost, JobExpired, JobInterrupted
 from pinlater.jobs.body_codec import encode_body, options_of
 from pinlater.jobs.cursor import iterate
 from pinlater.jobs.enqueue_options import FollowUpOptions
-from pinlater.jobs.follow_ups import follow_up_key, idempotency_key
+from pinlater.jobs.follow_ups import follow_up_key, idempotency_key, set_unique_key
 from pinlater.jobs.interruptible import InterruptibleContext
 from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.name_counter import NameCounter
@@ -213,8 +213,7 @@ class RunContext(InterruptibleContext):
         if use in enqueued:
             return enqueued[use]
         key = follow_up_key(self.descriptor, self._metadata.run, use)
-        if options.get("unique") is None:
-            options["unique"] = key
+        set_unique_key(options, key)
         target = queue_of(job, options.get("queue"))
         with self._sending(target) as sending:
             struct = encoder(options, sending.trace).struct(job)

@@ -20,6 +20,15 @@ def test_enqueue_prints_the_descriptor(tool_run, server):
     assert job.runAfterTimestampMillis is None
 
 
+def test_enqueue_says_until_when_the_key_is_taken(tool_run, server):
+    server.answer = enqueued
+    assert tool_run("enqueue", "email", "body", "--unique", "k", "--unique-until", "started")[0] == 0
+    assert request(server).jobs[0].uniqueUntilStarted
+    status, _, error = tool_run("enqueue", "email", "body", "--unique-until", "started")
+    assert status == 2
+    assert "--unique, which is missing" in error
+
+
 def test_enqueue_says_how_attempts_go(tool_run, server, stdin):
     server.answer = enqueued
     limits = ("--job-timeout", "30", "--stall-after", "9", "--give-up-after", "99")

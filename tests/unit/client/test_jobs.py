@@ -40,6 +40,13 @@ def test_the_enqueue_may_say_otherwise():
     assert struct.runAfterTimestampMillis == 12500
 
 
+def test_a_key_may_be_taken_until_the_start():
+    for unique in ("k", lambda _: "k"):
+        assert JobEncoder(unique=unique, unique_until="started").struct(Ping()).uniqueUntilStarted
+        assert JobEncoder(unique=unique, unique_until="finished").struct(Ping()).uniqueUntilStarted is None
+        assert JobEncoder(unique=unique).struct(Ping()).uniqueUntilStarted is None
+
+
 def test_a_moment_may_be_a_datetime():
     moment = datetime(2030, 1, 1, tzinfo=UTC)
     assert JobEncoder(run_at=moment).struct(Ping()).runAfterTimestampMillis == int(moment.timestamp()) * 1000
@@ -60,6 +67,8 @@ def test_a_delay_counts_from_now(monkeypatch):
         {"priority": 128},
         {"attempts": 0},
         {"unique": ""},
+        {"unique_until": "started"},
+        {"unique": "k", "unique_until": "begun"},
         {"delay": -1},
         {"delay": float("nan")},
         {"delay": 1, "run_at": 2},

@@ -172,6 +172,7 @@ class Refresh(Job):
     def run(self, context: JobContext) -> None:
         for _ in range(2):
             chain_client.enqueue(Refresh(account=self.account), unique="mine")
+            chain_client.enqueue(Refresh(account=self.account), unique="mine", unique_until="finished")
         if self.depth:
             chain_client.enqueue(Refresh(account=self.account + 1), unique="next")
 
@@ -183,6 +184,22 @@ def test_keys_are_good_for_one_job_at_a_time(monkeypatch):
         assert [outcome.job.account for outcome in client.outcomes] == [1, 2, 2]
         assert client.enqueue(Refresh(account=3), unique="other").descriptor != first.descriptor
         assert client.enqueue(Refresh(account=1), unique="mine").descriptor != first.descriptor, "it has finished"
+
+
+class Follows(Job, queue="follows"):
+    depth: int = 0
+
+    def run(self, context):
+        if self.depth:
+            for _ in range(2):
+                chain_client.enqueue(Follows(), unique="mine", unique_until="started")
+
+
+def test_a_key_until_the_start_is_free_while_its_job_runs(monkeypatch):
+    with run_inline(Follows) as client:
+        monkeypatch.setitem(globals(), "chain_client", client)
+        client.enqueue(Follows(depth=1), unique="mine")
+        assert [outcome.job.depth for outcome in client.outcomes] == [1, 0]
 
 
 def test_what_is_meant_for_the_test_reaches_it():

@@ -9,7 +9,9 @@ from typing import Any
 
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
+from pinlater.model.unique import UniqueRule
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
+from pinlater.server.backends.mysql import unique_keys
 from pinlater.server.backends.mysql.call_results import find_results, insert_results
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.errors import NullRejected
@@ -17,6 +19,7 @@ from pinlater.server.backends.mysql.group_commit import CommitBatch
 from pinlater.server.backends.mysql.ids import IdAllocator
 from pinlater.server.backends.mysql.queries import blob, text
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
+from pinlater.server.backends.mysql.unique_keys import Duplicates, KeyedJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.search import Queue
 from pinlater.server.backends.sharded import CallResult
@@ -41,6 +44,7 @@ class MysqlEnqueueCall:
         jobs: new jobs, or records of another store.
         priorities: of each job.
         keys: unique key of each job; None: no job has one.
+        rules: what each asks for with its key; empty: nothing.
         write_row: returns the row of a job.
         once: idempotency key of the call.
         first_id: job number n has the id ``first_id + n`` in every attempt; 0: none is allocated yet.
@@ -53,6 +57,7 @@ class MysqlEnqueueCall:
     keys: Sequence[str | None] | None
     write_row: RowWriter
     once: IdempotencyKey | None = None
+    rules: Sequence[UniqueRule | None] = ()
     first_id: int = 0
     weight: int = field(init=False)
 
@@ -66,8 +71,10 @@ class MysqlEnqueueCall:
 
 def enqueue(queue: Queue, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> MysqlEnqueueCall:
     """Return the call that stores new jobs: nothing -> PENDING."""
-    keys = [job.unique for job in jobs]
-    return MysqlEnqueueCall(queue, jobs, [job.priority for job in jobs], keys if any(keys) else None, _new_row, once)
+    keys, priorities = [job.unique for job in jobs], [job.priority for job in jobs]
+    if not any(keys):
+        return MysqlEnqueueCall(queue, jobs, priorities, None, _new_row, once)
+    return MysqlEnqueueCall(queue, jobs, priorities, keys, _new_row, once, [job.unique_rule for job in jobs])
 
 
 def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None) -> MysqlEnqueueCall:
@@ -80,7 +87,7 @@ def import_(queue: Queue, jobs: Sequence[JobRecord], once: IdempotencyKey | None
 
 
 def _new_row(job: NewJob, local_id: int, queue_id: bytes, now: int) -> bytes:
-    body, priority, run_after, attempts, status, key = job
+    body, priority, run_after, attempts, status, key, _ = job
     at = now if run_after is None else run_after
     numbers = (local_id, queue_id, priority, at, now, now, attempts, attempts, len(body))
     texts = (b"NULL" if key is None else blob(key.encode()), text(status) if status else b"''", blob(body))
@@ -102,9 +109,6 @@ EnqueueBatch = CommitBatch[MysqlEnqueueCall, list[str]]
 
 Row = tuple[MysqlEnqueueCall, int]
 """A job: its call and its index there."""
-
-_Duplicates = dict[tuple[int, int], str]
-"""Identity of a call and index of a job -> descriptor of the job that has the same unique key."""
 
 
 class JobInserter:
@@ -161,7 +165,8 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     new = _without_repeats(call for call in calls if id(call) not in known)
     # An attempt whose connection broke at the commit may have been committed. The ids tell, as none is used twice.
     stored = await _stored_ids(transaction, new) if batch.is_uncertain else set()
-    duplicates = await _duplicates(transaction, new, stored)
+    resolution = await unique_keys.resolve(transaction, list(_keyed_jobs(new, stored)))
+    duplicates = resolution.duplicates
     rows = [
         (call, index)
         for call in new
@@ -177,7 +182,9 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     try:
         with batch.committing():
             await transaction.run_and_commit(
-                *_insertions(transaction, rows), *insert_results(transaction, _results(new, duplicates))
+                *unique_keys.statements(transaction, resolution, queue_ids),
+                *_insertions(transaction, rows),
+                *insert_results(transaction, _results(new, duplicates)),
             )
     except NullRejected:
         await _check_queues(transaction, queue_ids)
@@ -224,7 +231,7 @@ def _with_repeats(calls: Sequence[MysqlEnqueueCall], descriptors: Descriptors) -
     return {id(call): firsts[call.once.value] for call in calls if call.once} | descriptors
 
 
-def _results(calls: Iterable[MysqlEnqueueCall], duplicates: _Duplicates) -> Iterator[tuple[IdempotencyKey, CallResult]]:
+def _results(calls: Iterable[MysqlEnqueueCall], duplicates: Duplicates) -> Iterator[tuple[IdempotencyKey, CallResult]]:
     """Yield the results to store, of calls with an idempotency key."""
     elsewhere: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for (call_id, index), descriptor in duplicates.items():
@@ -241,7 +248,7 @@ def _lock_order(row: Row) -> tuple[int, str]:
     return call.queue.id, (call.keys[index] if call.keys is not None else None) or ""
 
 
-def _descriptors(call: MysqlEnqueueCall, duplicates: _Duplicates) -> list[str]:
+def _descriptors(call: MysqlEnqueueCall, duplicates: Duplicates) -> list[str]:
     if call.keys is not None:
         return [duplicates.get((id(call), index)) or call.descriptor(index) for index in range(len(call.jobs))]
     prefixes = call.queue.prefixes
@@ -254,24 +261,14 @@ async def _stored_ids(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueu
     return {local_id for (local_id,) in await transaction.rows("stored_ids", ids=ids)}
 
 
-async def _duplicates(
-    transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCall], stored: set[int]
-) -> _Duplicates:
-    """Return the jobs whose unique key another job has, stored already or earlier in this batch."""
-    keyed = [call for call in calls if call.keys is not None]
-    holders: dict[tuple[int, str], str] = {}
-    for queue in {call.queue for call in keyed}:
-        keys = {key for call in keyed if call.queue == queue for key in call.keys or () if key is not None}
-        rows = await transaction.rows("unique_jobs", queue=queue.id, keys=sorted(key.encode() for key in keys))
-        holders |= {(queue.id, key.decode()): f"{queue.prefixes[priority - 1]}{at}" for key, priority, at in rows}
-    duplicates: _Duplicates = {}
-    for call in keyed:
+def _keyed_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> Iterator[KeyedJob]:
+    """Yield the jobs with unique keys, without those that an earlier attempt has stored."""
+    for call in calls:
         for index, key in enumerate(call.keys or ()):
-            if key is not None and call.first_id + index not in stored:
-                holder = holders.setdefault((call.queue.id, key), call.descriptor(index))
-                if holder != call.descriptor(index):
-                    duplicates[id(call), index] = holder
-    return duplicates
+            local_id = call.first_id + index
+            if key is not None and local_id not in stored:
+                rule = call.rules[index] if call.rules else None
+                yield KeyedJob((id(call), index), call.queue, key, rule, call.priorities[index], local_id)
 
 
 def _insertions(transaction: MysqlTransaction, rows: Sequence[Row]) -> Iterator[bytes]:

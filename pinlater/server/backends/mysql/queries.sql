@@ -80,8 +80,13 @@ INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created
 
 -- name: unique_jobs
 -- The jobs that have these unique keys.
-SELECT unique_key, priority, id FROM {db}.jobs FORCE INDEX (jobs_by_key)
+-- A job that was ever claimed has a lease.
+SELECT unique_key, priority, id, claim_lease IS NOT NULL FROM {db}.jobs FORCE INDEX (jobs_by_key)
 WHERE queue_id = :queue AND unique_key IN (:keys)
+
+-- name: free_keys
+-- Started jobs give up their unique keys.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET unique_key = NULL WHERE id IN (:ids)
 
 -- name: stored_ids
 -- The jobs that an attempt with an unknown outcome has stored.

@@ -26,7 +26,7 @@ pack = msgspec.msgpack.Encoder().encode
 
 _columns = msgspec.json.Decoder(list[list[int]]).decode
 
-_NO_JOBS = ((), (), (), (), (), 0)
+_NO_JOBS: tuple[Any, ...] = ((), (), (), (), (), {}, 0)
 
 _body = attrgetter("body")
 _priority = attrgetter("priority")
@@ -46,7 +46,8 @@ def key_arguments(once: IdempotencyKey | None) -> tuple[bytes, int]:
 async def enqueue(scripts: ScriptRunner, queue: str, jobs: Sequence[NewJob], once: IdempotencyKey | None) -> list[str]:
     """Store jobs: nothing -> PENDING; repeatable with an idempotency key only. Return their descriptors."""
     try:
-        packed = pack((*zip(*map(_argument, jobs), strict=True), len(jobs)) if jobs else _NO_JOBS)
+        rules = {number: job.unique_rule for number, job in enumerate(jobs, 1) if job.unique_rule is not None}
+        packed = pack((*zip(*map(_argument, jobs), strict=True), rules, len(jobs)) if jobs else _NO_JOBS)
     except OverflowError as error:
         raise UnknownError(f"a job cannot be stored, so nothing was changed: {error}") from None
     is_repeatable = once is not None
@@ -84,8 +85,8 @@ def _argument(job: NewJob) -> tuple[Any, ...]:
     """Return a job without its body, which is sent separately: Redis' MessagePack has no binary type."""
     run_after = job.run_after_ms
     if run_after is None or -MAX_EXACT <= run_after <= MAX_EXACT:
-        return job[1:]
-    return (job.priority, time_argument(run_after), *job[3:])
+        return job[1:6]
+    return (job.priority, time_argument(run_after), *job[3:6])
 
 
 async def claim(

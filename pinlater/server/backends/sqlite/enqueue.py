@@ -10,7 +10,8 @@ from pinlater.model.jobs import NewJob
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
-from pinlater.server.backends.sqlite.transaction import SqliteTransaction
+from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
+from pinlater.server.backends.unique_keys import KeyHolder
 
 ROWS_PER_STATEMENT = 100
 
@@ -41,7 +42,7 @@ def _enqueue_one(
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
-        for local_id, (body, priority, run_after, attempts, status, _) in enumerate(chunk, first_id + start):
+        for local_id, (body, priority, run_after, attempts, status, _, _) in enumerate(chunk, first_id + start):
             parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body)
         transaction.run(insert_jobs(len(chunk)), parameters)
     return first_id
@@ -57,27 +58,33 @@ def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest)
     known = find_places(transaction, once, len(jobs))
     if known is not None:
         return known
-    taken = places_of_keys(transaction, queue_id, {job.unique for job in jobs if job.unique is not None})
+    holders = holders_of_keys(transaction, queue_id, {job.unique for job in jobs if job.unique is not None})
     first_id = transaction.take_ids(len(jobs))  # those of jobs that exist already are never used
     fresh: list[NewJob] = []
+    freed: list[int] = []
     places: list[Place] = []
     for job in jobs:
-        place = None if job.unique is None else taken.get(job.unique)
-        if place is None:
-            place = (job.priority, first_id + len(fresh))
+        holder = None if job.unique is None else holders.get(job.unique)
+        if holder is not None and holder.gives_way_to(job.unique_rule):
+            freed.append(holder.local_id)
+            holder = None
+        if holder is None:
+            holder = KeyHolder(job.priority, first_id + len(fresh))
             fresh.append(job)
             if job.unique is not None:
-                taken[job.unique] = place
-        places.append(place)
+                holders[job.unique] = holder
+        places.append(holder[:2])
+    if freed:
+        transaction.run(QUERIES["free_keys"], (id_list(freed),))
     _insert_unique(transaction, queue_id, fresh, first_id)
     save(transaction, once, first_id, places)
     return places
 
 
-def places_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, Place]:
-    """Return the unique keys that jobs hold already, and the places of those jobs."""
+def holders_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, KeyHolder]:
+    """Return the unique keys that jobs have already, and these jobs."""
     rows = transaction.rows(QUERIES["unique_jobs"], (queue_id, json.dumps(list(keys))))
-    return {key: (priority, local_id) for key, priority, local_id in rows}
+    return {key: KeyHolder(priority, local_id, bool(is_started)) for key, priority, local_id, is_started in rows}
 
 
 def _insert_unique(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> None:
@@ -85,6 +92,6 @@ def _insert_unique(transaction: SqliteTransaction, queue_id: int, jobs: Sequence
     for start in range(0, len(jobs), ROWS_PER_STATEMENT):
         chunk = jobs[start : start + ROWS_PER_STATEMENT]
         parameters: list[object] = [queue_id, now]
-        for local_id, (body, priority, run_after, attempts, status, key) in enumerate(chunk, first_id + start):
+        for local_id, (body, priority, run_after, attempts, status, key, _) in enumerate(chunk, first_id + start):
             parameters += (local_id, priority, now if run_after is None else run_after, attempts, status, body, key)
         transaction.run(insert_unique_jobs(len(chunk)), parameters)

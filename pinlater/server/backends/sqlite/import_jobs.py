@@ -10,7 +10,7 @@ from pinlater.model.jobs import JobRecord
 from pinlater.protocol.messages import IN_PROGRESS, PENDING
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import Place, find_places, save
-from pinlater.server.backends.sqlite.enqueue import places_of_keys
+from pinlater.server.backends.sqlite.enqueue import holders_of_keys
 from pinlater.server.backends.sqlite.queries import QUERIES
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction
 
@@ -34,7 +34,8 @@ def _import(
     known = find_places(transaction, once, len(jobs))
     if known is not None:
         return known
-    taken = places_of_keys(transaction, queue_id, {key for job in jobs if (key := _key_of(job)) is not None})
+    keys = {key for job in jobs if (key := _key_of(job)) is not None}
+    taken = {key: holder[:2] for key, holder in holders_of_keys(transaction, queue_id, keys).items()}
     places, rows = [], []
     first_id = transaction.take_ids(len(jobs))
     for local_id, job in enumerate(jobs, first_id):

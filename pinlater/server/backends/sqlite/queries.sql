@@ -29,10 +29,14 @@ INSERT INTO jobs (queue_id, id, state, priority, run_after, created_at, updated_
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 
 -- name: unique_jobs
--- The jobs that have these keys: ?2 keys as a JSON list.
-SELECT jobs.unique_key, jobs.priority, jobs.id
+-- The jobs that have these keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
+SELECT jobs.unique_key, jobs.priority, jobs.id, jobs.claim_lease IS NOT NULL
 FROM json_each(?2) CROSS JOIN jobs INDEXED BY jobs_unique
 ON jobs.queue_id = ?1 AND jobs.unique_key = json_each.value
+
+-- name: free_keys
+-- Started jobs give up their unique keys: ?1 ids as a JSON list.
+UPDATE jobs NOT INDEXED SET unique_key = NULL WHERE id IN (SELECT value FROM json_each(?1))
 
 -- name: claimable_jobs
 -- What a dequeue may claim, in order, as one row of JSON lists: Python releases its interpreter lock and takes

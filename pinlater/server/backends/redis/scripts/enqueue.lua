@@ -1,7 +1,7 @@
 -- Nothing -> PENDING, all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, one column each for
--- priority, run_after or nil, attempts, status, unique key or nil, then the number of jobs; a run_after beyond 2^53
--- is a string. ARGV[5] on: the bodies.
+-- priority, run_after or nil, attempts, status, unique key or nil, then the rules of jobs with one (number of the job in
+-- the call -> {until_started}), then the number of jobs; a run_after beyond 2^53 is a string. ARGV[5] on: the bodies.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and
 -- the priority and member of the existing job.
 -- parts: records unique_keys call_results
@@ -10,7 +10,7 @@ if known then
   return known
 end
 local columns = cmsgpack.unpack(ARGV[4])
-local priorities, run_afters, attempts, statuses, keys, count = unpack(columns)
+local priorities, run_afters, attempts, statuses, keys, rules, count = unpack(columns)
 local last = redis.call('INCRBY', KEYS[1] .. ':ids', count)
 local first = last - count
 local result = {string.format('%d', first)}
@@ -20,7 +20,7 @@ local at = 0
 local known_priority, known_run_after, known_attempts, known_bytes, line, due, scores
 for number = 1, count do
   local body, priority, key = ARGV[number + 4], priorities[number], keys[number]
-  if not is_duplicate(key, number, result) then
+  if not is_duplicate(key, number, result, rules[number]) then
     local member = member_of(first + number)
     if priority ~= known_priority or run_afters[number] ~= known_run_after or attempts[number] ~= known_attempts
       or #body ~= known_bytes then

@@ -1,0 +1,15 @@
+"""How long a job's unique key stays taken."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class UniqueRule(NamedTuple):
+    """What an enqueue with a unique key asks for beside the key; without a rule, a key is taken until its job finishes.
+
+    Attributes:
+        until_started: take the key over from a job that was claimed before, instead of storing nothing.
+    """
+
+    until_started: bool = False
