@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 10
 WORTH_ANOTHER_TRY = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 
 
-class DeliverEvent(Job, queue="deliveries", attempts=6, backoff=Exponential(first=0.5, cap=600)):
+class DeliverEvent(Job, queue="deliveries", attempts=6, backoff=Exponential(first=0.5, cap=600), latency_target=10):
     """Deliver one event.
 
     Attributes:

@@ -14,7 +14,7 @@ from pinlater import Discard, Job, JobContext
 PHOTOS = Path(__file__).parent / "photos"
 
 
-class MakeThumbnails(Job, queue="thumbnails", attempts=3):
+class MakeThumbnails(Job, queue="thumbnails", attempts=3, latency_target=30):
     """Write thumbnails of one photograph.
 
     Attributes:

@@ -142,15 +142,17 @@ class WorkersNeededSampler:
         gauges = (self.metrics.workers_needed, self.metrics.worker_slots, self.metrics.latency_target_seconds)
         for gauge in gauges:
             gauge.retain(self._known)
+        paused = {queue for queue, value in self.metrics.paused.by_queue().items() if value}
         for queue, (target, run_seconds) in self._known.items():
             work = found.get(queue) or QueueWork()
+            waits = queue not in paused  # no worker gets the jobs of a paused queue
             need = Need(
                 target,
                 run_seconds,
                 work.runs_per_second,
                 work.running,
-                backlogs.get(queue, 0.0),
-                growth.get(queue, 0.0),
+                backlogs.get(queue, 0.0) * waits,
+                growth.get(queue, 0.0) * waits,
             )
             for gauge, value in zip(gauges, (need.slots(), work.slots, target), strict=True):
                 gauge.set(queue, value)

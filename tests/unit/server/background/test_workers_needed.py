@@ -174,6 +174,15 @@ def test_the_growth_of_the_backlog_counts_as_arrivals():
     assert found.sample() == {"mail": 10 + 2 + 6}
 
 
+def test_a_paused_queue_needs_what_runs():
+    found = Sampled(worker("1", load(runs=600, busy=600, running=3)))
+    found.backlog(mail=3000)
+    found.metrics.paused.set("mail", 1.0)
+    assert found.sample(worker("1", load(running=3))) == {"mail": 3}
+    found.metrics.paused.set("mail", 0.0)
+    assert found.sample()["mail"] >= 600
+
+
 def test_what_is_known_survives_the_last_worker_but_not_the_queue():
     found = Sampled(worker("1", load(runs=600, busy=600, running=9)))
     found.store.workers = []
