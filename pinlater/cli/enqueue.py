@@ -83,6 +83,12 @@ if TYPE_CHECKING:
     help="With --unique: what frees the key; started: a running job, or one that was tried before, does not count."
     "  [default: finished]",
 )
+@click.option(
+    "--unique-for",
+    type=parse_duration,
+    metavar=DURATION,
+    help="With --unique: keep the key taken for this time at least, also when the job has finished.",
+)
 @click.pass_obj
 def enqueue(
     session: Session,
@@ -95,6 +101,7 @@ def enqueue(
     modules: tuple[str, ...],
     unique: str | None,
     unique_until: UniqueUntil | None,
+    unique_for: float | None,
     backoff: Backoff | None,
     job_timeout: float | None,
     stall_after: float | None,
@@ -120,8 +127,9 @@ def enqueue(
         raise click.UsageError("Missing argument 'QUEUE'. It may be omitted only with --app.")
     if give_up_after is not None and give_up_after <= (options["delay"] or 0):
         raise click.UsageError("--give-up-after must be longer than --delay; both count from now.")
-    if unique_until is not None and unique is None:
-        raise click.UsageError("--unique-until is about the key of --unique, which is missing.")
+    if unique is None and (unique_until is not None or unique_for is not None):
+        name = "--unique-for" if unique_until is None else "--unique-until"
+        raise click.UsageError(f"{name} is about the key of --unique, which is missing.")
     policy = make_policy(backoff=backoff, timeout=job_timeout, stall_after=stall_after, give_up_after=give_up_after)
     make = _maker(modules, queue, policy)
     if json_lines is not None:
@@ -131,7 +139,9 @@ def enqueue(
         return
     job = make(file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape"))
     with session.client() as client:
-        descriptor = client.enqueue(job, queue=queue, unique=unique, unique_until=unique_until, **options).descriptor
+        descriptor = client.enqueue(
+            job, queue=queue, unique=unique, unique_until=unique_until, unique_for=unique_for, **options
+        ).descriptor
     if session.as_json:
         print_json({"descriptor": descriptor})
     else:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Unpack
 
+from pinlater.client.unique_rules import unique_rule
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.enqueue_options import (
@@ -21,7 +22,6 @@ from pinlater.jobs.job import Job, RawJob
 from pinlater.jobs.options import QUEUE_NAME, JobOptions
 from pinlater.model.body_metadata import BodyMetadata
 from pinlater.model.policy import PolicyOptions, make_policy
-from pinlater.model.unique import UniqueRule
 from pinlater.protocol.conversion.jobs import new_job_struct
 from pinlater.protocol.conversion.values import milliseconds
 from pinlater.protocol.framing import MAX_FRAME_BYTES
@@ -38,7 +38,7 @@ class JobEncoder:
     """Makes the wire structs of jobs that are enqueued with the same options.
 
     Args:
-        queue: and the next seven: see ``EnqueueOptions``.
+        queue: and the next eight: see ``EnqueueOptions``.
         trace: trace context that travels with the job; not with a ``RawJob``.
         policy: backoff and time limits, see ``EnqueueOptions``.
 
@@ -58,6 +58,7 @@ class JobEncoder:
         status: str = "",
         unique: str | UniqueOf | None = None,
         unique_until: UniqueUntil | None = None,
+        unique_for: float | None = None,
         trace: Mapping[str, str] | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> None:
@@ -79,7 +80,7 @@ class JobEncoder:
         self._status = status
         self._unique = None if callable(unique) else unique
         self._unique_of = unique if callable(unique) else None
-        self._rule = None if unique_until is None else _unique_rule(unique, unique_until)
+        self._rule = unique_rule(unique, until=unique_until, seconds=unique_for)
         self._policy = make_policy(**policy) if policy else None
         has_metadata = self._policy is not None or trace
         self._metadata = BodyMetadata(policy=self._policy, trace=trace or None) if has_metadata else None
@@ -139,14 +140,6 @@ def _check_unique(key: object) -> None:
         raise TypeError(f"unique={key!r:.80} is no key; a key is a text")
     if not key:
         raise ValueError("unique='' is no key; leave it out if the job has none")
-
-
-def _unique_rule(unique: object, until: UniqueUntil) -> UniqueRule | None:
-    if until not in ("finished", "started"):
-        raise ValueError(f"unique_until={until!r} is neither 'finished' nor 'started'")
-    if unique is None:
-        raise ValueError(f"unique_until={until!r} is about the key of unique=…, which is not given")
-    return UniqueRule(until_started=True) if until == "started" else None
 
 
 def queue_of(job: Job, queue: str | None) -> str:

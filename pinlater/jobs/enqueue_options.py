@@ -22,6 +22,7 @@ class _CommonOptions(PolicyOptions, total=False):
     delay: float | None
     run_at: datetime | float | None
     unique_until: UniqueUntil | None
+    unique_for: float | None
 
 
 class FollowUpOptions(_CommonOptions, total=False):
@@ -48,6 +49,8 @@ class EnqueueOptions(FollowUpOptions, total=False):
             job is not stored, and the handle is that of the other job. Servers of the original service ignore keys.
         unique_until: ``"finished"`` (the default), or ``"started"``: the job is also stored while the other one runs or
             waits for a further attempt. Servers that do not know this option wait for the end.
+        unique_for: seconds from now for which the key stays taken at least, also when the job has finished by then; so
+            no more than one job is stored in that time. Older servers do not know this option either.
         status: text at the beginning of the job's custom status.
     """
 

@@ -38,8 +38,9 @@ def set_unique_key(options: FollowUpOptions, key: str) -> None:
     """
     if options.get("unique") is not None:
         return
-    if options.get("unique_until") is not None:
-        raise ValueError("unique_until is about the key of unique=…, which is not given")
+    for name in ("unique_until", "unique_for"):
+        if options.get(name) is not None:
+            raise ValueError(f"{name} is about the key of unique=…, which is not given")
     options["unique"] = key
 
 

@@ -10,6 +10,9 @@ class UniqueRule(NamedTuple):
 
     Attributes:
         until_started: take the key over from a job that was claimed before, instead of storing nothing.
+        period_ms: for so long from the enqueue the key stays taken, also when the job has started, finished or was
+            removed after its end.
     """
 
     until_started: bool = False
+    period_ms: int = 0

@@ -37,6 +37,7 @@ class PinLaterJob(Payload):
     customStatus: str = field(5, STRING, default="")
     uniqueKey: str | None = field(100, STRING, default=None)
     uniqueUntilStarted: bool | None = field(101, BOOL, default=None)
+    uniqueForMillis: int | None = field(102, I64, default=None)
 
 
 @payload

@@ -69,6 +69,9 @@ struct PinLaterJob {
   // Store the job also while one with its key runs, or waits for another attempt: a job that was claimed gives up its
   // key to this one.
   101: optional bool uniqueUntilStarted,
+  // The key stays taken for so long from now, even if the job has finished by then; at most 366 days. Enqueues under the
+  // key are answered with the descriptor of this job until then. Deleted before it finished, it leaves the key.
+  102: optional i64 uniqueForMillis,
 }
 
 struct PinLaterEnqueueRequest {

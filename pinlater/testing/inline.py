@@ -72,6 +72,7 @@ class _InlineJob:
     state: JobState = JobState.PENDING
     was_rescheduled: bool = False
     has_started: bool = False
+    unique_until_ms: int = 0
 
     @property
     def has_succeeded(self) -> bool:
@@ -107,6 +108,10 @@ class _InlineJob:
             self.created_at_ms,
             body=self.body if include_body else None,
         )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 class InlineClient(Client):
@@ -189,14 +194,14 @@ class InlineClient(Client):
         return enqueue_reply([job.descriptor for job in stored])
 
     def _duplicate(self, queue: str, job: PinLaterJob) -> _InlineJob | None:
-        """Return the unfinished job that has the same unique key and keeps it."""
+        """Return the job that has the same unique key and keeps it."""
         keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
-        if keyed is None or keyed.state.is_final or (keyed.has_started and job.uniqueUntilStarted):
-            return None
-        return keyed
+        if keyed is None or keyed.unique_until_ms > _now_ms():
+            return keyed
+        return None if keyed.state.is_final or (keyed.has_started and job.uniqueUntilStarted) else keyed
 
     def _store(self, queue: str, job: PinLaterJob) -> _InlineJob:
-        body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, int(time.time() * 1000)
+        body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, _now_ms()
         self._attempts.codec.decode(queue, body)
         descriptor = f"{queue}:s1:p{job.priority}:{next(self._numbers)}"
         stored = _InlineJob(
@@ -204,6 +209,7 @@ class InlineClient(Client):
         )
         self._jobs[descriptor] = stored
         if job.uniqueKey:
+            stored.unique_until_ms = now_ms + (job.uniqueForMillis or 0)
             self._keyed[queue, job.uniqueKey] = stored
         self._due.append(stored)
         return stored

@@ -39,6 +39,11 @@ INSERT INTO {db}.reports (worker_id, reported_at, expires_at, report_bytes, repo
 SELECT CONCAT('w', seq), {now}, {now} - 500 + seq, 5, 'hello' FROM {numbers} WHERE seq BETWEEN 1 AND 1000
 """
 
+FILL_PERIODS = """
+INSERT INTO {db}.unique_periods (queue_id, unique_key, priority, job_id, ends_at)
+SELECT 1, CONCAT('key ', seq), 1, seq, {now} - 1000 + seq FROM {numbers} WHERE seq BETWEEN 1 AND 5000
+"""
+
 FILL_RESULTS = """
 INSERT INTO {db}.call_results (call_key, number, expires_at)
 SELECT LPAD(seq, 16, ' '), seq, {now} - 500 + seq FROM {numbers} WHERE seq BETWEEN 1 AND 1000
@@ -95,7 +100,9 @@ class Filled:
             await connection.run(FILL_ALIKE.format(db=self.queries.database, numbers=NUMBERS).encode())
         await connection.run(FILL_REPORTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
         await connection.run(FILL_RESULTS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
-        tables = ", ".join(f"{self.queries.database}.{table}" for table in ("jobs", "reports", "call_results"))
+        await connection.run(FILL_PERIODS.format(db=self.queries.database, numbers=NUMBERS, now=NOW).encode())
+        names = ("jobs", "reports", "call_results", "unique_periods")
+        tables = ", ".join(f"{self.queries.database}.{name}" for name in names)
         await connection.run(f"ANALYZE TABLE {tables}".encode())
         return connection
 
@@ -157,6 +164,7 @@ COMMON = {
 }  # fmt: skip
 WITHOUT_PLAN = {
     "begin", "clock", "commit", "create_queue", "lock_result", "insert_jobs", "insert_results", "lock_claims",
+    "insert_periods", "replace_ended_periods",
     "store_clock_record", "create_bucket", "create_queue_lock", "rollback", "size",
 }  # fmt: skip
 STATEMENTS = sorted(set(Queries("x").names) - WITHOUT_PLAN)
@@ -167,6 +175,10 @@ IN_ORDER = {
 }  # fmt: skip
 BY_MOMENT = {"expired_claims", "finished_jobs"}
 BY_KEY = {"unique_jobs"}
+OF_PERIODS = {
+    "unique_periods": "PRIMARY", "period_jobs": "PRIMARY", "end_periods": "PRIMARY",
+    "delete_expired_periods": "PRIMARY", "expired_periods": "unique_periods_ending",
+}  # fmt: skip
 OF_QUEUES = {
     "queues", "deleted_queues", "share_queues", "present_queue", "queue_exists", "delete_queue", "queue_settings",
     "settings_of_queue", "change_queue_settings", "schema_version", "reserve_ids", "lock_queues", "purge_queue",
@@ -184,7 +196,7 @@ OF_RESULTS = {
 }  # fmt: skip
 """With the index that each walks along."""
 BY_PRIMARY_KEY = {("PRIMARY", "range"), ("PRIMARY", "const"), ("PRIMARY", "eq_ref")}
-BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS} - {*OF_RESULTS}
+BY_ID = set(STATEMENTS) - IN_ORDER - BY_MOMENT - BY_KEY - OF_QUEUES - {*OF_REPORTS} - {*OF_RESULTS} - {*OF_PERIODS}
 
 
 def of_jobs(plan):
@@ -224,6 +236,13 @@ def test_results_of_calls_are_found_by_key_or_by_their_expiry(filled, name):
     [step] = filled.plan(name, **COMMON | {"keys": [b"%16d" % number for number in (10, 20)]})
     assert step["key"] == OF_RESULTS[name], step
     assert step["type"] in {"range", "const"}, step
+
+
+@pytest.mark.parametrize("name", OF_PERIODS)
+def test_periods_of_keys_are_found_by_key_or_by_their_end(filled, name):
+    [step] = filled.plan(name, **COMMON)
+    assert step["key"] == OF_PERIODS[name], step
+    assert step["type"] == "range", step
 
 
 @pytest.mark.parametrize("name", sorted(BY_ID))

@@ -68,3 +68,16 @@ def test_each_of_many_jobs_has_the_key_that_is_made_of_it(client, queue, shared_
             own.enqueue_many([Refresh()], queue=queue, unique=lambda _: "")
         with pytest.raises(TypeError, match="unique=7 is no key"):
             own.enqueue_many([Refresh()], queue=queue, unique=lambda _: 7)
+
+
+def test_a_key_may_be_taken_until_the_start_or_for_a_time(client, queue):
+    first, second = put(client, queue, b"1", uniqueKey="k", uniqueUntilStarted=True) + put(
+        client, queue, b"2", uniqueKey="t", uniqueForMillis=3_600_000
+    )
+    assert len(take(client, queue)["jobs"]) == 2
+    client.ackDequeuedJobs(queueName=queue, jobsSucceeded=[{"jobDescriptor": second}])
+    assert put(client, queue, b"3", uniqueKey="k", uniqueUntilStarted=True) != [first]
+    assert put(client, queue, b"4", uniqueKey="t") == [second]
+    for period_ms in (-1, 367 * 86_400_000):
+        with refused(REJECTED, "0 to 366 days"):
+            put(client, queue, b"5", uniqueKey="t", uniqueForMillis=period_ms)

@@ -106,3 +106,8 @@ def test_no_change_is_lost_and_one_job_waits(race):
     seen = race.run({"unique_until": "started"})
     assert {key: max(versions) for key, versions in seen.items()} == dict.fromkeys(KEYS, 120)
     assert sum(map(len, seen.values())) < 360, "no job was a duplicate"
+
+
+def test_one_job_is_stored_in_a_period(race):
+    seen = race.run({"unique_until": "started", "unique_for": 3600})
+    assert {key: len(versions) for key, versions in seen.items()} == dict.fromkeys(KEYS, 1)

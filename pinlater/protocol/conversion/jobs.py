@@ -41,7 +41,7 @@ def new_job_struct(
     if rule is None:
         return messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique)
     return messages.PinLaterJob(
-        body, priority, run_after_ms, attempts, status, unique, uniqueUntilStarted=rule.until_started or None
+        body, priority, run_after_ms, attempts, status, unique, rule.until_started or None, rule.period_ms or None
     )
 
 
@@ -62,7 +62,9 @@ def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
 
 
 def _fields_with_key(job: messages.PinLaterJob) -> tuple[Any, ...]:
-    rule = UniqueRule(until_started=True) if job.uniqueUntilStarted else None
+    rule = None
+    if job.uniqueUntilStarted or job.uniqueForMillis is not None:
+        rule = UniqueRule(bool(job.uniqueUntilStarted), default(job.uniqueForMillis, 0))
     told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
     return (*told, job.uniqueKey, rule)
 

@@ -38,6 +38,7 @@ from pinlater.server.backends.records import (
     MAX_QUEUE_NAME_CHARACTERS,
     MAX_STATUS_CHARACTERS,
     MAX_UNIQUE_KEY_CHARACTERS,
+    MAX_UNIQUE_PERIOD_MS,
     IdempotencyKey,
 )
 
@@ -148,7 +149,7 @@ def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -
         CallRefused, EnqueueRejected, PriorityNotSupported: a job is invalid, so none is stored.
     """
     jobs = job_conversion.new_jobs(structs)
-    for position, (body, priority, _, _, status, unique, _) in enumerate(jobs):
+    for position, (body, priority, _, _, status, unique, rule) in enumerate(jobs):
         if body is None:
             raise missing(f"request.jobs[{position}].body")
         if len(body) > max_body_bytes:
@@ -159,6 +160,10 @@ def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -
             jobs[position] = jobs[position]._replace(status=kept)
         if unique is not None:
             _check_unique_key(unique, f"job {position}")
+            if rule is not None and not 0 <= rule.period_ms <= MAX_UNIQUE_PERIOD_MS:
+                raise EnqueueRejected(
+                    f"the unique key of job {position} would be taken for {rule.period_ms} ms; use 0 to 366 days"
+                )
     return jobs
 
 

@@ -121,6 +121,9 @@ class Store(Protocol):
             it is SUCCEEDED or FAILED, then the key is forgotten: retried by hand, it is a job without a key. Keys are
             1 to ``MAX_UNIQUE_KEY_CHARACTERS`` characters without NUL, and compared character by character.
             ``unique_rule.until_started``: a job that was ever claimed gives up its key to the new one, for good.
+            ``unique_rule.period_ms``: the key also stays taken for so long from the enqueue, and the descriptor of the
+            job is returned although it has started, has finished or was collected; unless it is deleted before it
+            finishes.
         Repeat: safe with ``once``.
         """
 
@@ -294,9 +297,9 @@ class Store(Protocol):
         """
 
     async def forget_results(self, limit: int) -> int:
-        """Delete up to ``limit`` expired results of calls with an idempotency key; return how many.
+        """Delete up to ``limit`` expired results of calls with an idempotency key, and as many periods of unique keys.
 
-        Return 0 where the store expires them by itself.
+        Return how many; 0 where the store expires them by itself.
 
         State: jobs unchanged.
         Repeat: safe.

@@ -24,9 +24,12 @@ def test_enqueue_says_until_when_the_key_is_taken(tool_run, server):
     server.answer = enqueued
     assert tool_run("enqueue", "email", "body", "--unique", "k", "--unique-until", "started")[0] == 0
     assert request(server).jobs[0].uniqueUntilStarted
-    status, _, error = tool_run("enqueue", "email", "body", "--unique-until", "started")
-    assert status == 2
-    assert "--unique, which is missing" in error
+    assert tool_run("enqueue", "email", "body", "--unique", "k", "--unique-for", "2m")[0] == 0
+    assert request(server, 1).jobs[0].uniqueForMillis == 120_000
+    for option in (("--unique-until", "started"), ("--unique-for", "2m")):
+        status, _, error = tool_run("enqueue", "email", "body", *option)
+        assert status == 2
+        assert f"{option[0]} is about the key of --unique, which is missing" in error
 
 
 def test_enqueue_says_how_attempts_go(tool_run, server, stdin):

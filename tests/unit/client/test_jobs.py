@@ -47,6 +47,15 @@ def test_a_key_may_be_taken_until_the_start():
         assert JobEncoder(unique=unique).struct(Ping()).uniqueUntilStarted is None
 
 
+def test_a_key_may_be_taken_for_a_time():
+    struct = JobEncoder(unique="k", unique_for=1.5).struct(Ping())
+    assert (struct.uniqueForMillis, struct.uniqueUntilStarted) == (1500, None)
+    struct = JobEncoder(unique="k", unique_for=60, unique_until="started").struct(Ping())
+    assert (struct.uniqueForMillis, struct.uniqueUntilStarted) == (60_000, True)
+    with pytest.raises(TypeError, match="unique_for='1' has to be a number"):
+        JobEncoder(unique="k", unique_for="1")
+
+
 def test_a_moment_may_be_a_datetime():
     moment = datetime(2030, 1, 1, tzinfo=UTC)
     assert JobEncoder(run_at=moment).struct(Ping()).runAfterTimestampMillis == int(moment.timestamp()) * 1000
@@ -69,6 +78,11 @@ def test_a_delay_counts_from_now(monkeypatch):
         {"unique": ""},
         {"unique_until": "started"},
         {"unique": "k", "unique_until": "begun"},
+        {"unique_for": 60},
+        {"unique": "k", "unique_for": 0},
+        {"unique": "k", "unique_for": -1},
+        {"unique": "k", "unique_for": 400 * 86400},
+        {"unique": "k", "unique_for": float("nan")},
         {"delay": -1},
         {"delay": float("nan")},
         {"delay": 1, "run_at": 2},

@@ -202,6 +202,14 @@ def test_a_key_until_the_start_is_free_while_its_job_runs(monkeypatch):
         assert [outcome.job.depth for outcome in client.outcomes] == [1, 0]
 
 
+def test_a_key_for_a_time_is_taken_when_its_job_has_finished():
+    with run_inline(Follows) as client:
+        first = client.enqueue(Follows(), unique="mine", unique_for=3600)
+        assert client.enqueue(Follows(), unique="mine", unique_until="started").descriptor == first.descriptor
+        assert client.enqueue(Follows(), unique="yours").descriptor != first.descriptor
+        assert len(client.outcomes) == 2
+
+
 def test_what_is_meant_for_the_test_reaches_it():
     with run_inline(Aborts, Count) as client:
         with pytest.raises(pytest.fail.Exception, match="within a job"):

@@ -44,7 +44,7 @@ class MysqlEnqueueCall:
         jobs: new jobs, or records of another store.
         priorities: of each job.
         keys: unique key of each job; None: no job has one.
-        rules: what each asks for with its key; empty: nothing.
+        rules: what each asks for with its key; empty: they are imported, or have no keys.
         write_row: returns the row of a job.
         once: idempotency key of the call.
         first_id: job number n has the id ``first_id + n`` in every attempt; 0: none is allocated yet.
@@ -165,7 +165,8 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     new = _without_repeats(call for call in calls if id(call) not in known)
     # An attempt whose connection broke at the commit may have been committed. The ids tell, as none is used twice.
     stored = await _stored_ids(transaction, new) if batch.is_uncertain else set()
-    resolution = await unique_keys.resolve(transaction, list(_keyed_jobs(new, stored)))
+    keyed = list(_keyed_jobs(new, stored))
+    resolution = await unique_keys.resolve(transaction, keyed)
     duplicates = resolution.duplicates
     rows = [
         (call, index)
@@ -179,6 +180,7 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     queues_without_rows = set(queue_ids) - {call.queue.id for call, _ in rows}
     if queues_without_rows:
         await _check_queues(transaction, queues_without_rows)
+    await unique_keys.begin_periods(transaction, (job for job in keyed if job.slot not in duplicates))
     try:
         with batch.committing():
             await transaction.run_and_commit(
@@ -268,7 +270,8 @@ def _keyed_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> I
             local_id = call.first_id + index
             if key is not None and local_id not in stored:
                 rule = call.rules[index] if call.rules else None
-                yield KeyedJob((id(call), index), call.queue, key, rule, call.priorities[index], local_id)
+                slot, priority = (id(call), index), call.priorities[index]
+                yield KeyedJob(slot, call.queue, key, rule, priority, local_id, is_imported=not call.rules)
 
 
 def _insertions(transaction: MysqlTransaction, rows: Sequence[Row]) -> Iterator[bytes]:

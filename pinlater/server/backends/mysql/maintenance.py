@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.protocol.messages import FAILED, SUCCEEDED
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS, change_in_steps
 from pinlater.server.backends.mysql.call_results import ChangeQuota, change_once
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.queues import MysqlQueues
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
+from pinlater.server.backends.mysql.unique_keys import end_periods
 from pinlater.server.backends.records import Collected, Expired, IdempotencyKey
 from pinlater.server.backends.search import Queue
 
@@ -212,6 +213,8 @@ async def _change(
     while left and (most is None or changed < most):
         size = _MAX_IDS if most is None else min(most - changed, _MAX_IDS)
         some, left = left[:size], left[size:]
+        if name == "delete_jobs" and values["state"] in {PENDING, IN_PROGRESS}:
+            await end_periods(transaction, sorted(some), **values)
         changed += (await transaction.run(transaction.bind(name, ids=sorted(some), **values)))[0].matched
     return changed
 

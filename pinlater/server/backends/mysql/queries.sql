@@ -84,6 +84,42 @@ INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created
 SELECT unique_key, priority, id, claim_lease IS NOT NULL FROM {db}.jobs FORCE INDEX (jobs_by_key)
 WHERE queue_id = :queue AND unique_key IN (:keys)
 
+-- name: unique_periods
+-- The keys that are taken for a time that is not over.
+SELECT unique_key, priority, job_id FROM {db}.unique_periods FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue AND unique_key IN (:keys) AND ends_at > :now
+
+-- name: insert_periods
+-- unique_keys.py appends the rows.
+INSERT INTO {db}.unique_periods (queue_id, unique_key, priority, job_id, ends_at) VALUES
+
+-- name: replace_ended_periods
+-- Appended to those rows. MySQL assigns from left to right, so the end, which is compared, comes last.
+ON DUPLICATE KEY UPDATE priority = IF(ends_at <= :now, VALUES(priority), priority),
+    job_id = IF(ends_at <= :now, VALUES(job_id), job_id), ends_at = IF(ends_at <= :now, VALUES(ends_at), ends_at)
+
+-- name: period_jobs
+-- Locked, since the transaction has just inserted them.
+SELECT job_id FROM {db}.unique_periods FORCE INDEX (PRIMARY)
+WHERE queue_id = :queue AND unique_key IN (:keys) FOR UPDATE
+
+-- name: keys_of_jobs
+-- The unique keys of jobs that are deleted next, in the same order of locks.
+SELECT unique_key FROM {db}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN (:ids) AND state = :state AND queue_id = :queue AND (:is_any OR priority = :priority)
+  AND unique_key IS NOT NULL FOR UPDATE
+
+-- name: end_periods
+DELETE FROM {db}.unique_periods WHERE queue_id = :queue AND unique_key IN (:keys)
+
+-- name: expired_periods
+SELECT queue_id, unique_key FROM {db}.unique_periods FORCE INDEX (unique_periods_ending)
+WHERE ends_at <= :now ORDER BY ends_at LIMIT :limit
+
+-- name: delete_expired_periods
+-- By the primary key, in which order insert_periods locks them.
+DELETE FROM {db}.unique_periods WHERE queue_id = :queue AND unique_key IN (:keys) AND ends_at <= :now
+
 -- name: free_keys
 -- Started jobs give up their unique keys.
 UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET unique_key = NULL WHERE id IN (:ids)

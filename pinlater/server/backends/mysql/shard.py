@@ -28,6 +28,7 @@ from pinlater.server.backends.mysql.orphaned_claims import MysqlOrphanedClaims
 from pinlater.server.backends.mysql.pool import MysqlPool
 from pinlater.server.backends.mysql.queries import Queries
 from pinlater.server.backends.mysql.queues import MysqlQueues
+from pinlater.server.backends.mysql.unique_keys import delete_expired_periods
 from pinlater.server.backends.records import (
     MAX_ANSWER_BYTES,
     Claim,
@@ -367,7 +368,8 @@ class MysqlShard:
         return await maintenance.collect_finished(self._database, self._queues, succeeded_ttl_ms, failed_ttl_ms, limit)
 
     async def forget_results(self, limit: int) -> int:
-        return await call_results.delete_expired(self._database, limit)
+        results = await call_results.delete_expired(self._database, limit)
+        return results + await delete_expired_periods(self._database, limit)
 
     async def store_report(self, worker_id: str, report: bytes, keep_ms: int) -> None:
         await reports.store_report(self._database, worker_id, report, keep_ms)

@@ -1,4 +1,4 @@
-"""Which new jobs of a transaction get their unique keys, and which are duplicates."""
+"""Which new jobs of a transaction get their unique keys, and which are duplicates; for how long keys stay taken."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pinlater.model.unique import UniqueRule
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.errors import TransactionConflict
+from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.search import Queue
-from pinlater.server.backends.unique_keys import KeyHolder
+from pinlater.server.backends.unique_keys import KeyHolder, key_holders
 
 Slot = tuple[int, int]
 """Identity of a call, and index of a job there."""
@@ -18,7 +21,7 @@ Duplicates = Mapping[Slot, str]
 
 
 class KeyedJob(NamedTuple):
-    """A new job with a unique key."""
+    """A new job with a unique key; one that is imported meets unfinished jobs alone."""
 
     slot: Slot
     queue: Queue
@@ -26,6 +29,7 @@ class KeyedJob(NamedTuple):
     rule: UniqueRule | None
     priority: int
     local_id: int
+    is_imported: bool
 
 
 class Resolution(NamedTuple):
@@ -51,7 +55,9 @@ async def resolve(transaction: MysqlTransaction, jobs: Sequence[KeyedJob]) -> Re
     for job in jobs:
         at = job.queue.id, job.key
         holder = holders.get(at)
-        if holder is not None and holder.gives_way_to(job.rule):
+        if holder is not None and holder.is_finished and job.is_imported:
+            holder = None
+        elif holder is not None and holder.gives_way_to(job.rule):
             resolution.freed.append(holder.local_id)
             holder = None
         if holder is None:
@@ -62,15 +68,22 @@ async def resolve(transaction: MysqlTransaction, jobs: Sequence[KeyedJob]) -> Re
 
 
 async def _holders(transaction: MysqlTransaction, jobs: Iterable[KeyedJob]) -> dict[tuple[int, str], KeyHolder]:
-    """Return the stored jobs that have the keys of these, by queue id and key."""
+    """Return who has the keys of these jobs, by queue id and key."""
     wanted: dict[int, set[str]] = {}
     for job in jobs:
         wanted.setdefault(job.queue.id, set()).add(job.key)
     holders: dict[tuple[int, str], KeyHolder] = {}
     for queue_id, keys in wanted.items():
-        rows = await transaction.rows("unique_jobs", queue=queue_id, keys=sorted(key.encode() for key in keys))
-        for key, priority, local_id, is_started in rows:
-            holders[queue_id, key.decode()] = KeyHolder(priority, local_id, bool(is_started))
+        encoded = sorted(key.encode() for key in keys)
+        of_jobs, of_periods = await transaction.run(
+            transaction.bind("unique_jobs", queue=queue_id, keys=encoded),
+            transaction.bind("unique_periods", queue=queue_id, keys=encoded, now=transaction.now),
+        )
+        found = key_holders(
+            [(key.decode(), *rest) for key, *rest in of_jobs.rows],
+            [(key.decode(), *rest) for key, *rest in of_periods.rows],
+        )
+        holders |= {(queue_id, key): holder for key, holder in found.items()}
     return holders
 
 
@@ -85,3 +98,56 @@ def statements(transaction: MysqlTransaction, resolution: Resolution, queue_ids:
         transaction.bind("share_queues", queues=queue_ids),
         transaction.bind("free_keys", ids=sorted(resolution.freed)),
     ]
+
+
+async def begin_periods(transaction: MysqlTransaction, jobs: Iterable[KeyedJob]) -> None:
+    """Let the keys of jobs that are stored stay taken for a time, where their rules ask for that.
+
+    Raises:
+        TransactionConflict: another server has begun one since the keys were read.
+    """
+    by_queue: dict[int, list[KeyedJob]] = {}
+    for job in jobs:
+        if job.rule is not None and job.rule.period_ms:
+            by_queue.setdefault(job.queue.id, []).append(job)
+    for queue_id, begun in sorted(by_queue.items()):
+        begun.sort(key=lambda job: job.key.encode())
+        rows = [_period_row(transaction, job) for job in begun]
+        _, found = await transaction.run(
+            transaction.bind("insert_periods")
+            + b",".join(rows)
+            + b" "
+            + transaction.bind("replace_ended_periods", now=transaction.now),
+            transaction.bind("period_jobs", queue=queue_id, keys=[job.key.encode() for job in begun]),
+        )
+        if {row[0] for row in found.rows} != {job.local_id for job in begun}:
+            raise TransactionConflict("another server has given a unique key away for a time")
+
+
+def _period_row(transaction: MysqlTransaction, job: KeyedJob) -> bytes:
+    period_ms = 0 if job.rule is None else job.rule.period_ms
+    numbers = job.queue.id, blob(job.key.encode()), job.priority, job.local_id, transaction.now + period_ms
+    return b"(%d,%b,%d,%d,%d)" % numbers
+
+
+async def end_periods(transaction: MysqlTransaction, ids: Sequence[int], **values: int) -> None:
+    """End the periods of unfinished jobs that are deleted next, by ``delete_jobs`` with the same values."""
+    keys = [key for (key,) in await transaction.rows("keys_of_jobs", ids=ids, **values)]
+    if keys:
+        await transaction.run(transaction.bind("end_periods", queue=values["queue"], keys=sorted(keys)))
+
+
+async def delete_expired_periods(database: Database, limit: int) -> int:
+    """Delete up to ``limit`` periods that are over. Return how many."""
+
+    async def change(transaction: MysqlTransaction) -> int:
+        by_queue: dict[int, list[bytes]] = {}
+        for queue_id, key in await transaction.rows("expired_periods", now=transaction.now, limit=limit):
+            by_queue.setdefault(queue_id, []).append(key)
+        deleted = 0
+        for queue_id, keys in sorted(by_queue.items()):
+            delete = transaction.bind("delete_expired_periods", queue=queue_id, keys=sorted(keys), now=transaction.now)
+            deleted += (await transaction.run(delete))[0].matched
+        return deleted
+
+    return await database.change(change, is_repeatable=True)

@@ -73,5 +73,6 @@ def save(
 
 
 def forget(transaction: SqliteTransaction, requests: Sequence[int]) -> list[int]:
-    """Delete expired results, up to the limit of each request; return how many."""
-    return [transaction.run(QUERIES["forget_results"], (transaction.now, limit)) for limit in requests]
+    """Delete expired results and periods of unique keys, up to the limit of each request; return how many."""
+    names = "forget_results", "forget_periods"
+    return [sum(transaction.run(QUERIES[name], (transaction.now, limit)) for name in names) for limit in requests]

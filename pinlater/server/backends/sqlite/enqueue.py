@@ -11,7 +11,7 @@ from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
-from pinlater.server.backends.unique_keys import KeyHolder
+from pinlater.server.backends.unique_keys import KeyHolder, key_holders
 
 ROWS_PER_STATEMENT = 100
 
@@ -77,14 +77,23 @@ def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest)
     if freed:
         transaction.run(QUERIES["free_keys"], (id_list(freed),))
     _insert_unique(transaction, queue_id, fresh, first_id)
+    _keep_periods(transaction, queue_id, fresh, first_id)
     save(transaction, once, first_id, places)
     return places
 
 
 def holders_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, KeyHolder]:
-    """Return the unique keys that jobs have already, and these jobs."""
-    rows = transaction.rows(QUERIES["unique_jobs"], (queue_id, json.dumps(list(keys))))
-    return {key: KeyHolder(priority, local_id, bool(is_started)) for key, priority, local_id, is_started in rows}
+    """Return the unique keys that are taken, and the jobs that have them."""
+    wanted = json.dumps(list(keys))
+    rows = transaction.rows(QUERIES["unique_jobs"], (queue_id, wanted))
+    return key_holders(rows, transaction.rows(QUERIES["unique_periods"], (queue_id, wanted, transaction.now)))
+
+
+def _keep_periods(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> None:
+    for local_id, job in enumerate(jobs, first_id):
+        if job.unique_rule is not None and job.unique_rule.period_ms:
+            ends_at = transaction.now + job.unique_rule.period_ms
+            transaction.run(QUERIES["keep_period"], (queue_id, job.unique, job.priority, local_id, ends_at))
 
 
 def _insert_unique(transaction: SqliteTransaction, queue_id: int, jobs: Sequence[NewJob], first_id: int) -> None:

@@ -35,7 +35,8 @@ def _import(
     if known is not None:
         return known
     keys = {key for job in jobs if (key := _key_of(job)) is not None}
-    taken = {key: holder[:2] for key, holder in holders_of_keys(transaction, queue_id, keys).items()}
+    holders = holders_of_keys(transaction, queue_id, keys)
+    taken = {key: holder[:2] for key, holder in holders.items() if not holder.is_finished}
     places, rows = [], []
     first_id = transaction.take_ids(len(jobs))
     for local_id, job in enumerate(jobs, first_id):

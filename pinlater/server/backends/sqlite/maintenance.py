@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.protocol.messages import FAILED, SUCCEEDED
+from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from pinlater.server.backends.batches import STEP_JOBS
 from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import find_number, save
@@ -114,7 +114,9 @@ def _delete_one(transaction: SqliteTransaction, request: DeleteRequest) -> int:
     ids, after = request.ids, before
     while ids and after < request.limit:  # other calls may have deleted some of them
         some, ids = ids[: request.limit - after], ids[request.limit - after :]
-        after += transaction.run(QUERIES["delete_jobs"], (request.queue_id, id_list(some), request.state))
+        listed = id_list(some)
+        _end_periods(transaction, request.queue_id, listed, request.state)
+        after += transaction.run(QUERIES["delete_jobs"], (request.queue_id, listed, request.state))
     return _save_total(transaction, request.once, after)
 
 
@@ -164,8 +166,15 @@ def _delete_these(
     known = find_number(transaction, once)
     if known is not None:
         return known
+    _end_periods(transaction, queue_id, id_list(job.local_id for job in jobs), state)
     rows = [(queue_id, job.local_id, job.priority, state) for job in jobs]
     return _save_total(transaction, once, transaction.run_many(QUERIES["delete_this_job"], rows))
+
+
+def _end_periods(transaction: SqliteTransaction, queue_id: int, ids: str, state: int) -> None:
+    """End the periods of unique keys whose jobs are to be deleted, and have not finished."""
+    if state in {PENDING, IN_PROGRESS}:
+        transaction.run(QUERIES["end_periods"], (queue_id, ids, state))
 
 
 def reap(transaction: SqliteTransaction, requests: Sequence[ReapRequest]) -> list[list[tuple[int, int, int]]]:

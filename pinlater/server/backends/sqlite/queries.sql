@@ -34,6 +34,30 @@ SELECT jobs.unique_key, jobs.priority, jobs.id, jobs.claim_lease IS NOT NULL
 FROM json_each(?2) CROSS JOIN jobs INDEXED BY jobs_unique
 ON jobs.queue_id = ?1 AND jobs.unique_key = json_each.value
 
+-- name: unique_periods
+-- The keys that are taken for a time that is not over: ?2 keys as a JSON list, ?3 now.
+SELECT unique_periods.unique_key, unique_periods.priority, unique_periods.job_id
+FROM json_each(?2) CROSS JOIN unique_periods
+ON unique_periods.queue_id = ?1 AND unique_periods.unique_key = json_each.value AND unique_periods.ends_at > ?3
+
+-- name: keep_period
+-- ?2 key, ?3 priority, ?4 id, ?5 ends at.
+INSERT OR REPLACE INTO unique_periods (queue_id, unique_key, priority, job_id, ends_at) VALUES (?1, ?2, ?3, ?4, ?5)
+
+-- name: end_periods
+-- Of jobs that are to be deleted before they finish: ?2 ids as a JSON list, ?3 state.
+DELETE FROM unique_periods WHERE (queue_id, unique_key) IN (
+    SELECT jobs.queue_id, jobs.unique_key FROM json_each(?2) CROSS JOIN jobs NOT INDEXED ON jobs.id = value
+    WHERE jobs.state = ?3 AND jobs.queue_id = ?1 AND jobs.unique_key IS NOT NULL
+)
+
+-- name: forget_periods
+-- ?1 now, ?2 limit.
+DELETE FROM unique_periods WHERE (queue_id, unique_key) IN (
+    SELECT queue_id, unique_key FROM unique_periods INDEXED BY unique_periods_ending
+    WHERE ends_at <= ?1 ORDER BY ends_at LIMIT ?2
+)
+
 -- name: free_keys
 -- Started jobs give up their unique keys: ?1 ids as a JSON list.
 UPDATE jobs NOT INDEXED SET unique_key = NULL WHERE id IN (SELECT value FROM json_each(?1))

@@ -26,7 +26,7 @@ local places = {
 for _, place in ipairs(places[ARGV[5]]) do
   call_in_chunks('ZREM', prefix .. place, deleted)
 end
-delete_unique_keys(deleted)
+delete_unique_keys(deleted, true)
 call_in_chunks('HDEL', JOBS, deleted)
 call_in_chunks('HDEL', prefix .. 'bodies', deleted)
 call_in_chunks('HDEL', prefix .. 'status', deleted)

@@ -1,7 +1,7 @@
 -- Nothing -> PENDING, all jobs of a call or none.
 -- ARGV[2] idempotency key or empty, [3] how long its result is kept, in ms. [4]: MessagePack, one column each for
 -- priority, run_after or nil, attempts, status, unique key or nil, then the rules of jobs with one (number of the job in
--- the call -> {until_started}), then the number of jobs; a run_after beyond 2^53 is a string. ARGV[5] on: the bodies.
+-- the call -> {until_started, period in ms}), then the number of jobs; a run_after beyond 2^53 is a string. ARGV[5] on: the bodies.
 -- Returns the id before the first new one, then for each duplicate of an existing job: its index in the call, and
 -- the priority and member of the existing job.
 -- parts: records unique_keys call_results
@@ -31,7 +31,7 @@ for number = 1, count do
       scores = pending[priority] or {}
       pending[priority] = scores
     end
-    store_key(key, priority, member)
+    store_key(key, priority, member, rules[number])
     if statuses[number] ~= '' then
       texts[#texts + 1] = member
       texts[#texts + 1] = statuses[number]

@@ -15,7 +15,7 @@ local KINDS = {[PENDING] = 'p', [SUCCEEDED] = 's', [FAILED] = 'f'}
 local bodies, statuses = {}, {}
 for number, job in ipairs(jobs) do
   local priority, state, status, key = job[1], string.format('%d', job[2]), job[5], job[9]
-  if not is_duplicate(key, number, result) then
+  if not is_duplicate(key, number, result, nil, true) then
     local member, body = member_of(first + number), ARGV[number + 4]
     local allowed, remaining = string.format('%d', job[3]), string.format('%d', job[4])
     local created, run_after, updated = time_text(job[6]), time_text(job[7]), time_text(job[8])

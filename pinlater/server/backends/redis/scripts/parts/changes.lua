@@ -25,16 +25,21 @@ local function finish(kind, priority, run_after, member)
   finished[#finished + 1] = member
 end
 
--- Finished jobs give up their unique keys.
-local function delete_unique_keys(members)
+-- Finished and deleted jobs give up their unique keys; deleted ones, for which a key stays taken, also the rest of that
+-- time.
+local function delete_unique_keys(members, are_deleted)
   if #members == 0 or redis.call('EXISTS', prefix .. 'keys') == 0 then
     return
   end
-  local keys = {}
+  local keys, periods = {}, {}
   for _, key in ipairs(read_fields(prefix .. 'keys', members)) do
     if key then
       keys[#keys + 1] = key
+      periods[#periods + 1] = prefix .. 'period:' .. key
     end
+  end
+  for _, period in ipairs(are_deleted and periods or {}) do
+    redis.call('DEL', period)
   end
   call_in_chunks('HDEL', prefix .. 'unique', keys)
   call_in_chunks('HDEL', prefix .. 'keys', members)

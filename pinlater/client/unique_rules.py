@@ -1,0 +1,37 @@
+"""The options of an enqueue about its unique key, checked."""
+
+from __future__ import annotations
+
+from pinlater.jobs.enqueue_options import UniqueUntil
+from pinlater.model.unique import UniqueRule
+from pinlater.protocol.conversion.values import milliseconds
+
+_LONGEST_PERIOD_SECONDS = 366 * 86400.0
+
+
+def unique_rule(unique: object, *, until: UniqueUntil | None, seconds: float | None) -> UniqueRule | None:
+    """Return what an enqueue asks for beside its key; None: nothing.
+
+    Raises:
+        ValueError: an option is out of its range, or given without a key.
+        TypeError: an option is of another type.
+    """
+    given = {"unique_until": until, "unique_for": seconds}
+    named = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    if not named:
+        return None
+    if unique is None:
+        raise ValueError(f"{named[0]} is about the key of unique=…, which is not given")
+    if until not in (None, "finished", "started"):
+        raise ValueError(f"unique_until={until!r} is neither 'finished' nor 'started'")
+    rule = UniqueRule(until == "started", _milliseconds("unique_for", seconds) or 0)
+    return None if rule == UniqueRule() else rule
+
+
+def _milliseconds(name: str, seconds: float | None) -> int | None:
+    try:
+        if seconds is None or 0.001 <= seconds <= _LONGEST_PERIOD_SECONDS:
+            return None if seconds is None else milliseconds(seconds)
+    except TypeError:
+        raise TypeError(f"{name}={seconds!r} has to be a number of seconds") from None
+    raise ValueError(f"{name}={seconds!r} is in seconds; it must be above 0, and no more than 366 days")
