@@ -33,7 +33,7 @@ def server(tmp_path_factory):
 JOBS = """
 from pinlater import Job, JobContext
 
-class Count(Job, queue="counts", attempts=1):
+class Count(Job, queue="counts", attempts=1, latency_target=5):
     number: int
 
     def run(self, context: JobContext) -> None:
@@ -122,6 +122,15 @@ def some_of_everything(server):
         client.enqueueJobs(queueName="email", jobs=[{"body": b"y", "numAttemptsAllowed": 1}])
         bodies = [json.dumps({"job": "Count", "number": number}).encode() for number in range(10)]
         client.enqueueJobs(queueName="counts", jobs=[{"body": body, "numAttemptsAllowed": 1} for body in bodies])
+
+
+def test_prometheus_answers_each_query_of_the_autoscaler_with_one_number(server, prometheus):
+    files = (FOLDER.parents[1] / "deploy" / "kubernetes" / "keda").glob("*.yaml")
+    queries = [query for file in files for query in re.findall(r"query: (.*)", file.read_text())]
+    assert len(queries) == 4
+    some_of_everything(server)
+    for query in {re.sub(r'queue="\w+"', 'queue="counts"', query) for query in queries}:
+        wait_for(lambda query=query: len(prometheus(query)) == 1, 60, lambda query=query: query)
 
 
 @pytest.mark.timeout(150)

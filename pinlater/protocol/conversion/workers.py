@@ -81,6 +81,15 @@ def _unknown_jobs(struct: messages.PinLaterUnknownJobs) -> UnknownJobs:
     )
 
 
+_LOADS_FIELD = b"\x0f\x00\x0b\x0c"
+"""How a list of structs begins that is field 11, ``queueLoads``."""
+
+
+def may_have_loads(encoded: bytes) -> bool:
+    """Tell, without decoding it, whether an encoded report may have loads; if not, it has none."""
+    return _LOADS_FIELD in encoded
+
+
 def queue_loads(struct: Any) -> tuple[QueueLoad, ...]:
     """Read the loads in a worker's report; what it does not tell is 0."""
     return tuple(

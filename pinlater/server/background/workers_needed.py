@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pinlater.protocol.codec import Codec
+from pinlater.protocol.conversion.workers import may_have_loads
 from pinlater.protocol.guard import MalformedMessage
 from pinlater.protocol.messages import PinLaterWorker
 from pinlater.server.backends.records import KeptReport
@@ -24,8 +25,6 @@ _GROWTH_SECONDS = 60.0
 """How far back the growth of a backlog looks: as far as the loads that workers report."""
 _REST_FACTOR = 19
 """Rest after reading the reports for this many times as long as it took."""
-_DECODED_AT_ONCE = 10
-"""Reports that are decoded before the event loop serves others."""
 _ROUNDING = 1e-6
 
 
@@ -81,7 +80,7 @@ class QueueWork:
         slots: of the workers that take jobs.
         running: jobs that run now.
         runs, busy_seconds: runs that ended of late, and how long slots were busy.
-        runs_per_second: how many runs ended a second.
+        window_seconds: the longest time that a worker's numbers are about; younger workers ran nothing before.
     """
 
     target_seconds: float = math.inf
@@ -89,7 +88,12 @@ class QueueWork:
     running: int = 0
     runs: int = 0
     busy_seconds: float = 0.0
-    runs_per_second: float = 0.0
+    window_seconds: float = 0.0
+
+    @property
+    def runs_per_second(self) -> float:
+        """How many runs ended a second."""
+        return self.runs / self.window_seconds if self.window_seconds else 0.0
 
     @property
     def run_seconds(self) -> float | None:
@@ -109,8 +113,7 @@ def add_work(found: dict[str, QueueWork], worker: PinLaterWorker) -> None:
         work.running += load.jobsRunning or 0
         work.runs += load.jobsEnded or 0
         work.busy_seconds += (load.busyMillis or 0) / 1000
-        if load.windowMillis:
-            work.runs_per_second += 1000 * (load.jobsEnded or 0) / load.windowMillis
+        work.window_seconds = max(work.window_seconds, (load.windowMillis or 0) / 1000)
 
 
 @dataclass(slots=True)
@@ -160,13 +163,14 @@ class WorkersNeededSampler:
 
     async def _work(self, kept: Iterable[KeptReport]) -> dict[str, QueueWork]:
         found: dict[str, QueueWork] = {}
-        for number, one in enumerate(kept, 1):
+        for one in kept:
+            if not may_have_loads(one.report):
+                continue
             try:
                 add_work(found, self._codec.decode_struct(PinLaterWorker, one.report))
             except MalformedMessage as error:
                 log.debug("the stored report of worker %s is invalid: %s", one.worker_id, error)
-            if not number % _DECODED_AT_ONCE:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # each takes up to a millisecond, in which the event loop serves nobody
         return found
 
     def _remember(self, found: dict[str, QueueWork], queues: Iterable[str]) -> None:

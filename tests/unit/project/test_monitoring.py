@@ -91,7 +91,7 @@ def promtool(*arguments, **options):
 def test_the_rules_and_the_configuration_are_valid():
     checked = promtool("check", "config", str(FOLDER / "prometheus.yml"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "27 rules found" in checked.stdout
+    assert "28 rules found" in checked.stdout
 
 
 RULE_TESTS = """
@@ -102,6 +102,16 @@ tests:
     input_series:
       - series: 'pinlater_queue_oldest_due_age_seconds{{queue="email"}}'
         values: '0 0 660+60x20'
+      - series: 'pinlater_queue_workers_needed{{queue="email", instance="a"}}'
+        values: '4 4 12x30'
+      - series: 'pinlater_queue_workers_needed{{queue="email", instance="b"}}'
+        values: '4 4 11x30'
+      - series: 'pinlater_queue_worker_slots{{queue="email"}}'
+        values: '8x30'
+      - series: 'pinlater_queue_workers_needed{{queue="sms"}}'
+        values: '8x30'
+      - series: 'pinlater_queue_worker_slots{{queue="sms"}}'
+        values: '8x30'
       - series: 'pinlater_acks_failed_total{{queue="email"}}'
         values: '0+10x30'
       - series: 'pinlater_acks_succeeded_total{{queue="email"}}'
@@ -235,6 +245,14 @@ tests:
             exp_annotations:
               summary: "email: the oldest due job has waited for 17m 0s"
               description: "No worker takes it: see pinlater top and pinlater limit"
+      - {{eval_time: 16m, alertname: PinLaterTooFewWorkers}}
+      - eval_time: 18m
+        alertname: PinLaterTooFewWorkers
+        exp_alerts:
+          - exp_labels: {{queue: email, severity: ticket}}
+            exp_annotations:
+              summary: "email: jobs need 12 worker slots to start in time, and there are fewer"
+              description: "Start more workers, or check why the autoscaler does not."
       - eval_time: 25m
         alertname: PinLaterJobsFail
         exp_alerts:

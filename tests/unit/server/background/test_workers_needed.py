@@ -115,7 +115,9 @@ class Store:
 
     async def reports(self):
         return [
-            KeptReport(worker.workerId, Codec().encode_struct(worker), 5) if worker else KeptReport("odd", b"\xff", 5)
+            KeptReport(worker.workerId, Codec().encode_struct(worker), 5)
+            if worker
+            else KeptReport("odd", b"\x0f\x00\x0b\x0c\xff", 5)
             for worker in self.workers
         ]
 
@@ -172,6 +174,11 @@ def test_the_growth_of_the_backlog_counts_as_arrivals():
     found = Sampled(worker("1", load(runs=600, busy=600)))
     found.backlog(mail=30)
     assert found.sample() == {"mail": 10 + 2 + 6}
+
+
+def test_a_worker_that_has_just_started_ran_nothing_before():
+    found = Sampled(worker("1", load(runs=600, busy=60)), worker("2", load(window=6, runs=60, busy=60)))
+    assert found.sample() == {"mail": 2}
 
 
 def test_a_paused_queue_needs_what_runs():
