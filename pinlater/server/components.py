@@ -30,6 +30,7 @@ from pinlater.server.net.certificates import Certificates
 from pinlater.server.net.thrift_server import ThriftServer
 from pinlater.server.peer_processes.job_notifier import JobNotifier
 from pinlater.server.peer_processes.leader_lock import run_as_leader
+from pinlater.server.peer_processes.server_notifier import ServerNotifier
 from pinlater.server.stores import OpenedStore
 
 
@@ -129,10 +130,21 @@ def reporter_of(config: ProcessConfig, components: Components) -> ReportServer:
     )
 
 
+def server_notifier_of(config: ProcessConfig, components: Components) -> ServerNotifier | None:
+    """Create what notifies the other servers of new jobs, for stores that list their servers."""
+    listeners, broker = components.store.listeners, components.broker
+    if listeners is None or not config.settings.notify_servers:
+        return None
+    server = f"{os.uname().nodename}:{config.folder}"
+    notifier = ServerNotifier(listeners, server, broker.on_remote_jobs, broker.wake_all)
+    broker.notifiers.append(notifier.notify)
+    return notifier
+
+
 def notifier_of(config: ProcessConfig, components: Components) -> JobNotifier:
     """Create what notifies the other processes of new jobs, for stores that do not."""
     notifier = JobNotifier(config.folder, components.broker.on_remote_jobs)
-    components.broker.notify_others = notifier.notify
+    components.broker.notifiers.append(notifier.notify)
     return notifier
 
 
@@ -159,5 +171,8 @@ def background_tasks(config: ProcessConfig, components: Components) -> Iterator[
     yield components.stored.watch()
     yield from components.files.watchers()
     yield from components.store.tasks
+    notifier = server_notifier_of(config, components)
+    if notifier is not None:
+        yield notifier.run()
     if config.certificates is not None:
         yield from config.certificates.watchers()

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinlater.errors import ConfigError
 from pinlater.server.backends.job_notifications import JobNotifications
+from pinlater.server.backends.listeners import StoreListeners
 from pinlater.server.backends.records import CommitStats
-from pinlater.server.backends.sharded import ClockUpdater, Shard, ShardedStore, ShardSpec, StoreClock
+from pinlater.server.backends.sharded import (
+    ClockUpdater,
+    Shard,
+    ShardedStore,
+    ShardSpec,
+    StoreClock,
+    meet_servers,
+)
 from pinlater.server.backends.sqlite import SqliteStore
 from pinlater.server.backends.store import FREQUENT_POLLS, PollIntervals, ServerStore
 from pinlater.server.backends.token_bucket import AcquireTokens
@@ -30,6 +39,8 @@ class OpenedStore(NamedTuple):
         description: for the log.
         notifications: of jobs that other servers made claimable.
         notifies_servers: whether they come at once, from the other processes of this server, too.
+        listeners: the list of servers that listen for notifications; None: the store notifies them itself, or is used
+            by one server alone.
         acquire_tokens: acquires tokens of queues with a rate limit; None: only this process hands out jobs, and keeps
             the token buckets itself.
     """
@@ -41,6 +52,7 @@ class OpenedStore(NamedTuple):
     notifications: JobNotifications
     notifies_servers: bool
     acquire_tokens: AcquireTokens | None = None
+    listeners: StoreListeners | None = None
 
 
 class _ShardContext(NamedTuple):
@@ -54,13 +66,15 @@ class _ShardContext(NamedTuple):
 class _ShardKind(NamedTuple):
     """A kind of shards: how their file is read, how one of them is made.
 
-    ``poll_intervals`` is as in ``Capabilities``, ``notifies_servers`` as in ``OpenedStore``.
+    ``poll_intervals`` is as in ``Capabilities``, ``notifies_servers`` as in ``OpenedStore``. ``lists_servers`` is
+    whether shards keep a list of servers.
     """
 
     read: Callable[[bytes, Path], list[ShardSpec]]
     make: Callable[[ShardSpec], Shard]
     poll_intervals: PollIntervals
     notifies_servers: bool
+    lists_servers: bool = False
 
 
 async def open_store(settings: Settings, metrics: Metrics) -> OpenedStore:
@@ -107,8 +121,10 @@ async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Ope
     kind = _SHARD_KINDS[settings.backend](_ShardContext(settings, _on_commit(metrics), notifications))
     backend = ShardedStore(settings.backend, kind.make, poll_intervals=kind.poll_intervals, on_call=calls.note)
 
+    specs: list[ShardSpec] = []
+
     def update(content: bytes) -> None:
-        specs = kind.read(content, file)
+        specs[:] = kind.read(content, file)
         calls.follow(spec.name for spec in specs)
         backend.update(specs)
 
@@ -125,7 +141,12 @@ async def _open_sharded(settings: Settings, file: Path, metrics: Metrics) -> Ope
         notifications,
         kind.notifies_servers,
         backend.acquire_tokens,
+        _listeners(backend, specs[0].endpoint) if kind.lists_servers else None,
     )
+
+
+def _listeners(backend: ShardedStore, endpoint: Any) -> StoreListeners:
+    return StoreListeners((endpoint.host, endpoint.port), partial(meet_servers, backend.group))
 
 
 def _mysql(context: _ShardContext) -> _ShardKind:
@@ -152,6 +173,7 @@ def _mysql(context: _ShardContext) -> _ShardKind:
         ),
         poll_intervals=FREQUENT_POLLS,
         notifies_servers=False,
+        lists_servers=True,
     )
 
 

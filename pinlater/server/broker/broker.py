@@ -35,8 +35,8 @@ class Broker:
 
     Attributes:
         backend: the store.
-        notify_others: called with a queue whose new jobs no dequeue here waits for, and when they are due, in epoch
-            milliseconds (None: now); None if there are no other processes, or the store notifies them.
+        notifiers: each is called with a queue whose new jobs no dequeue here waits for, and when they are due, in epoch
+            milliseconds (None: now); none if there are no other processes and servers, or the store notifies them.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Broker:
         now_ms: Callable[[], int],
         observe: Callable[[str, float], None] = lambda _, __: None,
     ) -> None:
-        self.notify_others: Callable[[str, int | None], None] | None = None
+        self.notifiers: list[Callable[[str, int | None], None]] = []
         self.backend: Store = backend
         self._is_serial = backend.capabilities.is_serial
         self._limits = limits
@@ -117,7 +117,7 @@ class Broker:
         return descriptors
 
     def _announce_jobs(self, queue: str, jobs: Sequence[NewJob]) -> None:
-        if self.notify_others is None and self._queues.get(queue) is None:
+        if not self.notifiers and self._queues.get(queue) is None:
             return
         now = self._now_ms()
         later = [job.run_after_ms for job in jobs if job.run_after_ms is not None and job.run_after_ms > now]
@@ -130,8 +130,9 @@ class Broker:
         """Wake dequeues that wait for ``count`` newly claimable jobs, here or in other processes."""
         state = self._queues.get(queue)
         left = count if state is None else state.jobs_arrived(count, due_ms)
-        if left > 0 and self.notify_others is not None:
-            self.notify_others(queue, due_ms)
+        if left > 0:
+            for notify in self.notifiers:
+                notify(queue, due_ms)
 
     def on_remote_jobs(self, queue: str, due_ms: int | None) -> None:
         """Wake a dequeue for a job that another process made claimable, now or when it is due."""

@@ -124,6 +124,12 @@ class Settings:
     connections_per_server: int = _setting(
         "BACKEND_CONNECTIONS_PER_SHARD", values.integer(2, 1000), "10", "mysql: connections to each database server"
     )
+    notify_servers: bool = _setting(
+        "MYSQL_NOTIFY_SERVERS",
+        values.boolean,
+        "true",
+        "mysql: tell the other servers of new jobs, by signed UDP datagrams; otherwise they find them by polling",
+    )
     data_dir: Path = _setting(
         "DATA_DIR", values.path, "~/.local/share/pinlater", "directory of the sqlite file; respects $XDG_DATA_HOME"
     )

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 SUFFIX = ".notify"
@@ -66,7 +66,7 @@ class JobNotifier:
     def _flush(self) -> None:
         self._timer = None
         if self._unsent:
-            for message in _messages(self._unsent.items()):
+            for message in messages_of(self._unsent.items(), _MOST_BYTES):
                 self._send(message)
             self._unsent.clear()
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
@@ -89,20 +89,26 @@ class JobNotifier:
     def _receive(self, message: bytes) -> None:
         if message == _GREETING:
             self._find_others()
-        for line in message.decode().splitlines():
-            due, _, queue = line.partition(" ")
-            self._on_jobs(queue, int(due) if due else None)
+        for queue, due_ms in read_message(message):
+            self._on_jobs(queue, due_ms)
 
     def _find_others(self) -> None:
         self._others = [str(path) for path in self._folder.glob(f"*{SUFFIX}") if path != self._path]
 
 
-def _messages(jobs: Iterable[tuple[str, int | None]]) -> list[bytes]:
-    """Encode notifications into as few messages as possible, each within what a socket takes."""
+def messages_of(jobs: Iterable[tuple[str, int | None]], most_bytes: int) -> list[bytes]:
+    """Encode notifications into as few messages as possible, each of ``most_bytes`` at most."""
     messages = [bytearray()]
     for queue, due_ms in jobs:
         line = f"{'' if due_ms is None else due_ms} {queue}\n".encode()
-        if len(messages[-1]) + len(line) > _MOST_BYTES:
+        if len(messages[-1]) + len(line) > most_bytes:
             messages.append(bytearray())
         messages[-1] += line
     return [bytes(message) for message in messages]
+
+
+def read_message(message: bytes) -> Iterator[tuple[str, int | None]]:
+    """Yield the notifications in a message."""
+    for line in message.decode().splitlines():
+        due, _, queue = line.partition(" ")
+        yield queue, int(due) if due else None

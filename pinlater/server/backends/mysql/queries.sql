@@ -433,3 +433,15 @@ WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit
 -- name: delete_expired_results
 -- By the primary key, in which order insert_results locks them.
 DELETE FROM {db}.call_results WHERE call_key IN (:keys) AND expires_at <= :now
+
+-- name: store_listener
+INSERT INTO {db}.listeners (listener, host, port, secret, expires_at)
+VALUES (:listener, :host, :port, :secret, :expires_at)
+ON DUPLICATE KEY UPDATE host = :host, port = :port, secret = :secret, expires_at = :expires_at
+
+-- name: listeners
+-- All of them, expired ones too: a row for each server process of the last moments.
+SELECT listener, host, port, secret, expires_at FROM {db}.listeners ORDER BY listener
+
+-- name: delete_listeners
+DELETE FROM {db}.listeners WHERE listener IN (:listeners) AND expires_at <= :now

@@ -17,7 +17,8 @@ from pinlater.model.queues import QueueChange, QueueSettings
 from pinlater.protocol.messages import PENDING
 from pinlater.server.backends.batches import change_in_steps
 from pinlater.server.backends.job_notifications import JobNotifications
-from pinlater.server.backends.mysql import buckets, call_results, maintenance, queue_locks, reads, reports
+from pinlater.server.backends.listeners import Listener
+from pinlater.server.backends.mysql import buckets, call_results, listeners, maintenance, queue_locks, reads, reports
 from pinlater.server.backends.mysql.ack import MysqlAckCall, ack_jobs
 from pinlater.server.backends.mysql.checkpoint import MysqlCheckpointCall, checkpoint_jobs, lost_jobs, release_claims
 from pinlater.server.backends.mysql.claim import MAX_JOBS, Claimer, MysqlDequeueCall
@@ -376,6 +377,10 @@ class MysqlShard:
 
     async def reports(self, max_bytes: int = MAX_ANSWER_BYTES) -> list[KeptReport]:
         return await reports.read_reports(self._database, max_bytes)
+
+    async def meet(self, me: Listener, keep_ms: int) -> list[Listener]:
+        """Put a server into the list of those that listen for notifications; return the others."""
+        return await listeners.meet(self._database, me, keep_ms)
 
     async def close(self) -> None:
         await asyncio.gather(*(commit.finish() for commit in self._group_commits))

@@ -1,0 +1,38 @@
+"""The list of servers: where each of them listens for notifications of the others."""
+
+from __future__ import annotations
+
+from pinlater.server.backends.listeners import Listener
+from pinlater.server.backends.mysql.database import Database
+from pinlater.server.backends.mysql.transaction import MysqlTransaction
+
+
+async def meet(database: Database, me: Listener, keep_ms: int) -> list[Listener]:
+    """Put a listener into the list for a time, remove expired ones, and return the others."""
+    bind, now = database.queries.bind, database.now_ms()
+    store = bind(
+        "store_listener",
+        listener=me.id,
+        host=me.host.encode(),
+        port=me.port,
+        secret=me.secret,
+        expires_at=now + keep_ms,
+    )
+
+    async def store_and_read(transaction: MysqlTransaction) -> list[tuple[bytes, bytes, int, bytes, int]]:
+        _, (rows, _, _) = await transaction.run_and_commit(store, bind("listeners"))
+        return list(rows)
+
+    rows = await database.change(store_and_read, is_repeatable=True)
+    expired = [listener_id for listener_id, _, _, _, expires_at in rows if expires_at <= now]
+    if expired:
+
+        async def delete(transaction: MysqlTransaction) -> None:
+            await transaction.run_and_commit(bind("delete_listeners", listeners=expired, now=now))
+
+        await database.change(delete, is_repeatable=True)
+    return [
+        Listener(listener_id, host.decode(), port, secret)
+        for listener_id, host, port, secret, expires_at in rows
+        if expires_at > now and listener_id != me.id
+    ]

@@ -1,0 +1,165 @@
+"""Notify the other servers of a store that jobs of a queue have become claimable.
+
+Used with stores that send no notifications themselves. Servers find each other by a list in the store, and send
+datagrams to each other. No message has to arrive: waiting dequeues also poll, only later. A message is signed with a
+secret of its receiver that only users of the database can read, so nobody else can wake dequeues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import cast
+
+from pinlater.errors import ServiceError
+from pinlater.server.backends.listeners import Listener, StoreListeners
+from pinlater.server.log_rate_limit import LogRateLimit
+from pinlater.server.peer_processes.job_notifier import BATCH_SECONDS, messages_of, read_message
+
+log = logging.getLogger(__name__)
+log.addFilter(LogRateLimit())
+
+MEET_SECONDS = 10.0
+"""Each server reads and renews the list so often."""
+
+KEEP_MS = 30_000
+"""A server that has not renewed its place in the list for so long is forgotten."""
+
+_GREETING_GAP_SECONDS = 0.5
+"""After a greeting the list is read anew, but no more often than this."""
+
+_SIGNATURE_BYTES = 16
+_MOST_BYTES = 1200
+"""Of a message: one packet on any network."""
+
+
+class ServerNotifier(asyncio.DatagramProtocol):
+    """Sends and receives job notifications between servers.
+
+    Args:
+        listeners: the list of the store's servers.
+        server: names this server: its own processes are not notified.
+        on_jobs: receives a queue and when its new job is due, in epoch milliseconds; None: now.
+        on_gap: is called when notifications may have been missed.
+    """
+
+    def __init__(
+        self,
+        listeners: StoreListeners,
+        server: str,
+        on_jobs: Callable[[str, int | None], None],
+        on_gap: Callable[[], None],
+    ) -> None:
+        self._listeners = listeners
+        self._on_jobs = on_jobs
+        self._on_gap = on_gap
+        self._server_id = blake2b(server.encode(), digest_size=8).digest()
+        self._id = self._server_id + os.urandom(8)
+        self._secret = os.urandom(16)
+        self._others: dict[bytes, Listener] = {}
+        self._unsent: dict[str, int | None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._greeted = asyncio.Event()
+        self._transport: asyncio.DatagramTransport | None = None
+
+    async def run(self) -> None:
+        """Take part, until cancelled; to be run as a task."""
+        loop = asyncio.get_running_loop()
+        host = await loop.run_in_executor(None, local_address, *self._listeners.database)
+        if host is None:
+            log.warning("no address at which other servers could reach this one; waiting dequeues poll for their jobs")
+            return
+        transport, _ = await loop.create_datagram_endpoint(lambda: self, (host, 0))
+        self._transport = transport
+        try:
+            address = transport.get_extra_info("sockname")
+            me = Listener(self._id, address[0], address[1], self._secret)
+            while True:
+                await self._meet(me)
+                await self._sleep()
+        finally:
+            transport.close()
+
+    async def _meet(self, me: Listener) -> None:
+        try:
+            found = await self._listeners.meet(me, KEEP_MS)
+        except ServiceError as error:
+            log.debug("the list of servers cannot be read: %s", error)
+            return
+        others = {listener.id: listener for listener in found if not listener.id.startswith(self._server_id)}
+        new = [listener for listener_id, listener in others.items() if listener_id not in self._others]
+        self._others = others
+        for listener in new:
+            self._send(b"", listener)
+        if new:
+            self._on_gap()
+
+    async def _sleep(self) -> None:
+        """Sleep until the list is to be read again, or another server greets."""
+        self._greeted.clear()
+        try:
+            async with asyncio.timeout(MEET_SECONDS):
+                await self._greeted.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(_GREETING_GAP_SECONDS)
+
+    def notify(self, queue: str, due_ms: int | None = None) -> None:
+        """Notify the other servers of a job, at once or together with those of the next few milliseconds."""
+        if not self._others:
+            return
+        unsent_ms = self._unsent.get(queue, due_ms)
+        self._unsent[queue] = None if unsent_ms is None or due_ms is None else min(unsent_ms, due_ms)
+        if self._timer is None:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._timer = None
+        if self._unsent:
+            for message in messages_of(self._unsent.items(), _MOST_BYTES):
+                for listener in self._others.values():
+                    self._send(message, listener)
+            self._unsent.clear()
+            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
+
+    def _send(self, message: bytes, to: Listener) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.sendto(_signature(message, to.secret) + message, (to.host, to.port))
+
+    # Called by the loop
+
+    def datagram_received(self, data: bytes, _: tuple[str | int, ...]) -> None:
+        signature, message = data[:_SIGNATURE_BYTES], data[_SIGNATURE_BYTES:]
+        if not compare_digest(signature, _signature(message, self._secret)):
+            log.debug("a message that no server of this store has signed was dropped")
+            return
+        if not message:
+            self._greeted.set()
+        try:
+            for queue, due_ms in read_message(message):
+                self._on_jobs(queue, due_ms)
+        except ValueError:
+            log.debug("a message of another version of the server was dropped")
+
+    def error_received(self, error: Exception) -> None:
+        log.debug("a server was not notified: %s", error)
+
+
+def local_address(host: str, port: int) -> str | None:
+    """Return the address of this machine from which it reaches another one; None: there is no way to it."""
+    try:
+        [(family, *_, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)  # sends nothing
+            return cast("str", probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _signature(message: bytes, secret: bytes) -> bytes:
+    return blake2b(message, digest_size=_SIGNATURE_BYTES, key=secret).digest()

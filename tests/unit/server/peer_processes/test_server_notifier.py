@@ -1,0 +1,191 @@
+"""Servers of one store tell each other of jobs: by datagrams that nobody else can sign."""
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import pytest
+
+from pinlater.errors import NoHealthyShards
+from pinlater.server.backends.listeners import StoreListeners
+from pinlater.server.peer_processes import server_notifier
+from pinlater.server.peer_processes.server_notifier import ServerNotifier, local_address
+
+
+class ServerList:
+    """The list in the store."""
+
+    def __init__(self):
+        self.listeners = {}
+        self.meetings = 0
+        self.error = None
+
+    async def meet(self, me, keep_ms):
+        self.meetings += 1
+        if self.error is not None:
+            raise self.error
+        self.listeners[me.id] = me
+        return [listener for listener in self.listeners.values() if listener.id != me.id]
+
+
+class Server:
+    """A server's process, and what it heard."""
+
+    def __init__(self, store, name):
+        self.heard = []
+        self.gaps = 0
+        listeners = StoreListeners(("127.0.0.1", 3306), store.meet)
+        self.notifier = ServerNotifier(listeners, name, lambda *job: self.heard.append(job), self._note_gap)
+        self.task = asyncio.ensure_future(self.notifier.run())
+
+    def _note_gap(self):
+        self.gaps += 1
+
+    @property
+    def others(self):
+        return len(self.notifier._others)
+
+    async def leave(self):
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run a test with servers of these names, which have met."""
+    monkeypatch.setattr(server_notifier, "_GREETING_GAP_SECONDS", 0.001)
+
+    def run(test, *names):
+        async def main():
+            store = ServerList()
+            servers = [Server(store, name) for name in names]
+            try:
+                for server in servers:
+                    await until(lambda server=server: server.others >= len(set(names)) - 1)
+                await test(store, *servers)
+            finally:
+                for server in servers:
+                    await server.leave()
+
+        asyncio.run(main())
+
+    return run
+
+
+def test_all_others_hear_of_jobs(run):
+    async def test(_, one, two, three):
+        one.notifier.notify("emails")
+        await until(lambda: two.heard and three.heard)
+        assert two.heard[0] == three.heard[0] == ("emails", None)
+        one.notifier.notify("pins", 3000)
+        one.notifier.notify("pins", 2000)
+        await until(lambda: ("pins", 2000) in two.heard and ("pins", 2000) in three.heard)
+        assert one.heard == []
+
+    run(test, "a", "b", "c")
+
+
+def test_a_server_that_comes_later_hears_and_is_heard_and_looks_for_what_it_missed(run):
+    async def test(store, one):
+        assert one.gaps == 0
+        two = Server(store, "b")
+        await until(lambda: one.others and two.others)
+        assert one.gaps == two.gaps == 1
+        two.notifier.notify("emails")
+        one.notifier.notify("pins")
+        await until(lambda: one.heard and two.heard)
+        assert (one.heard, two.heard) == ([("emails", None)], [("pins", None)])
+        await two.leave()
+
+    run(test, "a")
+
+
+def test_processes_of_one_server_leave_each_other_alone(run):
+    async def test(_, one, two, other):
+        one.notifier.notify("emails")
+        await until(lambda: other.heard)
+        assert two.heard == []
+        assert (one.others, two.others, other.others) == (1, 1, 2)
+
+    run(test, "a", "a", "b")
+
+
+def test_a_stream_of_jobs_makes_few_messages(run):
+    async def test(_, one, two):
+        for _ in range(1000):
+            one.notifier.notify("emails")
+        one.notifier.notify("pins")
+        await until(lambda: ("pins", None) in two.heard)
+        assert len(two.heard) <= 4
+
+    run(test, "a", "b")
+
+
+def test_many_queues_fit_into_messages(run):
+    async def test(_, one, two):
+        names = {f"queue{number:04}" + "x" * 80 for number in range(500)}
+        for name in names:
+            one.notifier.notify(name, 1000)
+        await until(lambda: {name for name, _ in two.heard} == names)
+
+    run(test, "a", "b")
+
+
+@pytest.mark.parametrize("forge", [lambda signed: signed[16:], lambda signed: bytes(16) + signed[16:], lambda _: b""])
+def test_what_no_server_has_signed_is_dropped(run, forge):
+    async def test(store, one, two):
+        [listener] = [each for each in store.listeners.values() if each.id in one.notifier._others]
+        signed = server_notifier._signature(b" emails\n", listener.secret) + b" emails\n"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.sendto(forge(signed), (listener.host, listener.port))
+            one.notifier.notify("pins")
+            await until(lambda: two.heard)
+            assert two.heard == [("pins", None)]
+            stranger.sendto(signed, (listener.host, listener.port))
+            await until(lambda: ("emails", None) in two.heard)
+
+    run(test, "a", "b")
+
+
+@pytest.mark.parametrize("message", [b"soon emails\n", b"\xff\n"])
+def test_a_message_of_another_version_is_dropped(run, message):
+    async def test(_, one, two):
+        [listener] = one.notifier._others.values()
+        one.notifier._send(message, listener)
+        one.notifier.notify("pins")
+        await until(lambda: two.heard)
+        assert two.heard == [("pins", None)]
+
+    run(test, "a", "b")
+
+
+def test_while_the_store_is_away_the_servers_that_are_known_are_notified(run):
+    async def test(store, one, two):
+        store.error, before = NoHealthyShards("gone"), store.meetings
+        for number in range(1, 4):  # greetings make it look
+            one.notifier.datagram_received(server_notifier._signature(b"", one.notifier._secret), ("127.0.0.1", 1))
+            await until(lambda number=number: store.meetings >= before + number)
+        one.notifier.notify("emails")
+        await until(lambda: two.heard)
+        assert not one.task.done()
+
+    run(test, "a", "b")
+
+
+def test_without_a_way_to_the_database_nobody_listens(caplog):
+    async def test():
+        server = Server(ServerList(), "a")
+        server.notifier._listeners = StoreListeners(("no.such.host.invalid", 3306), ServerList().meet)
+        await server.task
+        server.notifier.notify("emails")
+
+    asyncio.run(test())
+    assert "waiting dequeues poll" in caplog.text
+    assert local_address("127.0.0.1", 3306) == "127.0.0.1"
