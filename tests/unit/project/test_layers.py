@@ -49,7 +49,7 @@ LAYERS = [
     ("pinlater.server.backends.sqlite", "errors model protocol server.backends server.metrics"),
     ("pinlater.server.backends.mysql", "errors model protocol server.backends server.backends.sharded server.metrics"),
     ("pinlater.server.backends.redis", "errors model protocol server.backends server.backends.sharded server.metrics"),
-    ("pinlater.server.peer_processes", "errors"),
+    ("pinlater.server.peer_processes", "errors server.backends"),
     ("pinlater.server.metrics", ""),
     ("pinlater.server.config", "errors"),
     # The worker, from its processes down to what they share.
