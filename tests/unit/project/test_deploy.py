@@ -211,7 +211,7 @@ def named(objects, name):
     return [one for one in workloads(objects) if one["metadata"]["name"] == name]
 
 
-def test_only_clients_reach_the_service_and_only_the_monitoring_the_metrics(objects):
+def test_only_clients_and_servers_reach_servers_and_only_the_monitoring_the_metrics(objects):
     policies = {one["metadata"]["name"]: one["spec"] for one in of_kind(objects, "NetworkPolicy")}
     assert [is_server(one) for one in selected(objects, policies["pinlater-server"]["podSelector"])] == [True]
     assert len(selected(objects, policies["pinlater-worker"]["podSelector"])) == len(KINDS)
@@ -220,9 +220,11 @@ def test_only_clients_reach_the_service_and_only_the_monitoring_the_metrics(obje
         assert policy["policyTypes"] == ["Ingress"]
         for rule in policy["ingress"]:
             [port], [source] = rule["ports"], rule["from"]
-            reached[name, port["port"]] = source
+            reached[name, port.get("port") or port["protocol"]] = source
     monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     clients = reached.pop(("pinlater-server", "thrift"))["podSelector"]
+    others = reached.pop(("pinlater-server", "UDP"))["podSelector"]
+    assert selected(objects, others) == selected(objects, policies["pinlater-server"]["podSelector"])
     assert reached == dict.fromkeys([("pinlater-server", "metrics"), ("pinlater-worker", "metrics")], monitoring)
     assert all(is_server(one) is False for one in selected(objects, clients))
     assert len(selected(objects, clients)) == len(KINDS)
