@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 from click.testing import CliRunner
 
@@ -35,7 +36,6 @@ from tests.support.containers import (
 )
 from tests.support.monitoring import metrics_in, program
 
-kubernetes_validate = pytest.importorskip("kubernetes_validate")
 VERSIONS = ("1.29", "1.32", "1.37")
 KINDS = {one.job_options.queue: one for one in map(vars(jobs_example).get, jobs_example.__all__)}
 PAGES = set(MonitoringPages(None).by_path)
