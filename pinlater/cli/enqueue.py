@@ -17,7 +17,7 @@ from pinlater.errors import BodyInvalid
 from pinlater.jobs.job import RawJob
 
 if TYPE_CHECKING:
-    from pinlater.jobs.enqueue_options import UniqueUntil
+    from pinlater.jobs.enqueue_options import DuplicateAction, UniqueUntil
     from pinlater.model.backoff import Backoff
     from pinlater.model.policy import Policy
 
@@ -89,6 +89,18 @@ if TYPE_CHECKING:
     metavar=DURATION,
     help="With --unique: keep the key taken for this time at least, also when the job has finished.",
 )
+@click.option(
+    "--on-duplicate",
+    type=click.Choice(["keep", "replace", "debounce"]),
+    help="With --unique: what becomes of a job with the key that has not started; debounce replaces it, and puts it off"
+    " to the time of --delay.  [default: keep]",
+)
+@click.option(
+    "--max-delay",
+    type=parse_duration,
+    metavar=DURATION,
+    help="With --on-duplicate debounce: no job is put off for longer than this in all.",
+)
 @click.pass_obj
 def enqueue(
     session: Session,
@@ -102,6 +114,8 @@ def enqueue(
     unique: str | None,
     unique_until: UniqueUntil | None,
     unique_for: float | None,
+    on_duplicate: DuplicateAction | None,
+    max_delay: float | None,
     backoff: Backoff | None,
     job_timeout: float | None,
     stall_after: float | None,
@@ -127,9 +141,14 @@ def enqueue(
         raise click.UsageError("Missing argument 'QUEUE'. It may be omitted only with --app.")
     if give_up_after is not None and give_up_after <= (options["delay"] or 0):
         raise click.UsageError("--give-up-after must be longer than --delay; both count from now.")
-    if unique is None and (unique_until is not None or unique_for is not None):
-        name = "--unique-for" if unique_until is None else "--unique-until"
-        raise click.UsageError(f"{name} is about the key of --unique, which is missing.")
+    of_key: dict[str, Any] = {"unique_until": unique_until, "unique_for": unique_for, "on_duplicate": on_duplicate}
+    of_key["max_delay"] = max_delay
+    for name, value in of_key.items():
+        if value is not None and unique is None:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} is about the key of --unique, which is missing.")
+    if max_delay is not None and on_duplicate != "debounce":
+        raise click.UsageError("--max-delay is for --on-duplicate debounce alone.")
     policy = make_policy(backoff=backoff, timeout=job_timeout, stall_after=stall_after, give_up_after=give_up_after)
     make = _maker(modules, queue, policy)
     if json_lines is not None:
@@ -139,9 +158,7 @@ def enqueue(
         return
     job = make(file.read() if file is not None else (body or "").encode("utf-8", "surrogateescape"))
     with session.client() as client:
-        descriptor = client.enqueue(
-            job, queue=queue, unique=unique, unique_until=unique_until, unique_for=unique_for, **options
-        ).descriptor
+        descriptor = client.enqueue(job, queue=queue, unique=unique, **of_key, **options).descriptor
     if session.as_json:
         print_json({"descriptor": descriptor})
     else:

@@ -11,6 +11,7 @@ from pinlater.client.unique_rules import unique_rule
 from pinlater.errors import BodyInvalid, BodyTooLarge
 from pinlater.jobs.body_codec import encode_body
 from pinlater.jobs.enqueue_options import (
+    DuplicateAction,
     EnqueueManyOptions,
     EnqueueOptions,
     FollowUpOptions,
@@ -38,7 +39,7 @@ class JobEncoder:
     """Makes the wire structs of jobs that are enqueued with the same options.
 
     Args:
-        queue: and the next eight: see ``EnqueueOptions``.
+        queue: and the next ten: see ``EnqueueOptions``.
         trace: trace context that travels with the job; not with a ``RawJob``.
         policy: backoff and time limits, see ``EnqueueOptions``.
 
@@ -59,6 +60,8 @@ class JobEncoder:
         unique: str | UniqueOf | None = None,
         unique_until: UniqueUntil | None = None,
         unique_for: float | None = None,
+        on_duplicate: DuplicateAction | None = None,
+        max_delay: float | None = None,
         trace: Mapping[str, str] | None = None,
         **policy: Unpack[PolicyOptions],
     ) -> None:
@@ -80,7 +83,9 @@ class JobEncoder:
         self._status = status
         self._unique = None if callable(unique) else unique
         self._unique_of = unique if callable(unique) else None
-        self._rule = unique_rule(unique, until=unique_until, seconds=unique_for)
+        self._rule = unique_rule(
+            unique, until=unique_until, seconds=unique_for, on_duplicate=on_duplicate, max_delay=max_delay
+        )
         self._policy = make_policy(**policy) if policy else None
         has_metadata = self._policy is not None or trace
         self._metadata = BodyMetadata(policy=self._policy, trace=trace or None) if has_metadata else None

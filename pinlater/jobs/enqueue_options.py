@@ -13,6 +13,7 @@ UniqueOf = Callable[[Job], str | None]
 """Returns the unique key of a job, or None if it has none."""
 
 UniqueUntil = Literal["finished", "started"]
+DuplicateAction = Literal["keep", "replace", "debounce"]
 
 
 class _CommonOptions(PolicyOptions, total=False):
@@ -23,6 +24,8 @@ class _CommonOptions(PolicyOptions, total=False):
     run_at: datetime | float | None
     unique_until: UniqueUntil | None
     unique_for: float | None
+    on_duplicate: DuplicateAction | None
+    max_delay: float | None
 
 
 class FollowUpOptions(_CommonOptions, total=False):
@@ -51,6 +54,10 @@ class EnqueueOptions(FollowUpOptions, total=False):
             waits for a further attempt. Servers that do not know this option wait for the end.
         unique_for: seconds from now for which the key stays taken at least, also when the job has finished by then; so
             no more than one job is stored in that time. Older servers do not know this option either.
+        on_duplicate: what becomes of the other job, if it has not started: ``"keep"`` (the default) leaves it as it is;
+            ``"replace"`` gives it record, attempts and status of this one; ``"debounce"`` also puts it off to the time
+            of this one, so that it runs when ``delay`` has passed without another enqueue.
+        max_delay: with ``"debounce"``, seconds from its own enqueue after which the job is due at the latest.
         status: text at the beginning of the job's custom status.
     """
 

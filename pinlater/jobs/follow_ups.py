@@ -38,7 +38,7 @@ def set_unique_key(options: FollowUpOptions, key: str) -> None:
     """
     if options.get("unique") is not None:
         return
-    for name in ("unique_until", "unique_for"):
+    for name in ("unique_until", "unique_for", "on_duplicate", "max_delay"):
         if options.get(name) is not None:
             raise ValueError(f"{name} is about the key of unique=…, which is not given")
     options["unique"] = key

@@ -38,6 +38,8 @@ class PinLaterJob(Payload):
     uniqueKey: str | None = field(100, STRING, default=None)
     uniqueUntilStarted: bool | None = field(101, BOOL, default=None)
     uniqueForMillis: int | None = field(102, I64, default=None)
+    onDuplicate: int | None = field(103, I32, default=None)
+    maxDelayMillis: int | None = field(104, I64, default=None)
 
 
 @payload

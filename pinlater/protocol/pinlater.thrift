@@ -72,6 +72,11 @@ struct PinLaterJob {
   // The key stays taken for so long from now, even if the job has finished by then; at most 366 days. Enqueues under the
   // key are answered with the descriptor of this job until then. Deleted before it finished, it leaves the key.
   102: optional i64 uniqueForMillis,
+  // What becomes of the job with the key, if it was never claimed: 0 (or absent) it stays; 1 it gets body, attempts and
+  // status of this one; 2 also its time, if that is not past. Its descriptor, priority and age stay.
+  103: optional i32 onDuplicate,
+  // With onDuplicate = 2: so long after the waiting job was enqueued it is due at the latest.
+  104: optional i64 maxDelayMillis,
 }
 
 struct PinLaterEnqueueRequest {

@@ -18,6 +18,7 @@ from pinlater.jobs.middleware import Middleware
 from pinlater.model.attempts import ClaimedJob
 from pinlater.model.jobs import JobInfo
 from pinlater.model.state import JobState
+from pinlater.model.unique import OnDuplicate
 from pinlater.protocol.conversion.jobs import enqueue_reply, info_struct
 from pinlater.protocol.messages import PinLaterEnqueueResponse, PinLaterJob, PinLaterJobInfo
 from pinlater.protocol.operations import Call
@@ -196,9 +197,20 @@ class InlineClient(Client):
     def _duplicate(self, queue: str, job: PinLaterJob) -> _InlineJob | None:
         """Return the job that has the same unique key and keeps it."""
         keyed = self._keyed.get((queue, job.uniqueKey)) if job.uniqueKey else None
-        if keyed is None or keyed.unique_until_ms > _now_ms():
+        if keyed is None:
+            return None
+        if job.onDuplicate and not keyed.has_started:
+            self._replace(keyed, queue, job)
+        if keyed.unique_until_ms > _now_ms():
             return keyed
         return None if keyed.state.is_final or (keyed.has_started and job.uniqueUntilStarted) else keyed
+
+    def _replace(self, stored: _InlineJob, queue: str, job: PinLaterJob) -> None:
+        self._attempts.codec.decode(queue, job.body or b"")
+        stored.body, stored.status = job.body or b"", job.customStatus
+        stored.attempts_allowed = stored.attempts_remaining = job.numAttemptsAllowed
+        if job.onDuplicate == OnDuplicate.DEBOUNCE:
+            stored.run_after_ms = max(job.runAfterTimestampMillis or 0, _now_ms())
 
     def _store(self, queue: str, job: PinLaterJob) -> _InlineJob:
         body, allowed, now_ms = job.body or b"", job.numAttemptsAllowed, _now_ms()

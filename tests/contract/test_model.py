@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from pinlater.model.descriptor import JobDescriptor
-from pinlater.model.unique import UniqueRule
+from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.messages import FAILED, IN_PROGRESS, PENDING, SUCCEEDED
 from tests.support.bench import QUEUE, Bench, ack_of, new_job
 from tests.support.examples import examples
@@ -28,7 +28,13 @@ offsets = st.sampled_from((None, -10, 10, -30, 40, 0, -10_000))
 bodies = st.binary(max_size=2)
 statuses = st.sampled_from(("", "a", "bc;"))
 keys = st.sampled_from((None, None, "a", "b", "A"))
-rules = st.sampled_from((None, UniqueRule(), UniqueRule(until_started=True)))
+rules = st.sampled_from(
+    (
+        None, UniqueRule(), UniqueRule(until_started=True), UniqueRule(on_duplicate=OnDuplicate.REPLACE),
+        UniqueRule(until_started=True, on_duplicate=OnDuplicate.DEBOUNCE),
+        UniqueRule(on_duplicate=OnDuplicate.DEBOUNCE, max_delay_ms=30),
+    )
+)  # fmt: skip
 few = st.integers(0, 4)
 numbers = st.integers(0, 63)
 changes = st.one_of(
@@ -162,8 +168,20 @@ class Comparison(RuleBasedStateMachine):
                 self.jobs[twins.pop()].key = None
             if twins:
                 assert twins == [name]
+                self._replaced(self.jobs[name], job)
             else:
                 self._stored(name, job)
+
+    def _replaced(self, stored, job):
+        if stored.lease or not job.unique_rule or not job.unique_rule.on_duplicate:
+            return
+        stored.body, stored.status, stored.updated_at = job.body, job.status, self.now
+        stored.allowed = stored.remaining = job.attempts
+        if job.unique_rule.on_duplicate == OnDuplicate.DEBOUNCE:
+            due = self.now if job.run_after_ms is None else job.run_after_ms
+            if job.unique_rule.max_delay_ms is not None:
+                due = min(due, stored.created_at + job.unique_rule.max_delay_ms)
+            stored.run_after = max(due, self.now)
 
     def _stored(self, name, job):
         assert name not in self.used

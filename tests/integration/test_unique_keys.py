@@ -81,3 +81,15 @@ def test_a_key_may_be_taken_until_the_start_or_for_a_time(client, queue):
     for period_ms in (-1, 367 * 86_400_000):
         with refused(REJECTED, "0 to 366 days"):
             put(client, queue, b"5", uniqueKey="t", uniqueForMillis=period_ms)
+
+
+def test_a_waiting_job_may_be_replaced_and_put_off(client, queue):
+    (first,) = put(client, queue, b"1", uniqueKey="k")
+    assert put(client, queue, b"2", uniqueKey="k", onDuplicate=1) == [first]
+    assert list(take(client, queue)["jobs"].values()) == [b"2"]
+    later = 2**42
+    (second,) = put(client, queue, b"3", uniqueKey="d", runAfterTimestampMillis=later)
+    assert put(client, queue, b"4", uniqueKey="d", onDuplicate=2, maxDelayMillis=0) == [second]
+    assert list(take(client, queue)["jobs"].values()) == [b"4"]
+    with refused(REJECTED, "onDuplicate of job 0 is 3"):
+        put(client, queue, b"5", uniqueKey="k", onDuplicate=3)

@@ -102,8 +102,9 @@ def race(request, tmp_path):
     race.end()
 
 
-def test_no_change_is_lost_and_one_job_waits(race):
-    seen = race.run({"unique_until": "started"})
+@pytest.mark.parametrize("action", ["keep", "replace", "debounce"])
+def test_no_change_is_lost_and_one_job_waits(race, action):
+    seen = race.run({"unique_until": "started", "on_duplicate": action})
     assert {key: max(versions) for key, versions in seen.items()} == dict.fromkeys(KEYS, 120)
     assert sum(map(len, seen.values())) < 360, "no job was a duplicate"
 

@@ -10,7 +10,7 @@ from thrift.transport.TTransport import TFramedTransport, TMemoryBuffer
 
 _CONTRACT = """
 Context           1 source string, 2 requestId string, 100 idempotencyKey binary, 101 isRepeat bool, 102 keepResultMillis i32
-Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string, 100 uniqueKey string, 101 uniqueUntilStarted bool, 102 uniqueForMillis i64
+Job               1 body binary, 2 priority byte, 3 runAfterTimestampMillis i64, 4 numAttemptsAllowed i32, 5 customStatus string, 100 uniqueKey string, 101 uniqueUntilStarted bool, 102 uniqueForMillis i64, 103 onDuplicate i32, 104 maxDelayMillis i64
 EnqueueRequest    1 queueName string, 2 jobs list<Job>
 EnqueueResponse   1 jobDescriptors list<string>
 AckInfo           1 jobDescriptor string, 2 appendCustomStatus string, 3 retryDelayMillis i64, 100 claimDescriptor string, 101 isFinal bool

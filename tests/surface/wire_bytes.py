@@ -69,6 +69,9 @@ CALLS = {
         Mail(user=42), unique="key", unique_until="started"
     ),
     "enqueueJobs of a job, for a time": lambda client: client.enqueue(Mail(user=42), unique="key", unique_for=60),
+    "enqueueJobs of a job, debounced": lambda client: client.enqueue(
+        Mail(user=42), unique="key", on_duplicate="debounce", delay=5, max_delay=60
+    ),
     "enqueueJobs of a moment": lambda client: client.enqueue(Mail(user=42), run_at=1_800_000_000.5),
     "enqueueJobs of many": lambda client: client.enqueue_many(
         [Mail(user=1), Mail(user=2)], backoff=Constant(5), unique=lambda job: f"user {job.user}", status="new"

@@ -40,9 +40,8 @@ def new_job_struct(
     """Build the struct of a job to enqueue from the fields of a ``NewJob``."""
     if rule is None:
         return messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique)
-    return messages.PinLaterJob(
-        body, priority, run_after_ms, attempts, status, unique, rule.until_started or None, rule.period_ms or None
-    )
+    asked = rule.until_started or None, rule.period_ms or None, int(rule.on_duplicate) or None, rule.max_delay_ms
+    return messages.PinLaterJob(body, priority, run_after_ms, attempts, status, unique, *asked)
 
 
 def new_job_structs(jobs: Iterable[NewJob]) -> list[messages.PinLaterJob]:
@@ -62,9 +61,10 @@ def new_jobs(structs: Iterable[messages.PinLaterJob]) -> list[NewJob]:
 
 
 def _fields_with_key(job: messages.PinLaterJob) -> tuple[Any, ...]:
-    rule = None
-    if job.uniqueUntilStarted or job.uniqueForMillis is not None:
-        rule = UniqueRule(bool(job.uniqueUntilStarted), default(job.uniqueForMillis, 0))
+    rule: UniqueRule | None = None
+    if job.uniqueUntilStarted or job.uniqueForMillis is not None or job.onDuplicate is not None:
+        for_ms, on_duplicate = default(job.uniqueForMillis, 0), default(job.onDuplicate, 0)
+        rule = UniqueRule(bool(job.uniqueUntilStarted), for_ms, on_duplicate, job.maxDelayMillis)
     told = job.body, job.priority, job.runAfterTimestampMillis, job.numAttemptsAllowed, job.customStatus
     return (*told, job.uniqueKey, rule)
 

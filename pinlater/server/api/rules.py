@@ -18,6 +18,7 @@ from pinlater.model.attempts import StoredAck, StoredCheckpoint
 from pinlater.model.descriptor import JobDescriptor
 from pinlater.model.jobs import JobRecord, NewJob
 from pinlater.model.queues import QueueChange
+from pinlater.model.unique import OnDuplicate, UniqueRule
 from pinlater.protocol.conversion import jobs as job_conversion
 from pinlater.protocol.conversion import queues as queue_conversion
 from pinlater.protocol.conversion.acks import stored_ack, stored_checkpoint
@@ -142,6 +143,9 @@ def status_text(text: str | None) -> str:
     return text[:MAX_STATUS_CHARACTERS].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
+_ON_DUPLICATE = frozenset(OnDuplicate)
+
+
 def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -> list[NewJob]:
     """Convert and validate the jobs of an enqueue.
 
@@ -160,10 +164,8 @@ def new_jobs(structs: Sequence[PinLaterJob], levels: int, max_body_bytes: int) -
             jobs[position] = jobs[position]._replace(status=kept)
         if unique is not None:
             _check_unique_key(unique, f"job {position}")
-            if rule is not None and not 0 <= rule.period_ms <= MAX_UNIQUE_PERIOD_MS:
-                raise EnqueueRejected(
-                    f"the unique key of job {position} would be taken for {rule.period_ms} ms; use 0 to 366 days"
-                )
+            if rule is not None:
+                _check_unique_rule(rule, f"job {position}")
     return jobs
 
 
@@ -212,6 +214,16 @@ def _check_unique_key(key: str, whose: str) -> None:
         )
     if "\0" in key:  # ends a text in some stores
         raise EnqueueRejected(f"the unique key of {whose} contains a NUL character; remove it")
+
+
+def _check_unique_rule(rule: UniqueRule, whose: str) -> None:
+    for what, time_ms in (("taken", rule.period_ms), ("delayed", rule.max_delay_ms or 0)):
+        if not 0 <= time_ms <= MAX_UNIQUE_PERIOD_MS:
+            raise EnqueueRejected(f"the unique key of {whose} would be {what} for {time_ms} ms; use 0 to 366 days")
+    if rule.on_duplicate not in _ON_DUPLICATE:
+        raise EnqueueRejected(
+            f"onDuplicate of {whose} is {rule.on_duplicate}; use 0 to keep, 1 to replace, 2 to debounce"
+        )
 
 
 def _too_large(what: str, body: bytes, limit: int) -> EnqueueRejected:

@@ -124,6 +124,9 @@ class Store(Protocol):
             ``unique_rule.period_ms``: the key also stays taken for so long from the enqueue, and the descriptor of the
             job is returned although it has started, has finished or was collected; unless it is deleted before it
             finishes.
+            ``unique_rule.on_duplicate``: a job with the key that was never claimed gets body, attempts and status of
+            the new one; ``DEBOUNCE``: also its time, at most ``max_delay_ms`` after the job was stored, and none in the
+            past.
         Repeat: safe with ``once``.
         """
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pinlater.model.unique import UniqueRule
+from pinlater.model.jobs import NewJob
+from pinlater.model.unique import OnDuplicate, UniqueRule
 
 
 class KeyHolder(NamedTuple):
@@ -14,6 +15,7 @@ class KeyHolder(NamedTuple):
     Attributes:
         priority: of the job.
         local_id: its id on the shard.
+        created_at: when it was enqueued, in epoch milliseconds.
         is_started: whether it was ever claimed.
         has_period: whether the key is taken for a time that is not over.
         is_finished: whether it has the key for that alone, and may be gone.
@@ -21,6 +23,7 @@ class KeyHolder(NamedTuple):
 
     priority: int
     local_id: int
+    created_at: int = 0
     is_started: bool = False
     has_period: bool = False
     is_finished: bool = False
@@ -29,17 +32,37 @@ class KeyHolder(NamedTuple):
         """Return whether the holder gives up its key to a new job with that rule."""
         return self.is_started and not self.has_period and rule is not None and rule.until_started
 
+    def is_replaced_by(self, job: NewJob) -> bool:
+        """Return whether the holder gets the body of a new job with its key."""
+        return job.unique_rule is not None and job.unique_rule.on_duplicate > OnDuplicate.KEEP and not self.is_started
+
+    def replaced_due(self, job: NewJob, now: int) -> int | None:
+        """Return when the holder is due after it was replaced by a job; None: as before."""
+        rule = job.unique_rule
+        if rule is None or rule.on_duplicate != OnDuplicate.DEBOUNCE:
+            return None
+        due = now if job.run_after_ms is None else job.run_after_ms
+        if rule.max_delay_ms is not None:
+            due = min(due, self.created_at + rule.max_delay_ms)
+        return max(due, now)
+
+
+def replaced(stored: NewJob, job: NewJob, due: int | None) -> NewJob:
+    """Return a job that is stored in the same call as the job that replaces it."""
+    run_after = stored.run_after_ms if due is None else due
+    return stored._replace(body=job.body, attempts=job.attempts, status=job.status, run_after_ms=run_after)
+
 
 def key_holders(
-    jobs: Iterable[tuple[str, int, int, int]], periods: Iterable[tuple[str, int, int]]
+    jobs: Iterable[tuple[str, int, int, int, int]], periods: Iterable[tuple[str, int, int]]
 ) -> dict[str, KeyHolder]:
     """Return who has which key.
 
     Args:
-        jobs: unfinished ones: key, priority, id, and whether each was ever claimed.
+        jobs: unfinished ones: key, priority, id, time of the enqueue, and whether each was ever claimed.
         periods: that are not over: key, and priority and id of the job that began each.
     """
-    holders = {key: KeyHolder(priority, local_id, bool(is_started)) for key, priority, local_id, is_started in jobs}
+    holders = {key: KeyHolder(priority, at, created, bool(started)) for key, priority, at, created, started in jobs}
     for key, priority, local_id in periods:
         holder = holders.get(key) or KeyHolder(priority, local_id, is_started=True, is_finished=True)
         holders[key] = holder._replace(has_period=True)

@@ -120,7 +120,13 @@ class Broker:
         if not self.notifiers and self._queues.get(queue) is None:
             return
         now = self._now_ms()
-        later = [job.run_after_ms for job in jobs if job.run_after_ms is not None and job.run_after_ms > now]
+        later = [
+            job.run_after_ms
+            for job in jobs  # only the store knows when a job is due that has replaced another one
+            if job.run_after_ms is not None
+            and job.run_after_ms > now
+            and not (job.unique_rule and job.unique_rule.on_duplicate)
+        ]
         if len(jobs) > len(later):
             self._wake_waiters(queue, len(jobs) - len(later))
         if later:

@@ -26,7 +26,11 @@ def test_enqueue_says_until_when_the_key_is_taken(tool_run, server):
     assert request(server).jobs[0].uniqueUntilStarted
     assert tool_run("enqueue", "email", "body", "--unique", "k", "--unique-for", "2m")[0] == 0
     assert request(server, 1).jobs[0].uniqueForMillis == 120_000
-    for option in (("--unique-until", "started"), ("--unique-for", "2m")):
+    debounce = ("--on-duplicate", "debounce", "--max-delay", "1m")
+    assert tool_run("enqueue", "email", "body", "--unique", "k", *debounce)[0] == 0
+    assert (request(server, 2).jobs[0].onDuplicate, request(server, 2).jobs[0].maxDelayMillis) == (2, 60_000)
+    assert "debounce alone" in tool_run("enqueue", "email", "body", "--unique", "k", *debounce[2:])[2]
+    for option in (("--unique-until", "started"), ("--unique-for", "2m"), debounce[:2], debounce[2:]):
         status, _, error = tool_run("enqueue", "email", "body", *option)
         assert status == 2
         assert f"{option[0]} is about the key of --unique, which is missing" in error

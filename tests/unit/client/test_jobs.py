@@ -56,6 +56,13 @@ def test_a_key_may_be_taken_for_a_time():
         JobEncoder(unique="k", unique_for="1")
 
 
+def test_a_waiting_job_may_be_replaced_or_put_off():
+    assert JobEncoder(unique="k", on_duplicate="keep").struct(Ping()).onDuplicate is None
+    assert JobEncoder(unique="k", on_duplicate="replace").struct(Ping()).onDuplicate == 1
+    struct = JobEncoder(unique="k", on_duplicate="debounce", max_delay=2.5).struct(Ping())
+    assert (struct.onDuplicate, struct.maxDelayMillis, struct.uniqueForMillis) == (2, 2500, None)
+
+
 def test_a_moment_may_be_a_datetime():
     moment = datetime(2030, 1, 1, tzinfo=UTC)
     assert JobEncoder(run_at=moment).struct(Ping()).runAfterTimestampMillis == int(moment.timestamp()) * 1000
@@ -79,6 +86,11 @@ def test_a_delay_counts_from_now(monkeypatch):
         {"unique_until": "started"},
         {"unique": "k", "unique_until": "begun"},
         {"unique_for": 60},
+        {"on_duplicate": "replace"},
+        {"max_delay": 60},
+        {"on_duplicate": "drop", "unique": "k"},
+        {"max_delay": 60, "unique": "k"},
+        {"max_delay": 0, "unique": "k", "on_duplicate": "debounce"},
         {"unique": "k", "unique_for": 0},
         {"unique": "k", "unique_for": -1},
         {"unique": "k", "unique_for": 400 * 86400},

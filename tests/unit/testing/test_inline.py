@@ -210,6 +210,21 @@ def test_a_key_for_a_time_is_taken_when_its_job_has_finished():
         assert len(client.outcomes) == 2
 
 
+class Replaces(Job, queue="follows"):
+    depth: int = 0
+
+    def run(self, context):
+        for depth in range(self.depth):
+            chain_client.enqueue(Replaces(depth=-depth), unique="mine", on_duplicate="replace")
+
+
+def test_a_waiting_job_is_replaced(monkeypatch):
+    with run_inline(Replaces) as client:
+        monkeypatch.setitem(globals(), "chain_client", client)
+        client.enqueue(Replaces(depth=3), unique="other")
+        assert [outcome.job.depth for outcome in client.outcomes] == [3, -2]
+
+
 def test_what_is_meant_for_the_test_reaches_it():
     with run_inline(Aborts, Count) as client:
         with pytest.raises(pytest.fail.Exception, match="within a job"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,12 +180,13 @@ async def _insert(transaction: MysqlTransaction, calls: Sequence[MysqlEnqueueCal
     queues_without_rows = set(queue_ids) - {call.queue.id for call, _ in rows}
     if queues_without_rows:
         await _check_queues(transaction, queues_without_rows)
+    await unique_keys.replace(transaction, resolution, queue_ids)
     await unique_keys.begin_periods(transaction, (job for job in keyed if job.slot not in duplicates))
     try:
         with batch.committing():
             await transaction.run_and_commit(
                 *unique_keys.statements(transaction, resolution, queue_ids),
-                *_insertions(transaction, rows),
+                *_insertions(transaction, rows, resolution.contents),
                 *insert_results(transaction, _results(new, duplicates)),
             )
     except NullRejected:
@@ -271,10 +272,14 @@ def _keyed_jobs(calls: Iterable[MysqlEnqueueCall], stored: Collection[int]) -> I
             if key is not None and local_id not in stored:
                 rule = call.rules[index] if call.rules else None
                 slot, priority = (id(call), index), call.priorities[index]
-                yield KeyedJob(slot, call.queue, key, rule, priority, local_id, is_imported=not call.rules)
+                yield KeyedJob(
+                    slot, call.queue, key, rule, priority, local_id, call.jobs[index] if call.rules else None
+                )
 
 
-def _insertions(transaction: MysqlTransaction, rows: Sequence[Row]) -> Iterator[bytes]:
+def _insertions(
+    transaction: MysqlTransaction, rows: Sequence[Row], contents: Mapping[unique_keys.Slot, NewJob]
+) -> Iterator[bytes]:
     """Yield the statements that insert jobs; one fails if a queue was deleted, and locks each queue before its jobs."""
     head = transaction.bind("insert_jobs")
     queue_ids: dict[int, bytes] = {}
@@ -285,7 +290,8 @@ def _insertions(transaction: MysqlTransaction, rows: Sequence[Row]) -> Iterator[
         if queue_id is None:
             queue_ids[call.queue.id] = b"%d" % call.queue.id
             queue_id = b"(%b)" % transaction.bind("present_queue", queue=call.queue.id)
-        row = call.write_row(call.jobs[index], call.first_id + index, queue_id, transaction.now)
+        job = contents.get((id(call), index), call.jobs[index]) if contents else call.jobs[index]
+        row = call.write_row(job, call.first_id + index, queue_id, transaction.now)
         if written and size + len(row) > STATEMENT_BYTES:
             yield head + b",".join(written)
             written, size = [], 0

@@ -81,7 +81,7 @@ INSERT INTO {db}.jobs (id, queue_id, state, priority, run_after, moment, created
 -- name: unique_jobs
 -- The jobs that have these unique keys.
 -- A job that was ever claimed has a lease.
-SELECT unique_key, priority, id, claim_lease IS NOT NULL FROM {db}.jobs FORCE INDEX (jobs_by_key)
+SELECT unique_key, priority, id, created_at, claim_lease IS NOT NULL FROM {db}.jobs FORCE INDEX (jobs_by_key)
 WHERE queue_id = :queue AND unique_key IN (:keys)
 
 -- name: unique_periods
@@ -119,6 +119,18 @@ WHERE ends_at <= :now ORDER BY ends_at LIMIT :limit
 -- name: delete_expired_periods
 -- By the primary key, in which order insert_periods locks them.
 DELETE FROM {db}.unique_periods WHERE queue_id = :queue AND unique_key IN (:keys) AND ends_at <= :now
+
+-- name: replace_job
+-- A job that was never claimed.
+UPDATE {db}.jobs FORCE INDEX (PRIMARY) SET
+    body_bytes = :body_bytes,
+    body = :body,
+    attempts_allowed = :attempts,
+    attempts_remaining = :attempts,
+    custom_status = :status,
+    run_after = COALESCE(:run_after, run_after),
+    updated_at = :now
+WHERE id = :id AND state = 0 AND claim_lease IS NULL
 
 -- name: free_keys
 -- Started jobs give up their unique keys.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
+from pinlater.model.jobs import NewJob
 from pinlater.model.unique import UniqueRule
 from pinlater.server.backends.mysql.database import Database
 from pinlater.server.backends.mysql.errors import TransactionConflict
 from pinlater.server.backends.mysql.queries import blob
 from pinlater.server.backends.mysql.transaction import MysqlTransaction
 from pinlater.server.backends.search import Queue
-from pinlater.server.backends.unique_keys import KeyHolder, key_holders
+from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
 
 Slot = tuple[int, int]
 """Identity of a call, and index of a job there."""
@@ -21,7 +23,7 @@ Duplicates = Mapping[Slot, str]
 
 
 class KeyedJob(NamedTuple):
-    """A new job with a unique key; one that is imported meets unfinished jobs alone."""
+    """A new job with a unique key; one without ``content`` is imported, and meets unfinished jobs alone."""
 
     slot: Slot
     queue: Queue
@@ -29,7 +31,7 @@ class KeyedJob(NamedTuple):
     rule: UniqueRule | None
     priority: int
     local_id: int
-    is_imported: bool
+    content: NewJob | None
 
 
 class Resolution(NamedTuple):
@@ -38,10 +40,14 @@ class Resolution(NamedTuple):
     Attributes:
         duplicates: those that are not stored.
         freed: ids of the started jobs that give up their keys.
+        contents: those that are stored with body, attempts and status of a later one.
+        replacements: stored jobs that get them, in this order: id, the later job, when it is due (None: as before).
     """
 
     duplicates: dict[Slot, str]
     freed: list[int]
+    contents: dict[Slot, NewJob]
+    replacements: list[tuple[int, NewJob, int | None]]
 
 
 async def resolve(transaction: MysqlTransaction, jobs: Sequence[KeyedJob]) -> Resolution:
@@ -51,20 +57,60 @@ async def resolve(transaction: MysqlTransaction, jobs: Sequence[KeyedJob]) -> Re
     away, the second one to insert it meets a conflict.
     """
     holders = await _holders(transaction, jobs)
-    resolution = Resolution({}, [])
+    resolution = Resolution({}, [], {}, [])
+    new: dict[int, KeyedJob] = {}
     for job in jobs:
         at = job.queue.id, job.key
         holder = holders.get(at)
-        if holder is not None and holder.is_finished and job.is_imported:
+        if holder is not None and holder.is_finished and job.content is None:
             holder = None
         elif holder is not None and holder.gives_way_to(job.rule):
             resolution.freed.append(holder.local_id)
             holder = None
         if holder is None:
-            holders[at] = KeyHolder(job.priority, job.local_id)
+            holders[at] = KeyHolder(job.priority, job.local_id, transaction.now)
+            new[job.local_id] = job
         elif holder.local_id != job.local_id:
             resolution.duplicates[job.slot] = f"{job.queue.prefixes[holder.priority - 1]}{holder.local_id}"
+            if job.content is not None and holder.is_replaced_by(job.content):
+                _replace(resolution, holder, job.content, new.get(holder.local_id), transaction.now)
     return resolution
+
+
+def _replace(resolution: Resolution, holder: KeyHolder, job: NewJob, of_batch: KeyedJob | None, now: int) -> None:
+    due = holder.replaced_due(job, now)
+    if of_batch is None:
+        resolution.replacements.append((holder.local_id, job, due))
+        return
+    stored = resolution.contents.get(of_batch.slot, of_batch.content)
+    if stored is not None:  # not imported
+        resolution.contents[of_batch.slot] = replaced(stored, job, due)
+
+
+async def replace(transaction: MysqlTransaction, resolution: Resolution, queue_ids: Sequence[int]) -> None:
+    """Replace stored jobs.
+
+    Raises:
+        TransactionConflict: one was claimed or deleted since the keys were read.
+    """
+    if not resolution.replacements:
+        return
+    replacements = [
+        transaction.bind(
+            "replace_job",
+            id=local_id,
+            body=job.body,
+            body_bytes=len(job.body),
+            attempts=job.attempts,
+            status=job.status,
+            run_after=due,
+            now=transaction.now,
+        )
+        for local_id, job, due in sorted(resolution.replacements, key=itemgetter(0))  # in the order of locks
+    ]
+    _, *results = await transaction.run(transaction.bind("share_queues", queues=queue_ids), *replacements)
+    if not all(result.matched for result in results):
+        raise TransactionConflict("a job that was to be replaced is not waiting any more")
 
 
 async def _holders(transaction: MysqlTransaction, jobs: Iterable[KeyedJob]) -> dict[tuple[int, str], KeyHolder]:

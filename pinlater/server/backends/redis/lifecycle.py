@@ -77,7 +77,7 @@ async def call_result(scripts: ScriptRunner, queue: str, key: bytes) -> CallResu
 
 def first_due_of(jobs: Sequence[NewJob]) -> int | None:
     """Return when the first of the jobs falls due; None: now."""
-    times = [job.run_after_ms for job in jobs]
+    times = [None if job.unique_rule and job.unique_rule.on_duplicate else job.run_after_ms for job in jobs]
     return None if None in times else min(times)  # type: ignore[type-var]
 
 

@@ -11,7 +11,7 @@ from pinlater.server.backends.records import IdempotencyKey
 from pinlater.server.backends.sqlite.call_results import NewResult, Place, find_places, save, save_new
 from pinlater.server.backends.sqlite.queries import QUERIES, insert_jobs, insert_unique_jobs
 from pinlater.server.backends.sqlite.transaction import SqliteTransaction, id_list
-from pinlater.server.backends.unique_keys import KeyHolder, key_holders
+from pinlater.server.backends.unique_keys import KeyHolder, key_holders, replaced
 
 ROWS_PER_STATEMENT = 100
 
@@ -69,10 +69,12 @@ def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest)
             freed.append(holder.local_id)
             holder = None
         if holder is None:
-            holder = KeyHolder(job.priority, first_id + len(fresh))
+            holder = KeyHolder(job.priority, first_id + len(fresh), transaction.now)
             fresh.append(job)
             if job.unique is not None:
                 holders[job.unique] = holder
+        elif holder.is_replaced_by(job):
+            _replace(transaction, holder, job, fresh, first_id)
         places.append(holder[:2])
     if freed:
         transaction.run(QUERIES["free_keys"], (id_list(freed),))
@@ -80,6 +82,19 @@ def _enqueue_unique_one(transaction: SqliteTransaction, request: EnqueueRequest)
     _keep_periods(transaction, queue_id, fresh, first_id)
     save(transaction, once, first_id, places)
     return places
+
+
+def _replace(
+    transaction: SqliteTransaction, holder: KeyHolder, job: NewJob, fresh: list[NewJob], first_id: int
+) -> None:
+    """Give the job that has the key body, attempts and status of another one, and its time if that is asked for."""
+    due = holder.replaced_due(job, transaction.now)
+    if holder.local_id >= first_id:
+        index = holder.local_id - first_id
+        fresh[index] = replaced(fresh[index], job, due)
+    else:
+        told = job.body, job.attempts, job.status, due
+        transaction.run(QUERIES["replace_job"], (holder.local_id, transaction.now, *told))
 
 
 def holders_of_keys(transaction: SqliteTransaction, queue_id: int, keys: Collection[str]) -> dict[str, KeyHolder]:

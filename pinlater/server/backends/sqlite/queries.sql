@@ -30,7 +30,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 
 -- name: unique_jobs
 -- The jobs that have these keys: ?2 keys as a JSON list. A job that was ever claimed has a lease.
-SELECT jobs.unique_key, jobs.priority, jobs.id, jobs.claim_lease IS NOT NULL
+SELECT jobs.unique_key, jobs.priority, jobs.id, jobs.created_at, jobs.claim_lease IS NOT NULL
 FROM json_each(?2) CROSS JOIN jobs INDEXED BY jobs_unique
 ON jobs.queue_id = ?1 AND jobs.unique_key = json_each.value
 
@@ -57,6 +57,12 @@ DELETE FROM unique_periods WHERE (queue_id, unique_key) IN (
     SELECT queue_id, unique_key FROM unique_periods INDEXED BY unique_periods_ending
     WHERE ends_at <= ?1 ORDER BY ends_at LIMIT ?2
 )
+
+-- name: replace_job
+-- A job that was never claimed: ?1 id, ?2 now, ?3 body, ?4 attempts, ?5 status, ?6 run after or NULL.
+UPDATE jobs NOT INDEXED SET body = ?3, attempts_allowed = ?4, attempts_remaining = ?4, custom_status = ?5,
+    run_after = coalesce(?6, run_after), updated_at = ?2
+WHERE id = ?1 AND state = 0
 
 -- name: free_keys
 -- Started jobs give up their unique keys: ?1 ids as a JSON list.

@@ -25,7 +25,7 @@ local function is_duplicate(key, number, answer, rule, is_imported)
   answer[#answer + 1] = number - 1
   answer[#answer + 1] = priority
   answer[#answer + 1] = member
-  return true
+  return true, member
 end
 
 local function store_key(key, priority, member, rule)
