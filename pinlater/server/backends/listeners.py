@@ -27,7 +27,7 @@ class StoreListeners(NamedTuple):
 
     Attributes:
         database: host and port of a database: servers listen at the address from which they reach it.
-        meet: puts a listener into the list for a time in milliseconds, and returns all that are in it.
+        meet: puts a listener into the list for a time in milliseconds, and returns the others that are in it.
     """
 
     database: tuple[str, int]

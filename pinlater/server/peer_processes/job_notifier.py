@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-SUFFIX = ".notify"
-BATCH_SECONDS = 0.005
-"""Time between two messages: in a stream of new jobs, one message stands for many jobs."""
+from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
 
+SUFFIX = ".notify"
 _MOST_BYTES = 32_768
 _GREETING = b""
 
@@ -34,8 +33,7 @@ class JobNotifier:
         self._path = folder / f"{os.getpid()}{SUFFIX}"
         self._on_jobs = on_jobs
         self._others: list[str] = []
-        self._unsent: dict[str, int | None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._batch = NotificationBatch(self._send, _MOST_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
     def start(self) -> None:
@@ -48,28 +46,15 @@ class JobNotifier:
 
     def close(self) -> None:
         """Close the socket and remove it."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._batch.close()
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
         self._path.unlink(missing_ok=True)
 
     def notify(self, queue: str, due_ms: int | None = None) -> None:
         """Notify the other processes of a job, at once or together with those of the next few milliseconds."""
-        if not self._others:
-            return
-        unsent_ms = self._unsent.get(queue, due_ms)
-        self._unsent[queue] = None if unsent_ms is None or due_ms is None else min(unsent_ms, due_ms)
-        if self._timer is None:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._timer = None
-        if self._unsent:
-            for message in messages_of(self._unsent.items(), _MOST_BYTES):
-                self._send(message)
-            self._unsent.clear()
-            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
+        if self._others:
+            self._batch.add(queue, due_ms)
 
     def _send(self, message: bytes) -> None:
         for other in list(self._others):
@@ -94,21 +79,3 @@ class JobNotifier:
 
     def _find_others(self) -> None:
         self._others = [str(path) for path in self._folder.glob(f"*{SUFFIX}") if path != self._path]
-
-
-def messages_of(jobs: Iterable[tuple[str, int | None]], most_bytes: int) -> list[bytes]:
-    """Encode notifications into as few messages as possible, each of ``most_bytes`` at most."""
-    messages = [bytearray()]
-    for queue, due_ms in jobs:
-        line = f"{'' if due_ms is None else due_ms} {queue}\n".encode()
-        if len(messages[-1]) + len(line) > most_bytes:
-            messages.append(bytearray())
-        messages[-1] += line
-    return [bytes(message) for message in messages]
-
-
-def read_message(message: bytes) -> Iterator[tuple[str, int | None]]:
-    """Yield the notifications in a message."""
-    for line in message.decode().splitlines():
-        due, _, queue = line.partition(" ")
-        yield queue, int(due) if due else None

@@ -19,7 +19,7 @@ from typing import cast
 from pinlater.errors import ServiceError
 from pinlater.server.backends.listeners import Listener, StoreListeners
 from pinlater.server.log_rate_limit import LogRateLimit
-from pinlater.server.peer_processes.job_notifier import BATCH_SECONDS, messages_of, read_message
+from pinlater.server.peer_processes.notification_batch import NotificationBatch, read_message
 
 log = logging.getLogger(__name__)
 log.addFilter(LogRateLimit())
@@ -62,8 +62,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
         self._id = self._server_id + os.urandom(8)
         self._secret = os.urandom(16)
         self._others: dict[bytes, Listener] = {}
-        self._unsent: dict[str, int | None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._batch = NotificationBatch(self._send_to_others, _MOST_BYTES)
         self._greeted = asyncio.Event()
         self._transport: asyncio.DatagramTransport | None = None
 
@@ -83,6 +82,7 @@ class ServerNotifier(asyncio.DatagramProtocol):
                 await self._meet(me)
                 await self._sleep()
         finally:
+            self._batch.close()
             transport.close()
 
     async def _meet(self, me: Listener) -> None:
@@ -111,21 +111,12 @@ class ServerNotifier(asyncio.DatagramProtocol):
 
     def notify(self, queue: str, due_ms: int | None = None) -> None:
         """Notify the other servers of a job, at once or together with those of the next few milliseconds."""
-        if not self._others:
-            return
-        unsent_ms = self._unsent.get(queue, due_ms)
-        self._unsent[queue] = None if unsent_ms is None or due_ms is None else min(unsent_ms, due_ms)
-        if self._timer is None:
-            self._flush()
+        if self._others:
+            self._batch.add(queue, due_ms)
 
-    def _flush(self) -> None:
-        self._timer = None
-        if self._unsent:
-            for message in messages_of(self._unsent.items(), _MOST_BYTES):
-                for listener in self._others.values():
-                    self._send(message, listener)
-            self._unsent.clear()
-            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
+    def _send_to_others(self, message: bytes) -> None:
+        for listener in self._others.values():
+            self._send(message, listener)
 
     def _send(self, message: bytes, to: Listener) -> None:
         if self._transport is not None and not self._transport.is_closing():
